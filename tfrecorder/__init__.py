@@ -1,0 +1,70 @@
+"""tfrecorder: a pandas frame of images in, a training-ready TFRecord dataset out.
+
+    >>> import pandas as pd, tfrecorder
+    >>> df = pd.read_csv("flowers.csv")                  # split,image_uri,label  # doctest: +SKIP
+    >>> df.tensorflow.to_tfrecord(output_dir="out")      # doctest: +SKIP
+    >>> train = tfrecorder.load("out")["TRAIN"]          # doctest: +SKIP
+
+Importing the package registers `df.tensorflow` and loads neither TensorFlow nor Apache Beam: each
+function brings in what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tfrecorder import accessor as _accessor  # registers df.tensorflow
+from tfrecorder.errors import (
+    DatasetError,
+    ImagesUnreachableError,
+    OptionError,
+    OutputError,
+    RejectedError,
+    SourceError,
+    TfrecorderError,
+    ValidationError,
+)
+from tfrecorder.options import ConvertOptions
+from tfrecorder.version import __version__
+
+if TYPE_CHECKING:
+    from tfrecorder.conversion import convert
+    from tfrecorder.reader import load
+    from tfrecorder.result import ConversionResult
+    from tfrecorder.validation import validate
+
+#: Public names whose modules are imported on first use.
+_LAZY = {
+    "convert": "tfrecorder.conversion",
+    "load": "tfrecorder.reader",
+    "validate": "tfrecorder.validation",
+    "ConversionResult": "tfrecorder.result",
+}
+
+__all__ = [
+    "ConversionResult",
+    "ConvertOptions",
+    "DatasetError",
+    "ImagesUnreachableError",
+    "OptionError",
+    "OutputError",
+    "RejectedError",
+    "SourceError",
+    "TfrecorderError",
+    "ValidationError",
+    "__version__",
+    "convert",
+    "load",
+    "validate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tfrecorder' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,40 @@
+"""`df.tensorflow`: the accessor that `import tfrecorder` registers on pandas frames."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from tfrecorder.result import ConversionResult
+
+
+@pd.api.extensions.register_dataframe_accessor("tensorflow")
+class TensorFlowAccessor:
+    """Verbs of a frame with the columns split, image_uri and label."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    def validate(self, check_images: bool = False, **options: Any) -> pd.DataFrame:
+        """Every problem of the frame at once, as a frame; empty when all is well.
+
+        See `tfrecorder.validate`.
+        """
+        from tfrecorder.validation import validate
+
+        return validate(self._frame, check_images=check_images, **options)
+
+    def to_tfrecord(self, output_dir: str | os.PathLike[str], **options: Any) -> ConversionResult:
+        """Write the images as a TFRecord dataset.
+
+        See `tfrecorder.convert` for the errors and `tfrecorder.ConvertOptions` for the options.
+
+        Example:
+            >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP
+        """
+        from tfrecorder.conversion import convert
+
+        return convert(self._frame, output_dir, **options)

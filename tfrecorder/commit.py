@@ -1,0 +1,95 @@
+"""The commit: all shards are done, so the dataset becomes one, by `dataset_info.json` at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from tfrecorder import layout, metadata, schema, storage
+from tfrecorder.errors import OutputError, RejectedError
+from tfrecorder.layout import Shard
+from tfrecorder.metadata import DoneRecord, Totals
+from tfrecorder.plan import Plan
+from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
+
+
+def commit(
+    plan: Plan, done: Iterable[DoneRecord], output_dir: str, max_reject_fraction: float
+) -> None:
+    """Check that every planned row is a record or a reject, and publish what makes a dataset.
+
+    Raises:
+        OutputError: rows are missing: a shard is not done, or was done by another plan.
+        RejectedError: more than `max_reject_fraction` of the rows were rejected.
+    """
+    by_name = {one.shard: one for one in done}
+    by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
+    _check_conservation(plan, by_shard)
+    check_rejects(metadata.add_up(by_shard.values()), max_reject_fraction, output_dir)
+
+    _gather(plan, output_dir, layout.REJECTS, REJECT_HEADER, lambda shard: shard.rejects)
+    _gather(plan, output_dir, layout.SUSPECTS, SUSPECT_HEADER, lambda shard: shard.suspects)
+    labels = metadata.labels_text(plan)
+    if labels is not None:
+        storage.publish_bytes(output_dir, layout.labels_file(schema.LABEL), labels.encode())
+    shape = metadata.image_shape(by_shard.values())
+    features = metadata.features_json(plan, shape)
+    storage.publish_bytes(output_dir, layout.FEATURES, features)
+    everything = metadata.metadata_json(plan, by_shard)
+    storage.publish_bytes(output_dir, layout.METADATA, everything)
+    info = metadata.dataset_info_json(plan, by_shard)
+    storage.publish_bytes(output_dir, layout.COMMIT, info)
+    for leftover in (layout.TMP, layout.PROGRESS, layout.FAILURE):
+        storage.remove(os.path.join(output_dir, leftover))
+
+
+def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
+    """Rows in = records + rejects, in every shard and in total."""
+    for shard in plan.shards:
+        one = done.get(shard)
+        if one is None or one.plan != plan.digest:
+            raise OutputError(f"shard {shard.file} is not done; run the same conversion again.")
+        if not one.rows == plan.shard_rows(shard) == one.records + one.rejects:
+            raise OutputError(
+                f"shard {shard.file} was planned with {plan.shard_rows(shard)} rows but has "
+                f"{one.records} records and {one.rejects} rejects. This must not happen: please "
+                "report it."
+            )
+    total = sum(one.records + one.rejects for one in done.values())
+    if total != plan.rows:
+        raise OutputError(
+            f"{plan.rows} rows were planned, but {total} became records or rejects. This must not "
+            "happen: please report it."
+        )
+
+
+def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -> None:
+    """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
+    share = totals.rejects / totals.rows
+    if share <= max_reject_fraction and totals.records:
+        return
+    reasons = ", ".join(f"{count:,} {why}" for why, count in totals.reasons.items())
+    where = os.path.join(output_dir, layout.SHARD_REJECTS)
+    raise RejectedError(
+        f"{totals.rejects:,} of {totals.rows:,} rows ({share:.1%}) were rejected, more than "
+        f"max_reject_fraction={max_reject_fraction:g} allows: {reasons}. Nothing was committed. "
+        f"The rows are listed in {where}. Mend the images or the frame, or raise "
+        "max_reject_fraction; images that could not be read are tried again by the same call."
+    )
+
+
+def _gather(
+    plan: Plan,
+    output_dir: str,
+    name: str,
+    header: tuple[str, ...],
+    part: Callable[[Shard], str],
+) -> None:
+    """One CSV from those of the shards, a shard at a time."""
+    head = to_csv(header, [])
+    with storage.publish(output_dir, name) as file:
+        storage.write_all(file, head)
+        for shard in plan.shards:
+            rows = storage.read_bytes(os.path.join(output_dir, part(shard)))[len(head) :]
+            if rows:
+                storage.write_all(file, rows)

@@ -1,0 +1,161 @@
+"""The conversion, start to end: source, validation, plan, pipeline, result."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from tfrecorder import launch, layout, metadata, storage
+from tfrecorder.errors import ImagesUnreachableError, OptionError, ValidationError
+from tfrecorder.labels import needs_escape
+from tfrecorder.options import ConvertOptions
+from tfrecorder.output import claim, open_plan
+from tfrecorder.plan import SAMPLE_ROWS, Plan, make_plan, sample_rows, stage_plan
+from tfrecorder.progress import is_shown, progress_bar
+from tfrecorder.report import has_errors, summarize
+from tfrecorder.result import ConversionResult, read_result
+from tfrecorder.schema import URI_COLUMN
+from tfrecorder.sources import Source, read_source
+from tfrecorder.rules import Checked, check_source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Images opened before launch, and the share of them that may be missing.
+OPENED_ROWS = 100
+MISSING_SHARE = 0.5
+
+
+def convert(
+    source: pd.DataFrame | str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
+    **options: Any,
+) -> ConversionResult:
+    """Write a table of images as a TFRecord dataset.
+
+    A conversion that was interrupted is continued by the same call.
+
+    Args:
+        source: a frame with the columns image_uri and, if they are known, split and label; the
+            path of such a CSV; or a folder `split/label/file` or `label/file`.
+        output_dir: a directory, new, empty, or that of the conversion to continue.
+        **options: see `tfrecorder.ConvertOptions`.
+
+    Returns:
+        Counts by split, rejects, bytes, seconds and class names.
+
+    Raises:
+        OptionError: an option's name or value is wrong.
+        SourceError: the source cannot be read as a table.
+        ValidationError: the table has faults; its `.report` lists all of them.
+        OutputError: the directory cannot be written, or holds something else.
+        ImagesUnreachableError: most images are not there.
+        RejectedError: more images than allowed were rejected.
+
+    Example:
+        >>> result = tfrecorder.convert("flowers.csv", "out", num_shards=8)  # doctest: +SKIP
+    """
+    started = time.perf_counter()
+    chosen = ConvertOptions.of(options)
+    where = os.path.abspath(_local_path(output_dir))
+    table = read_source(source, chosen.columns)
+    checked = check_source(table, chosen.seed, chosen.labels)
+    if has_errors(checked.report):
+        raise ValidationError(
+            "the source has faults; nothing was written.\n" + summarize(checked.report),
+            checked.report,
+        )
+    with claim(where):
+        plan = _prepare(where, table, checked, chosen)
+        _warn_of_escapes(plan)
+        shown = is_shown(chosen.progress)
+        with progress_bar(where, plan, shown):
+            launch.run(plan, where, chosen, progress=shown)
+    return read_result(os.fspath(output_dir), dict(table.passed_over), _since(started))
+
+
+def _since(started: float) -> float:
+    return time.perf_counter() - started
+
+
+def _local_path(output_dir: str | os.PathLike[str]) -> str:
+    if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
+        raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
+    path = os.fspath(output_dir)
+    if storage.scheme(path) not in storage.supported_schemes():
+        raise OptionError(
+            f"output_dir={path!r}: this version writes to local directories only; give a path "
+            "without a scheme."
+        )
+    return path
+
+
+def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertOptions) -> Plan:
+    """The plan to follow: the staged one if there is one to continue, else a new one, staged."""
+    frame = checked.frame
+    sampled = frame[URI_COLUMN].iloc[sample_rows(len(frame), SAMPLE_ROWS, options.seed)]
+    sizes = [storage.size_or_none(storage.resolve(uri, table.base)) for uri in sampled]
+    plan, planned = make_plan(
+        checked, table.base, [size for size in sizes if size is not None], options
+    )
+    staged = open_plan(output_dir, plan, options)
+    pending = plan.shards if staged is None else _pending(output_dir, staged)
+    if pending:
+        _open_some(checked, table.base, options)
+    if staged is None:
+        stage_plan(plan, planned, output_dir)
+        return plan
+    for shard in pending:
+        storage.remove(os.path.join(output_dir, shard.done))
+    storage.remove(os.path.join(output_dir, layout.FAILURE))
+    storage.remove(os.path.join(output_dir, layout.TMP))
+    storage.remove(os.path.join(output_dir, layout.PROGRESS))
+    return staged
+
+
+def _pending(output_dir: str, plan: Plan) -> list[layout.Shard]:
+    """The shards to write: not done yet, or done with images that could not be read."""
+    pending = []
+    for shard in plan.shards:
+        done = metadata.read_done(output_dir, shard, plan.digest)
+        if done is None or done.unread:
+            pending.append(shard)
+    return pending
+
+
+def _open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
+    """Open a sample of the images: a disk that is not mounted must not make an empty dataset."""
+    frame = checked.frame
+    uris = frame[URI_COLUMN].iloc[sample_rows(len(frame), OPENED_ROWS, options.seed)]
+
+    def fault(uri: str) -> str | None:
+        try:
+            storage.read_bytes(storage.resolve(uri, base))
+        except storage.UnreadableError as error:
+            return f"{storage.resolve(uri, base)}: {error.detail}"
+        return None
+
+    with ThreadPoolExecutor() as pool:
+        faults = [words for words in pool.map(fault, uris) if words]
+    share = len(faults) / len(uris)
+    if share < 1 and share <= max(MISSING_SHARE, options.max_reject_fraction):
+        return
+    examples = "".join(f"\n  {words}" for words in faults[:3])
+    raise ImagesUnreachableError(
+        f"{len(faults)} of {len(uris)} images opened before the launch cannot be read:{examples}\n"
+        "Nothing was written. Is a disk not mounted? Relative paths are taken from "
+        f"{base!r}."
+    )
+
+
+def _warn_of_escapes(plan: Plan) -> None:
+    odd = [name for name in plan.class_names or () if needs_escape(name)]
+    if odd:
+        warnings.warn(
+            f"{len(odd)} class names would not survive in the labels file, which TFDS strips: "
+            f"{odd[:3]}. They are escaped there; the records hold them as they are.",
+            stacklevel=3,
+        )

@@ -1,0 +1,51 @@
+"""Class names: the vocabulary that turns labels into integers, and its file in TFDS's form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_LINE_BREAKS = re.compile(r"[\n\r]")
+
+
+def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
+    """The distinct labels in the order of their Unicode code points; their places are the integers.
+
+    >>> build_vocabulary(["rose", "daisy", "rose"])
+    ('daisy', 'rose')
+    """
+    return tuple(sorted(set(labels)))
+
+
+def needs_escape(name: str) -> bool:
+    """True if TFDS, which strips lines and drops blank ones, would not read the name back."""
+    return name != name.strip() or not name or bool(_LINE_BREAKS.search(name))
+
+
+def to_labels_file(names: Sequence[str]) -> str:
+    r"""Class names as TFDS's labels file: a line each, in the order of the integers.
+
+    Names that would not survive have their outer white space and line breaks written as `\uXXXX`;
+    where there is such a name, backslashes are doubled in all, so that no two names become one.
+
+    >>> to_labels_file(["a b", " c"])
+    'a b\n\\u0020c\n'
+    """
+    escape = any(needs_escape(name) for name in names)
+    lines = [_escape(name) if escape else name for name in names]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escape(name: str) -> str:
+    name = name.replace("\\", "\\\\")
+    body = name.strip()
+    if not body:
+        return "".join(map(_code, name)) or "\\"
+    at = name.index(body)
+    head, tail = name[:at], name[at + len(body) :]
+    body = _LINE_BREAKS.sub(lambda match: _code(match[0]), body)
+    return "".join(map(_code, head)) + body + "".join(map(_code, tail))
+
+
+def _code(character: str) -> str:
+    return f"\\u{ord(character):04x}"

@@ -1,0 +1,92 @@
+"""Running the pipeline on Beam's runners."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from tfrecorder import errors, layout, storage
+from tfrecorder.errors import OptionError, TfrecorderError
+from tfrecorder.options import RUNNERS, ConvertOptions
+from tfrecorder.plan import Plan
+
+
+def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> None:
+    """Run a staged plan to its commit.
+
+    Raises:
+        OptionError: the runner is unknown, or cannot reach the files.
+        RejectedError, OutputError: as the workers and the commit raise them.
+        KeyboardInterrupt: with words on how to continue.
+    """
+    check_runner(options, output_dir)
+    try:
+        _run_locally(plan, output_dir, options, progress)
+    except TfrecorderError:
+        raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; no partial file is left under a final name in {output_dir}. Run the "
+            "same conversion again to continue where it stopped."
+        ) from None
+    except Exception as error:
+        failure = _read_failure(output_dir)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def check_runner(options: ConvertOptions, output_dir: str) -> None:
+    """Raise an OptionError unless the runner is known and its workers can reach the output."""
+    if options.runner not in RUNNERS.values():
+        known = ", ".join(RUNNERS.values())
+        raise OptionError(f"runner={options.runner!r}: there is no such runner; there are {known}.")
+    if options.runner == "DataflowRunner":
+        raise OptionError(
+            f"runner='DataflowRunner': its workers cannot reach output_dir={output_dir!r}, a path "
+            "of this machine. Use the DirectRunner."
+        )
+
+
+def _run_locally(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> None:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    from tfrecorder import pipeline
+
+    chosen: dict[str, Any] = {}
+    if options.num_workers is not None and options.num_workers > 1:
+        chosen["direct_running_mode"] = "multi_processing"
+        chosen["direct_num_workers"] = options.num_workers
+    threads = options.num_threads or max(1, _cores() // (options.num_workers or 1))
+    # The class itself: the name "DirectRunner" may first try to download another runner's binary,
+    # and would then differ between a script, a notebook and another machine.
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([], **chosen)) as pipe:
+        pipeline.build(
+            pipe,
+            plan,
+            output_dir,
+            threads=threads,
+            on_error=options.on_error,
+            max_reject_fraction=float(options.max_reject_fraction),
+            progress=progress,
+        )
+
+
+def _cores() -> int:
+    """Cores that this process may use: fewer than the machine's in a container."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _read_failure(output_dir: str) -> TfrecorderError | None:
+    """The error that a worker left in the directory, where its runner wrapped it."""
+    path = os.path.join(output_dir, layout.FAILURE)
+    if not storage.exists(path):
+        return None
+    note = json.loads(storage.read_bytes(path))
+    kind: type[TfrecorderError] = getattr(errors, note["error"], TfrecorderError)
+    return kind(note["message"])

@@ -1,0 +1,119 @@
+"""Every file name of a dataset directory, for writing and for reading: the one place that knows.
+
+    out/
+      train-00000-of-00012.tfrecord     a shard
+      features.json                     feature types, in TFDS's form
+      image.class.label.labels.txt      class names, in TFDS's form
+      rejects.csv  suspects.csv         rows without a record; records with a decoder's warning
+      dataset_info.json                 the commit, written last, in TFDS's form
+      _tfrecorder/                      all that only tfrecorder reads
+        plan.json  plan.parquet         which row goes to which position of which shard
+        metadata.json                   schema, splits, counts, checksums, true class names
+        failure.json                    why the pipeline stopped, for the launcher to read
+        lock                            held by the conversion that writes the directory
+        done/train-00000-of-00012.json  a shard is complete: its counts and CRC32C
+        index/….tfrecord.idx            a line `offset size` for each record
+        rejects/….csv  suspects/….csv   the shard's own share of the two files above
+        progress/train-00000-of-00012   records written so far by a shard under way
+        tmp/                            files not complete yet
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+PRIVATE = "_tfrecorder"
+COMMIT = "dataset_info.json"
+FEATURES = "features.json"
+REJECTS = "rejects.csv"
+SUSPECTS = "suspects.csv"
+
+PLAN = f"{PRIVATE}/plan.json"
+PLAN_ROWS = f"{PRIVATE}/plan.parquet"
+METADATA = f"{PRIVATE}/metadata.json"
+FAILURE = f"{PRIVATE}/failure.json"
+LOCK = f"{PRIVATE}/lock"
+TMP = f"{PRIVATE}/tmp"
+DONE = f"{PRIVATE}/done"
+INDEX = f"{PRIVATE}/index"
+SHARD_REJECTS = f"{PRIVATE}/rejects"
+SHARD_SUSPECTS = f"{PRIVATE}/suspects"
+PROGRESS = f"{PRIVATE}/progress"
+
+PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS)
+
+#: Written by desktops into any folder that somebody looked at; never ours, never in the way.
+DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
+
+#: How TFDS is told to find the shards of a split (tfds.core.ShardedFileTemplate).
+TFDS_TEMPLATE = "{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}"
+
+_SHARD = re.compile(r"(train|validation|test)-(\d{5,})-of-(\d{5,})\.tfrecord")
+
+
+@dataclass(frozen=True, order=True)
+class Shard:
+    """One shard of one split: the element that travels through Beam.
+
+    Attributes:
+        split: "TRAIN", "VALIDATION" or "TEST".
+        index: its number in the split, from 0.
+        count: the number of shards in the split.
+
+    >>> Shard("TRAIN", 0, 12).file
+    'train-00000-of-00012.tfrecord'
+    """
+
+    split: str
+    index: int
+    count: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.split.lower()}-{self.index:05d}-of-{self.count:05d}"
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.tfrecord"
+
+    @property
+    def done(self) -> str:
+        return f"{DONE}/{self.name}.json"
+
+    @property
+    def index_file(self) -> str:
+        return f"{INDEX}/{self.file}.idx"
+
+    @property
+    def rejects(self) -> str:
+        return f"{SHARD_REJECTS}/{self.name}.csv"
+
+    @property
+    def suspects(self) -> str:
+        return f"{SHARD_SUSPECTS}/{self.name}.csv"
+
+    @property
+    def progress(self) -> str:
+        return f"{PROGRESS}/{self.name}"
+
+
+def parse_shard(file: str) -> Shard | None:
+    """The shard that a file name stands for, or None where it is no shard's name."""
+    match = _SHARD.fullmatch(file)
+    return Shard(match[1].upper(), int(match[2]), int(match[3])) if match else None
+
+
+def labels_file(key: str) -> str:
+    """The file of class names of a label feature, as TFDS names it.
+
+    >>> labels_file("image/class/label")
+    'image.class.label.labels.txt'
+    """
+    return f"{key.replace('/', '.')}.labels.txt"
+
+
+def is_ours(file: str, label_keys: tuple[str, ...]) -> bool:
+    """True if a name at the top of a dataset directory is one that a conversion writes."""
+    known = {COMMIT, FEATURES, REJECTS, SUSPECTS, PRIVATE, *map(labels_file, label_keys)}
+    return file in known or parse_shard(file) is not None

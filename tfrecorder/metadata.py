@@ -1,0 +1,227 @@
+"""Metadata of a dataset directory: done-records, and the files of the commit.
+
+`features.json`, `dataset_info.json` and the labels file are in TFDS's form, so that
+`tfds.builder_from_directory` reads them (tensorflow_datasets/core/features/features_dict.py and
+core/proto/dataset_info.proto).  What TFDS has no place for is in `_tfrecorder/metadata.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tfrecorder import layout, schema, storage
+from tfrecorder.labels import to_labels_file
+from tfrecorder.layout import Shard
+from tfrecorder.plan import Plan
+
+METADATA_VERSION = 1
+
+#: Of the data, not of this package: TFDS wants one, and the directory holds one data set.
+DATASET_NAME = "dataset"
+DATASET_VERSION = "1.0.0"
+
+_TFDS = "tensorflow_datasets.core.features"
+
+
+@dataclass(frozen=True)
+class DoneRecord:
+    """What a worker wrote for one shard.
+
+    Attributes:
+        plan: the digest of the plan that it followed.
+        shard: the shard's name.
+        rows: planned; always records + rejects.
+        records: written.
+        reasons: rejects by "stage/code".
+        suspects: records whose image decodes, but with a decoder's warning.
+        oriented: records whose image carries an EXIF orientation other than upright.
+        input_bytes: read from the images' files.
+        bytes: of the shard's file.
+        crc32c: of the shard's file.
+        formats: records by image format.
+        shapes: smallest and largest (height, width, channels) of the records; empty without any.
+    """
+
+    plan: str
+    shard: str
+    rows: int
+    records: int
+    reasons: dict[str, int]
+    suspects: int
+    oriented: int
+    input_bytes: int
+    bytes: int
+    crc32c: int
+    formats: dict[str, int]
+    shapes: list[list[int]] = field(default_factory=list)
+
+    @property
+    def rejects(self) -> int:
+        return sum(self.reasons.values())
+
+    @property
+    def unread(self) -> int:
+        """Rejects of the stage `read`, which a rerun may cure."""
+        return sum(count for why, count in self.reasons.items() if why.startswith("read/"))
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
+
+
+def read_done(output_dir: str, shard: Shard, plan_digest: str) -> DoneRecord | None:
+    """The done-record of a shard whose file is whole, or None if it must be written (again)."""
+    path = os.path.join(output_dir, shard.done)
+    if not storage.exists(path):
+        return None
+    done = DoneRecord(**json.loads(storage.read_bytes(path)))
+    size = storage.size_or_none(os.path.join(output_dir, shard.file))
+    return done if done.plan == plan_digest and size == done.bytes else None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Done-records added up."""
+
+    rows: int
+    records: int
+    reasons: dict[str, int]
+    suspects: int
+    oriented: int
+    input_bytes: int
+    bytes: int
+    formats: dict[str, int]
+
+    @property
+    def rejects(self) -> int:
+        return sum(self.reasons.values())
+
+
+def add_up(done: Iterable[DoneRecord]) -> Totals:
+    done = list(done)
+    reasons: Counter[str] = Counter()
+    formats: Counter[str] = Counter()
+    for one in done:
+        reasons.update(one.reasons)
+        formats.update(one.formats)
+    return Totals(
+        rows=sum(one.rows for one in done),
+        records=sum(one.records for one in done),
+        reasons=dict(reasons.most_common()),
+        suspects=sum(one.suspects for one in done),
+        oriented=sum(one.oriented for one in done),
+        input_bytes=sum(one.input_bytes for one in done),
+        bytes=sum(one.bytes for one in done),
+        formats=dict(sorted(formats.items())),
+    )
+
+
+def image_shape(done: Iterable[DoneRecord]) -> tuple[int | None, int | None, int]:
+    """(height, width, channels) that hold for every image; None where images differ.
+
+    Channels that differ, or are 2, become 3: what a decoder is then asked for.
+    """
+    extremes = [shape for one in done for shape in one.shapes]
+    same = [
+        values.pop() if len(values := {shape[axis] for shape in extremes}) == 1 else None
+        for axis in range(3)
+    ]
+    height, width, channels = same
+    return height or None, width or None, channels if channels in (1, 3, 4) else 3
+
+
+def features_json(plan: Plan, shape: tuple[int | None, int | None, int]) -> bytes:
+    """`features.json`: every key of the record with its type, in TFDS's form."""
+    forms = {
+        feature.key: _tfds_form(feature, plan, shape) for feature in schema.DEFAULT_FEATURES
+    }
+    document = {
+        "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
+        "featuresDict": {"features": forms},
+    }
+    return _json(document)
+
+
+def _tfds_form(
+    feature: schema.Feature, plan: Plan, shape: tuple[int | None, int | None, int]
+) -> dict[str, Any]:
+    if feature.kind == "image":
+        dimensions = [str(-1 if size is None else size) for size in shape]
+        content = {"dtype": "uint8", "shape": {"dimensions": dimensions}}
+        return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
+    if feature.kind == "text":
+        return {"pythonClassName": f"{_TFDS}.text_feature.Text", "text": {}}
+    if feature.kind == "label" and plan.num_classes:
+        number = {"numClasses": str(plan.num_classes)}
+        return {"pythonClassName": f"{_TFDS}.class_label_feature.ClassLabel", "classLabel": number}
+    scalar = {"dtype": "int64", "encoding": "none", "shape": {}}
+    return {"pythonClassName": f"{_TFDS}.scalar.Scalar", "tensor": scalar}
+
+
+def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
+    """`dataset_info.json`: the splits with their shard lengths and bytes, in TFDS's form."""
+    splits = []
+    for split in plan.split_rows:
+        of_split = [done[shard] for shard in plan.shards if shard.split == split]
+        splits.append(
+            {
+                "name": split.lower(),
+                "filepathTemplate": layout.TFDS_TEMPLATE,
+                "numBytes": str(sum(one.bytes for one in of_split)),
+                "shardLengths": [str(one.records) for one in of_split],
+            }
+        )
+    document: dict[str, Any] = {
+        "name": DATASET_NAME,
+        "version": DATASET_VERSION,
+        "description": "Written by tfrecorder.",
+        "fileFormat": "tfrecord",
+        "splits": splits,
+    }
+    if plan.num_classes:
+        keys = [{"featureKey": schema.ENCODED}, {"featureKey": schema.LABEL}]
+        document["supervisedKeys"] = {"tuple": {"items": keys}}
+    return _json(document)
+
+
+def labels_text(plan: Plan) -> str | None:
+    """The content of the labels file, or None where classes have no names."""
+    return None if plan.class_names is None else to_labels_file(plan.class_names)
+
+
+def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
+    """`_tfrecorder/metadata.json`: all that is known of the dataset."""
+    totals = add_up(done.values())
+    shards = [
+        {
+            "file": shard.file,
+            "split": shard.split,
+            "records": done[shard].records,
+            "bytes": done[shard].bytes,
+            "crc32c": done[shard].crc32c,
+        }
+        for shard in plan.shards
+    ]
+    return _json(
+        {
+            "version": METADATA_VERSION,
+            "plan": plan.digest,
+            "options": plan.options,
+            "label_kind": plan.label_kind,
+            "class_names": plan.class_names,
+            "num_classes": plan.num_classes,
+            "image_shape": image_shape(done.values()),
+            "features": {feature.key: feature.kind for feature in schema.DEFAULT_FEATURES},
+            "split_rows": plan.split_rows,
+            "totals": asdict(totals),
+            "shards": shards,
+        }
+    )
+
+
+def _json(document: Any) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,304 @@
+"""The options of a conversion: one frozen value that validates itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfrecorder import schema
+from tfrecorder.errors import OptionError
+from tfrecorder.splits import SPELLINGS, SPLITS
+
+VERIFY_LEVELS = ("decode", "strict", "header", "none")
+ON_ERROR = ("reject", "raise")
+
+#: Pillow's own warning level.  A grey level of it is 85 MiB, RGB 256 MiB; TensorFlow's decoders
+#: end at 2**29 bytes.
+DEFAULT_MAX_PIXELS = 89_478_485
+DEFAULT_SHARD_SIZE = "128MiB"
+
+#: Beam's runner names in any case; the announcement of the original tool wrote "DataFlowRunner".
+RUNNERS = {"directrunner": "DirectRunner", "dataflowrunner": "DataflowRunner"}
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def _option(default: Any, text: str, *, content: bool = False, metavar: str | None = None) -> Any:
+    """A field with its help text.  `content`: it decides what the files hold."""
+    return field(default=default, metadata={"help": text, "content": content, "metavar": metavar})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """What a conversion does, beside its source and its output directory.
+
+    The help text of each option is its field's metadata; the command line shows the same words.
+    Options that decide what the files hold (`content_options`) must be the same when an
+    interrupted conversion is continued; the others may change.
+
+    Raises:
+        OptionError: a value is of a wrong type or out of range.
+
+    >>> ConvertOptions(num_shards=4).shards_of("TEST")
+    4
+    """
+
+    columns: Mapping[str, str] | None = _option(
+        None,
+        "Names of the source's columns that stand for split, image_uri or label.",
+        content=True,
+        metavar="NAME=OURS",
+    )
+    labels: tuple[str | int, ...] | None = _option(
+        None,
+        "All class names in the order of their integers; default: the sorted labels found.",
+        content=True,
+        metavar="NAME",
+    )
+    num_shards: int | Mapping[str, int] | None = _option(
+        None,
+        "Shards of each split: one number, or one per split. A split never has more shards than "
+        "rows. Default: by --shard-size.",
+        content=True,
+        metavar="N|SPLIT=N,...",
+    )
+    shard_size: int | str = _option(
+        DEFAULT_SHARD_SIZE,
+        "Bytes of a shard aimed at, estimated from at most 1,000 image sizes. Units B, KB, MB, "
+        "GB, KiB, MiB, GiB.",
+        content=True,
+        metavar="SIZE",
+    )
+    shuffle: bool = _option(
+        True, "Shuffle the rows of each split, or keep the source's order.", content=True
+    )
+    seed: int = _option(
+        0,
+        "Seed of the shuffle and of the 80/10/10 assignment of rows without a split; "
+        "0 to 4294967295.",
+        content=True,
+    )
+    verify: str = _option(
+        "decode",
+        "Check of each image. decode: what is accepted never fails in training; strict: refuses "
+        "also what decodes with a warning; header: size and format only; none: trust the files.",
+        content=True,
+    )
+    max_pixels: int = _option(
+        DEFAULT_MAX_PIXELS,
+        "Reject images of more pixels than this.",
+        content=True,
+        metavar="N",
+    )
+    on_error: str = _option(
+        "reject", "An image that cannot be used: list it in rejects.csv, or raise at the first."
+    )
+    max_reject_fraction: float = _option(
+        0.1,
+        "Fail before the commit if more than this share of the rows is rejected; 0 to 1.",
+        metavar="FRACTION",
+    )
+    overwrite: bool = _option(
+        False, "Replace a dataset that this package wrote into the output directory before."
+    )
+    retry_rejects: bool = _option(
+        False,
+        "Of a finished dataset, try again the shards with images that could not be read.",
+    )
+    runner: str = _option("DirectRunner", "The Beam runner.", metavar="NAME")
+    project: str | None = _option(None, "Google Cloud project, for Dataflow.")
+    region: str | None = _option(None, "Google Cloud region, for Dataflow.")
+    num_workers: int | None = _option(
+        None,
+        "Local worker processes. Default: one process with threads on all cores, which is faster "
+        "on most machines.",
+        metavar="N",
+    )
+    num_threads: int | None = _option(
+        None, "Threads of each worker that load images. Default: by the cores.", metavar="N"
+    )
+    progress: bool | None = _option(
+        None, "A progress bar. Default: in a terminal and in a notebook."
+    )
+
+    def __post_init__(self) -> None:
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            fault = check(value)
+            if fault:
+                raise OptionError(f"{name}={value!r}: {fault}")
+        replace = object.__setattr__  # the way a frozen dataclass normalises what it was given
+        replace(self, "runner", RUNNERS.get(self.runner.lower(), self.runner))
+        if self.labels is not None:
+            replace(self, "labels", tuple(self.labels))
+        if isinstance(self.num_shards, Mapping):
+            shards = {_split_word(word): int(n) for word, n in self.num_shards.items()}
+            replace(self, "num_shards", shards)
+        if self.overwrite and self.retry_rejects:
+            raise OptionError(
+                "overwrite and retry_rejects exclude each other: the first starts anew, the second "
+                "keeps what is there. Give one of them."
+            )
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> ConvertOptions:
+        """Options by name; a misspelt name is an OptionError that suggests the nearest."""
+        known = [item.name for item in dataclasses.fields(cls)]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+                raise OptionError(f"there is no option {name!r}; {hint}")
+        return cls(**options)
+
+    @property
+    def shard_bytes(self) -> int:
+        """`shard_size` in bytes."""
+        return parse_size(self.shard_size)
+
+    def shards_of(self, split: str) -> int | None:
+        """The number of shards asked for a split, or None where the size decides."""
+        if isinstance(self.num_shards, Mapping):
+            return self.num_shards.get(split)
+        return self.num_shards
+
+    def content_options(self) -> dict[str, Any]:
+        """The options that decide what the files hold, as JSON values."""
+        chosen = {
+            item.name: getattr(self, item.name)
+            for item in dataclasses.fields(self)
+            if item.metadata["content"]
+        }
+        chosen["shard_size"] = self.shard_bytes
+        if chosen["labels"] is not None:
+            chosen["labels"] = [
+                label if isinstance(label, str) else int(label) for label in chosen["labels"]
+            ]
+        if chosen["columns"] is not None:
+            chosen["columns"] = dict(chosen["columns"])
+        return chosen
+
+
+def parse_size(size: int | str) -> int:
+    """A size in bytes, from a number or a number with a unit.
+
+    >>> parse_size("128MiB"), parse_size(1000)
+    (134217728, 1000)
+    """
+    if not isinstance(size, str):
+        return int(size)
+    match = _SIZE.fullmatch(size)
+    if not match or match[2].upper() not in _UNITS:
+        raise ValueError(f"{size!r} is no size; write for instance 128MiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def _split_word(word: str) -> str:
+    return SPELLINGS.get(str(word).strip().lower(), "")
+
+
+def _is_whole(value: Any) -> bool:
+    """Python's and NumPy's integers, but not booleans."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _whole(low: int, high: int | None = None, none: bool = False) -> Any:
+    def check(value: Any) -> str | None:
+        if value is None and none:
+            return None
+        if not _is_whole(value) or value < low or (high is not None and value > high):
+            return f"give a whole number from {low}" + (f" to {high}." if high else ".")
+        return None
+
+    return check
+
+
+def _one_of(*words: Any) -> Any:
+    shown = ", ".join(repr(word) for word in words)
+    return lambda value: None if value in words else f"give one of {shown}."
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "give True or False."
+
+
+def _check_columns(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        return "give a dict of the source's names to ours, as {'path': 'image_uri'}."
+    wrong = [ours for ours in value.values() if ours not in schema.COLUMNS]
+    if wrong:
+        return f"{wrong[0]!r} is none of our columns: {', '.join(schema.COLUMNS)}."
+    if len(set(value.values())) < len(value):
+        return "two names stand for the same column; give one."
+    return None
+
+
+def _check_labels(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, (str, bytes)) or not all(isinstance(v, str) or _is_whole(v) for v in value):
+        return "give a list of class names."
+    if len({isinstance(label, str) for label in value}) > 1:
+        return "give either names or integers, not both."
+    if len(set(value)) < len(list(value)):
+        return "a name appears twice."
+    return None if len(list(value)) else "give at least one name."
+
+
+def _check_num_shards(value: Any) -> str | None:
+    if not isinstance(value, Mapping):
+        return _whole(1, none=True)(value)
+    for word, number in value.items():
+        if _split_word(word) not in SPLITS:
+            return f"{word!r} is no split; there are {', '.join(SPLITS)}."
+        if fault := _whole(1)(number):
+            return fault
+    return None
+
+
+def _check_shard_size(value: Any) -> str | None:
+    try:
+        size = parse_size(value)
+    except (TypeError, ValueError):
+        return "give bytes, or a number with a unit, as '128MiB'."
+    return None if size >= 1 else "give at least 1 byte."
+
+
+def _check_fraction(value: Any) -> str | None:
+    number = isinstance(value, (int, float)) or hasattr(value, "__float__")
+    ok = number and not isinstance(value, (bool, str)) and 0 <= float(value) <= 1
+    return None if ok else "give a number from 0 to 1."
+
+
+def _check_text(value: Any) -> str | None:
+    return None if value is None or isinstance(value, str) else "give a text."
+
+
+_CHECKS = {
+    "columns": _check_columns,
+    "labels": _check_labels,
+    "num_shards": _check_num_shards,
+    "shard_size": _check_shard_size,
+    "shuffle": _flag,
+    "seed": _whole(0, 2**32 - 1),
+    "verify": _one_of(*VERIFY_LEVELS),
+    "max_pixels": _whole(1),
+    "on_error": _one_of(*ON_ERROR),
+    "max_reject_fraction": _check_fraction,
+    "overwrite": _flag,
+    "retry_rejects": _flag,
+    "runner": lambda value: None if isinstance(value, str) and value else "give a runner's name.",
+    "project": _check_text,
+    "region": _check_text,
+    "num_workers": _whole(1, none=True),
+    "num_threads": _whole(1, none=True),
+    "progress": _one_of(None, True, False),
+}

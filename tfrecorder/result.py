@@ -1,0 +1,160 @@
+"""What a conversion made, to print and to look at in a notebook."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from dataclasses import dataclass
+
+from tfrecorder import layout, storage
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """One split of a finished dataset.
+
+    Attributes:
+        rows: planned.
+        records: written; rows - records were rejected.
+        shards: files.
+        bytes: of the files.
+    """
+
+    rows: int
+    records: int
+    shards: int
+    bytes: int
+
+    @property
+    def rejects(self) -> int:
+        return self.rows - self.records
+
+
+@dataclass(frozen=True)
+class ConversionResult:
+    """A finished conversion.
+
+    Attributes:
+        output_dir: the dataset directory.
+        splits: by name, TRAIN first.
+        rejects: rejected rows by "stage/code".
+        suspects: records whose image decodes, but with a decoder's warning.
+        oriented: records whose image carries an EXIF orientation other than upright.
+        input_bytes: read from the image files.
+        class_names: by integer; None where the labels are integers or missing.
+        passed_over: of a folder source, files that made no row, by kind.
+        seconds: from the call to the commit.
+    """
+
+    output_dir: str
+    splits: dict[str, SplitResult]
+    rejects: dict[str, int]
+    suspects: int
+    oriented: int
+    input_bytes: int
+    class_names: tuple[str, ...] | None
+    passed_over: dict[str, int]
+    seconds: float
+
+    @property
+    def rows(self) -> int:
+        return sum(split.rows for split in self.splits.values())
+
+    @property
+    def records(self) -> int:
+        return sum(split.records for split in self.splits.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(split.bytes for split in self.splits.values())
+
+    def __str__(self) -> str:
+        head, *body = self._table()
+        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if at == 0 else cell.rjust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in (head, *body)
+        ]
+        return "\n".join([self._headline(), "", *lines, "", *self._notes()]).rstrip()
+
+    def _repr_html_(self) -> str:
+        head, *body = self._table()
+        cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in body
+        )
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
+        return (
+            f"<p>{html.escape(self._headline())}</p>"
+            f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table><ul>{notes}</ul>"
+        )
+
+    def _headline(self) -> str:
+        rate = self.rows / self.seconds if self.seconds else 0
+        return (
+            f"{self.records:,} records in {self.output_dir} "
+            f"({self.seconds:.1f} s, {rate:,.0f} images/s)"
+        )
+
+    def _table(self) -> list[list[str]]:
+        table = [["split", "records", "rejects", "shards", "bytes"]]
+        for name, split in self.splits.items():
+            counts = [split.records, split.rejects, split.shards, split.bytes]
+            table.append([name, *(f"{count:,}" for count in counts)])
+        return table
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.class_names is not None:
+            shown = ", ".join(map(repr, self.class_names[:8]))
+            more = len(self.class_names) - 8
+            notes.append(
+                f"classes: {len(self.class_names)}: {shown}" + (f", … {more} more" if more > 0 else "")
+            )
+        if self.rejects:
+            reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
+            notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
+        if self.suspects:
+            where = os.path.join(self.output_dir, layout.SUSPECTS)
+            notes.append(f"suspects: {self.suspects:,} images decode with a warning; see {where}")
+        if self.oriented:
+            share = self.oriented / self.records
+            notes.append(
+                f"orientation: {self.oriented:,} images ({share:.1%}) carry an EXIF orientation, "
+                "which TensorFlow does not apply: they train as they are stored"
+            )
+        passed = ", ".join(f"{count:,} {kind}" for kind, count in self.passed_over.items() if count)
+        if passed:
+            notes.append(f"passed over in the folder: {passed}")
+        return notes
+
+
+def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) -> ConversionResult:
+    """The result of the conversion that is committed in a directory."""
+    known = json.loads(storage.read_bytes(os.path.join(output_dir, layout.METADATA)))
+    splits = {}
+    for name, rows in known["split_rows"].items():
+        shards = [shard for shard in known["shards"] if shard["split"] == name]
+        splits[name] = SplitResult(
+            rows=rows,
+            records=sum(shard["records"] for shard in shards),
+            shards=len(shards),
+            bytes=sum(shard["bytes"] for shard in shards),
+        )
+    totals, names = known["totals"], known["class_names"]
+    return ConversionResult(
+        output_dir=output_dir,
+        splits=splits,
+        rejects=totals["reasons"],
+        suspects=totals["suspects"],
+        oriented=totals["oriented"],
+        input_bytes=totals["input_bytes"],
+        class_names=None if names is None else tuple(names),
+        passed_over=passed_over,
+        seconds=seconds,
+    )

@@ -1,0 +1,53 @@
+"""The record: its keys and their types, as writing and reading both know them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ENCODED = "image/encoded"
+FORMAT = "image/format"
+HEIGHT = "image/height"
+WIDTH = "image/width"
+CHANNELS = "image/channels"
+FILENAME = "image/filename"
+SOURCE_ID = "image/source_id"
+LABEL = "image/class/label"
+TEXT = "image/class/text"
+
+#: The label of every record of a dataset without labels.
+NO_LABEL = -1
+
+#: The columns of an AutoML-style frame.
+SPLIT_COLUMN = "split"
+URI_COLUMN = "image_uri"
+LABEL_COLUMN = "label"
+COLUMNS = (SPLIT_COLUMN, URI_COLUMN, LABEL_COLUMN)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One key of the record.
+
+    Attributes:
+        key: its name in the record.
+        kind: "image" (encoded bytes), "text" (UTF-8), "int64", or "label" (an int64 class).
+    """
+
+    key: str
+    kind: str
+
+
+#: Every record of the default schema holds exactly these.
+DEFAULT_FEATURES = (
+    Feature(ENCODED, "image"),
+    Feature(FORMAT, "text"),
+    Feature(HEIGHT, "int64"),
+    Feature(WIDTH, "int64"),
+    Feature(CHANNELS, "int64"),
+    Feature(FILENAME, "text"),
+    Feature(SOURCE_ID, "text"),
+    Feature(LABEL, "label"),
+    Feature(TEXT, "text"),
+)
+
+LABEL_KEYS = tuple(feature.key for feature in DEFAULT_FEATURES if feature.kind == "label")

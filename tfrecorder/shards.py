@@ -1,0 +1,256 @@
+"""One shard: a worker loads and checks its images, and streams the records into its file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+import google_crc32c
+
+from tfrecorder import schema, storage
+from tfrecorder.errors import RejectedError
+from tfrecorder.examples import encode_parts
+from tfrecorder.images import CheckedImage, Reject, check_image
+from tfrecorder.layout import Shard
+from tfrecorder.metadata import DoneRecord
+from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
+from tfrecorder.tfrecord import frame
+
+#: Images that one task of the pool loads.  More in a task spares hand-overs between threads;
+#: fewer keep less in memory.
+TASK_ROWS = 4
+
+#: Seconds between two notes of a shard's progress.
+PROGRESS_SECONDS = 0.2
+
+REJECT_HEADER = ("row", "image_uri", "stage", "reason")
+SUSPECT_HEADER = ("row", "image_uri", "warning")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A row that became a record.
+
+    Attributes:
+        parts: the framed record, in buffers to write one after the other.
+        size: their bytes, together.
+        input_bytes: of the image's file.
+    """
+
+    row: PlannedRow
+    image: CheckedImage
+    parts: list[bytes]
+    size: int
+    input_bytes: int
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A row that gave no record."""
+
+    row: PlannedRow
+    reject: Reject
+    input_bytes: int
+
+
+def load_row(row: PlannedRow, base: str, verify: str, max_pixels: int) -> Loaded | Rejected:
+    """Read, check and encode one image: all the work of a row, done in a thread of the pool."""
+    data = b""
+    try:
+        data = storage.read_bytes(storage.resolve(row.image_uri, base))
+        image = check_image(data, verify, max_pixels)
+    except storage.UnreadableError as error:
+        return Rejected(row, Reject("read", error.code, error.detail), 0)
+    except Reject as reject:
+        return Rejected(row, reject, len(data))
+    parts = frame(encode_parts(record_features(row, image)))
+    return Loaded(row, image, parts, sum(map(len, parts)), len(data))
+
+
+def record_features(row: PlannedRow, image: CheckedImage) -> dict[str, bytes | str | int]:
+    """The record of the default schema."""
+    return {
+        schema.ENCODED: image.data,
+        schema.FORMAT: image.format,
+        schema.HEIGHT: image.height,
+        schema.WIDTH: image.width,
+        schema.CHANNELS: image.channels,
+        schema.FILENAME: row.image_uri,
+        schema.SOURCE_ID: str(row.row),
+        schema.LABEL: row.label,
+        schema.TEXT: row.text,
+    }
+
+
+def write_shard(
+    plan: Plan,
+    group: int,
+    output_dir: str,
+    pool: Executor,
+    threads: int,
+    on_error: str = "reject",
+    report: Callable[[int], None] = lambda rows: None,
+) -> DoneRecord:
+    """Write one shard with all that belongs to it, its done-record last.
+
+    Args:
+        plan: the staged plan.
+        group: the shard's place in `plan.shards`, which is its row group.
+        output_dir: the dataset directory.
+        pool: runs `load_row`.
+        threads: of the pool; bounds how far loading runs ahead of writing.
+        on_error: "raise" stops at the first reject.
+        report: is told, every so often, how many rows are through.
+
+    Raises:
+        RejectedError: an image was rejected with on_error="raise".
+        OSError: the output cannot be written.
+    """
+    shard = plan.shards[group]
+    rows = read_shard_rows(output_dir, group)
+    verify, max_pixels = plan.options["verify"], plan.options["max_pixels"]
+
+    def load_rows(some: list[PlannedRow]) -> list[Loaded | Rejected]:
+        return [load_row(row, plan.base, verify, max_pixels) for row in some]
+
+    tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
+    tally = _Tally(report)
+    with storage.publish(output_dir, shard.file) as file:
+        for outcomes in _map_ahead(pool, load_rows, tasks, ahead=threads + 1):
+            loaded = []
+            for outcome in outcomes:
+                if isinstance(outcome, Rejected):
+                    if on_error == "raise":
+                        raise _as_error(outcome)
+                    tally.add_reject(outcome)
+                else:
+                    tally.add_record(outcome)
+                    loaded += outcome.parts
+            if loaded:
+                storage.write_all(file, *loaded)
+    tally.publish(output_dir, shard)
+    done = tally.done_record(plan.digest, shard, len(rows))
+    storage.publish_bytes(output_dir, shard.done, done.to_json())
+    storage.remove(os.path.join(output_dir, shard.progress))
+    return done
+
+
+def _map_ahead(
+    pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int
+) -> Iterator[R]:
+    """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat."""
+    under_way: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            under_way.append(pool.submit(work, item))
+            if len(under_way) >= ahead:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        for future in under_way:
+            future.cancel()
+
+
+def _as_error(outcome: Rejected) -> RejectedError:
+    row, reject = outcome.row, outcome.reject
+    return RejectedError(
+        f"row {row.row}, image {row.image_uri!r} was rejected at the stage {reject.stage}: {reject}. "
+        'Mend or drop the row, or list such rows in rejects.csv with on_error="reject".'
+    )
+
+
+class _Tally:
+    """Counts and side files of a shard under way."""
+
+    def __init__(self, report: Callable[[int], None]) -> None:
+        self._report, self._reported = report, time.monotonic()
+        self.reasons: Counter[str] = Counter()
+        self.formats: Counter[str] = Counter()
+        self.shapes: list[tuple[int, int, int]] = []
+        self.records = self.suspects = self.oriented = self.input_bytes = 0
+        self.bytes = self.crc = 0
+        self.index: list[str] = []
+        self.reject_rows: list[tuple[object, ...]] = []
+        self.suspect_rows: list[tuple[object, ...]] = []
+
+    def add_record(self, outcome: Loaded) -> None:
+        image = outcome.image
+        self.records += 1
+        self.formats[image.format] += 1
+        self.oriented += image.oriented
+        self.input_bytes += outcome.input_bytes
+        self._widen((image.height, image.width, image.channels))
+        if image.warning is not None:
+            self.suspects += 1
+            self.suspect_rows.append((outcome.row.row, outcome.row.image_uri, image.warning))
+        self.index.append(f"{self.bytes} {outcome.size}\n")
+        self.bytes += outcome.size
+        for part in outcome.parts:
+            self.crc = google_crc32c.extend(self.crc, part)
+        self._note()
+
+    def add_reject(self, outcome: Rejected) -> None:
+        row, reject = outcome.row, outcome.reject
+        self.reasons[f"{reject.stage}/{reject.code}"] += 1
+        self.input_bytes += outcome.input_bytes
+        self.reject_rows.append((row.row, row.image_uri, reject.stage, str(reject)))
+        self._note()
+
+    def _widen(self, shape: tuple[int, int, int]) -> None:
+        if not self.shapes:
+            self.shapes = [shape, shape]
+        elif shape != self.shapes[0] or shape != self.shapes[1]:
+            low, high = self.shapes
+            self.shapes = [
+                (min(low[0], shape[0]), min(low[1], shape[1]), min(low[2], shape[2])),
+                (max(high[0], shape[0]), max(high[1], shape[1]), max(high[2], shape[2])),
+            ]
+
+    def _note(self) -> None:
+        now = time.monotonic()
+        if now - self._reported >= PROGRESS_SECONDS:
+            self._reported = now
+            self._report(self.records + len(self.reject_rows))
+
+    def publish(self, output_dir: str, shard: Shard) -> None:
+        storage.publish_bytes(output_dir, shard.index_file, "".join(self.index).encode())
+        rejects = to_csv(REJECT_HEADER, self.reject_rows)
+        suspects = to_csv(SUSPECT_HEADER, self.suspect_rows)
+        storage.publish_bytes(output_dir, shard.rejects, rejects)
+        storage.publish_bytes(output_dir, shard.suspects, suspects)
+
+    def done_record(self, plan_digest: str, shard: Shard, rows: int) -> DoneRecord:
+        return DoneRecord(
+            plan=plan_digest,
+            shard=shard.name,
+            rows=rows,
+            records=self.records,
+            reasons=dict(self.reasons),
+            suspects=self.suspects,
+            oriented=self.oriented,
+            input_bytes=self.input_bytes,
+            bytes=self.bytes,
+            crc32c=self.crc,
+            formats=dict(self.formats),
+            shapes=[list(shape) for shape in self.shapes],
+        )
+
+
+def to_csv(header: Iterable[str], rows: Iterable[Iterable[object]]) -> bytes:
+    """A CSV with a header, in UTF-8, lines ending in a newline alone."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,234 @@
+"""Sources: a frame, a CSV or a folder becomes one frame with our column names.
+
+Nothing is judged here beyond what must be known to read at all; that is `validation`'s work.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tfrecorder import layout
+from tfrecorder.errors import SourceError
+from tfrecorder.schema import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.splits import SPELLINGS
+
+#: A folder's files with these endings are its images; every other file is passed over and counted.
+IMAGE_ENDINGS = (
+    ".jpg .jpeg .jpe .jfif .png .apng .gif .bmp .dib .webp .tif .tiff .ppm .pgm .pbm .pnm"
+).split()
+
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of images.
+
+    Attributes:
+        frame: the rows in the source's order, index 0 to n-1, with those of the columns split,
+            image_uri and label that the source has.
+        base: the folder that relative uris are taken from.
+        left_out: the source's further columns, which make no feature.
+        passed_over: of a folder, how many hidden files and how many other files made no row.
+    """
+
+    frame: pd.DataFrame
+    base: str
+    left_out: tuple[str, ...] = ()
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_source(
+    source: pd.DataFrame | str | os.PathLike[str], columns: Mapping[str, str] | None = None
+) -> Source:
+    """A frame, a CSV file or a folder of images as one table.
+
+    Args:
+        source: a frame (left unmodified); the path of a CSV, with a header or in AutoML's or
+            Vertex AI's own order without one; or of a folder `split/label/file` or `label/file`.
+        columns: the source's names of our columns, as {"path": "image_uri"}.
+
+    Raises:
+        SourceError: there is no such file, or it cannot be read as a table.
+    """
+    if isinstance(source, pd.DataFrame):
+        return _map_columns(source, columns or {}, base=os.getcwd())
+    if not isinstance(source, (str, os.PathLike)):
+        raise SourceError(
+            f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
+            "or of a folder of images."
+        )
+    path = Path(source)
+    if path.is_dir():
+        if columns:
+            raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
+        return read_folder(path)
+    if not path.is_file():
+        raise SourceError(
+            f"source {str(source)!r}: there is no such file or folder (looked in {os.getcwd()})."
+        )
+    table = _read_csv(path, columns or {})
+    return _map_columns(table, columns or {}, base=os.path.dirname(os.path.abspath(path)))
+
+
+def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> Source:
+    """Rename, keep our columns, and remember the others; the table itself is not touched."""
+    have = [str(name) for name in table.columns]
+    for theirs, ours in columns.items():
+        if theirs not in have:
+            raise SourceError(f"columns: the source has no column {theirs!r}; it has: {have}.")
+        if ours in have and theirs != ours and ours not in columns:
+            raise SourceError(
+                f"columns: {theirs!r} is to stand for {ours!r}, which the source has too; "
+                "drop or rename one of them."
+            )
+    names = [columns.get(name, name) for name in have]
+    twice = sorted({name for name in names if names.count(name) > 1 and name in COLUMNS})
+    if twice:
+        raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
+    picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in COLUMNS}
+    rows = pd.RangeIndex(len(table))
+    frame = pd.DataFrame(
+        {name: picked[name].set_axis(rows) for name in COLUMNS if name in picked}, index=rows
+    )
+    return Source(frame, base, left_out=tuple(name for name in names if name not in COLUMNS))
+
+
+def _read_csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
+    """A CSV as text columns, except labels that are all whole numbers, which become integers."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            first = next(csv.reader(file), [])
+        table = (
+            pd.read_csv(
+                path, dtype=str, keep_default_na=False, encoding="utf-8-sig", skip_blank_lines=True
+            )
+            if _is_header(first, columns)
+            else _read_headerless(path)
+        )
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8, or read it with "
+            "pandas (encoding=...) and convert the frame."
+        ) from error
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
+        raise SourceError(f"{path}: not a well-formed CSV: {error}") from error
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
+    if not isinstance(table.index, pd.RangeIndex):
+        raise SourceError(
+            f"{path}: the rows have more values than the header has names; a value with a comma in "
+            "it is written in quotes."
+        )
+    label = next((name for name in table.columns if columns.get(name, name) == LABEL_COLUMN), None)
+    if label is not None and _all_whole_numbers(table[label]):
+        table[label] = table[label].astype("int64")
+    return table
+
+
+def _is_header(first: list[str], columns: Mapping[str, str]) -> bool:
+    """A first line is data if it begins with a split word or holds what can only be an image."""
+    known = {*COLUMNS, *columns}
+    if not first or any(cell in known for cell in first):
+        return True
+    return not (first[0].strip().lower() in SPELLINGS or any(map(_looks_like_image, first)))
+
+
+def _looks_like_image(cell: str) -> bool:
+    return "://" in cell or cell.lower().endswith(tuple(IMAGE_ENDINGS))
+
+
+def _read_headerless(path: Path) -> pd.DataFrame:
+    """AutoML's and Vertex AI's order, `[split,]uri[,label]`, the same in every row or not."""
+    splits, uris, labels = [], [], []
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        for number, cells in enumerate(csv.reader(file)):
+            if not any(cells):
+                continue
+            has_split = cells[0].strip().lower() in SPELLINGS
+            split, rest = (cells[0], cells[1:]) if has_split else ("", cells)
+            given = rest[1:]
+            while given and not given[-1]:
+                given.pop()
+            if len(given) > 1:
+                raise SourceError(
+                    f"{path}: row {number} has {len(given)} values after its image "
+                    f"({', '.join(given)}); a row holds one image and one label. A label with a "
+                    'comma in it is written in quotes: "a, b".'
+                )
+            splits.append(split)
+            uris.append(rest[0] if rest else "")
+            labels.append(given[0] if given else "")
+    table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris, LABEL_COLUMN: labels}, dtype=str)
+    return table if any(labels) else table.drop(columns=LABEL_COLUMN)
+
+
+def _all_whole_numbers(labels: pd.Series) -> bool:
+    """True if every text is an integer as `str` writes it: "7", "-1", not "007" nor "7.0"."""
+    distinct = labels.unique()
+    return len(distinct) > 0 and all(_WHOLE_NUMBER.fullmatch(text) for text in distinct)
+
+
+def read_folder(folder: Path) -> Source:
+    """A folder `split/label/file` or `label/file`, in the order of the relative paths.
+
+    The first level is splits if every folder in it is named like one.  Folder names are class
+    names, so they stay text even where they are digits, as in Keras and TFDS.  An image's uri is
+    its path relative to the folder.
+
+    Raises:
+        SourceError: an image lies at another depth, or no image was found.
+    """
+    files, passed_over = _walk(folder)
+    tops = {parts[0] for parts in files if len(parts) > 1}
+    with_split = bool(tops) and all(top.lower() in SPELLINGS for top in tops)
+    depth = 3 if with_split else 2
+    form = "split/label/file" if with_split else "label/file"
+    for parts in files:
+        if len(parts) != depth:
+            raise SourceError(
+                f"{folder}: image {'/'.join(parts)!r} is not at {form}; put every image into the "
+                "folder of its label."
+            )
+    if not files:
+        seen = sum(passed_over.values())
+        raise SourceError(
+            f"{folder}: no images found ({seen} other files passed over); expected "
+            f"split/label/file or label/file with endings {' '.join(IMAGE_ENDINGS)}."
+        )
+    data: dict[str, Any] = {
+        URI_COLUMN: ["/".join(parts) for parts in files],
+        LABEL_COLUMN: [parts[-2] for parts in files],
+    }
+    if with_split:
+        data = {SPLIT_COLUMN: [parts[0] for parts in files], **data}
+    return Source(
+        pd.DataFrame(data, dtype=str), base=str(folder.absolute()), passed_over=passed_over
+    )
+
+
+def _walk(folder: Path) -> tuple[list[tuple[str, ...]], dict[str, int]]:
+    """The path parts of all images below a folder, sorted, and counts of the other files."""
+    images: list[tuple[str, ...]] = []
+    hidden = others = 0
+    for where, folders, names in os.walk(folder):
+        hidden += sum(name.startswith(".") for name in folders)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        above = Path(where).relative_to(folder).parts
+        for name in names:
+            if name.startswith(".") or name in layout.DESKTOP_FILES:
+                hidden += 1
+            elif name.lower().endswith(tuple(IMAGE_ENDINGS)):
+                images.append((*above, name))
+            else:
+                others += 1
+    return sorted(images), {"hidden": hidden, "not images": others}
+

@@ -1,0 +1,89 @@
+"""The TFRecord file format: framing of records, and reading them back.
+
+A record is `length, crc(length), data, crc(data)`: the length a little-endian uint64, each CRC a
+little-endian uint32, a CRC32C that is rotated and offset ("masked").
+Source: tensorflow/core/lib/io/record_writer.h and tensorflow/core/lib/hash/crc32c.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import google_crc32c
+
+HEADER_BYTES = 12
+FOOTER_BYTES = 4
+
+_LENGTH = struct.Struct("<Q")
+_HEADER = struct.Struct("<QI")
+_CRC = struct.Struct("<I")
+
+
+class CorruptRecordError(ValueError):
+    """A record's length, checksum or end is wrong.
+
+    Attributes:
+        offset: where the record begins, in bytes from the start of the file.
+    """
+
+    def __init__(self, offset: int, fault: str) -> None:
+        super().__init__(offset, fault)
+        self.offset = offset
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return f"record at byte {self.offset}: {self.fault}"
+
+
+def masked_crc(crc: int) -> int:
+    """A CRC32C as TFRecord stores it: rotated right by 15 bits, plus a constant, modulo 2**32.
+
+    >>> hex(masked_crc(0))
+    '0xa282ead8'
+    """
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def frame(parts: Sequence[bytes]) -> list[bytes]:
+    """One record around data that is given in parts, themselves not copied.
+
+    Args:
+        parts: the data's pieces, in order; together at least 0 bytes.
+
+    Returns:
+        Buffers to write one after the other, the header first and the footer last.
+
+    >>> b"".join(frame([b"ab", b"c"])) == b"".join(frame([b"abc"]))
+    True
+    """
+    crc, size = 0, 0
+    for part in parts:
+        crc = google_crc32c.extend(crc, part)
+        size += len(part)
+    header = _HEADER.pack(size, masked_crc(google_crc32c.value(_LENGTH.pack(size))))
+    return [header, *parts, _CRC.pack(masked_crc(crc))]
+
+
+def read_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The records of an open file, with the offset at which each begins.
+
+    Raises:
+        CorruptRecordError: a checksum is wrong, or the file ends inside a record.
+    """
+    offset = 0
+    while header := file.read(HEADER_BYTES):
+        if len(header) < HEADER_BYTES:
+            raise CorruptRecordError(offset, "the file ends inside the header")
+        size, crc = _HEADER.unpack(header)
+        if crc != masked_crc(google_crc32c.value(header[:8])):
+            raise CorruptRecordError(offset, "the checksum of the length is wrong")
+        body = file.read(size + FOOTER_BYTES)
+        if len(body) < size + FOOTER_BYTES:
+            raise CorruptRecordError(offset, f"the file ends inside the data of {size} bytes")
+        data = body[:size]
+        if _CRC.unpack(body[size:])[0] != masked_crc(google_crc32c.value(data)):
+            raise CorruptRecordError(offset, "the checksum of the data is wrong")
+        yield offset, data
+        offset += HEADER_BYTES + size + FOOTER_BYTES
