@@ -122,9 +122,7 @@ def write_photos(photos, folder):
             for window in windows:
                 number += 1
                 uri = f"photos/{label}/{label}_{number:02}.jpg"
-                cut(photos[label], *window).save(
-                    folder / uri, quality=85, optimize=True
-                )
+                cut(photos[label], *window).save(folder / uri, quality=85, optimize=True)
                 rows.append((split, uri, label))
     return rows
 
@@ -151,9 +149,7 @@ def write_mixed(photos, folder):
     cut(coffee, 60, 20, 440, 330, 200).save(folder / "coffee.webp", quality=80)
     cut(cat, 20, 0, 400, 300, 128).quantize(64).save(folder / "cat.gif")
     cut(coffee, 120, 10, 360, 270, 64).save(folder / "coffee_tiny.bmp")
-    cut(photos["gravel"], 0, 0, 240, 180, 80).save(
-        folder / "gravel.tif", compression="tiff_lzw"
-    )
+    cut(photos["gravel"], 0, 0, 240, 180, 80).save(folder / "gravel.tif", compression="tiff_lzw")
 
     # Stored on its side: orientation 6 asks the reader to turn it clockwise.
     exif = Image.Exif()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from tfrecorder import errors, layout, storage
@@ -22,19 +25,44 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
     """
     check_runner(options, output_dir)
     try:
-        _run_locally(plan, output_dir, options, progress)
-    except TfrecorderError:
-        raise
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"interrupted; no partial file is left under a final name in {output_dir}. Run the "
-            "same conversion again to continue where it stopped."
-        ) from None
-    except Exception as error:
+        with _quiet_beam():
+            _run_locally(plan, output_dir, options, progress)
+    except BaseException as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt(
+                f"Interrupted: no partial file is left under a final name in {output_dir}. Run the "
+                "same conversion again to continue where it stopped."
+            ) from None
         failure = _read_failure(output_dir)
         if failure is None:
             raise
         raise failure from error
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """True for Ctrl-C, also where Beam has wrapped it into another error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+@contextlib.contextmanager
+def _quiet_beam() -> Iterator[None]:
+    """Keep Beam's chatter out of the terminal, unless the user set its log level: what fails is raised.
+
+    Beam also calls `logging.basicConfig` in passing: what it adds to the root logger is taken away,
+    or the user's own basicConfig would later have no effect.
+    """
+    logger, root = logging.getLogger("apache_beam"), logging.getLogger()
+    level, handlers = logger.level, list(root.handlers)
+    if level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        for handler in [handler for handler in root.handlers if handler not in handlers]:
+            root.removeHandler(handler)
 
 
 def check_runner(options: ConvertOptions, output_dir: str) -> None:

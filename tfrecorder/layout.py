@@ -1,21 +1,21 @@
 """Every file name of a dataset directory, for writing and for reading: the one place that knows.
 
-    out/
-      train-00000-of-00012.tfrecord     a shard
-      features.json                     feature types, in TFDS's form
-      image.class.label.labels.txt      class names, in TFDS's form
-      rejects.csv  suspects.csv         rows without a record; records with a decoder's warning
-      dataset_info.json                 the commit, written last, in TFDS's form
-      _tfrecorder/                      all that only tfrecorder reads
-        plan.json  plan.parquet         which row goes to which position of which shard
-        metadata.json                   schema, splits, counts, checksums, true class names
-        failure.json                    why the pipeline stopped, for the launcher to read
-        lock                            held by the conversion that writes the directory
-        done/train-00000-of-00012.json  a shard is complete: its counts and CRC32C
-        index/….tfrecord.idx            a line `offset size` for each record
-        rejects/….csv  suspects/….csv   the shard's own share of the two files above
-        progress/train-00000-of-00012   records written so far by a shard under way
-        tmp/                            files not complete yet
+out/
+  train-00000-of-00012.tfrecord     a shard
+  features.json                     feature types, in TFDS's form
+  image.class.label.labels.txt      class names, in TFDS's form
+  rejects.csv  suspects.csv         rows without a record; records with a decoder's warning
+  dataset_info.json                 the commit, written last, in TFDS's form
+  _tfrecorder/                      all that only tfrecorder reads
+    plan.json  plan.parquet         which row goes to which position of which shard
+    metadata.json                   schema, splits, counts, checksums, true class names
+    failure.json                    why the pipeline stopped, for the launcher to read
+    lock                            held by the conversion that writes the directory
+    done/train-00000-of-00012.json  a shard is complete: its counts and CRC32C
+    index/….tfrecord.idx            a line `offset size` for each record
+    rejects/….csv  suspects/….csv   the shard's own share of the two files above
+    progress/train-00000-of-00012   records written so far by a shard under way
+    tmp/                            files not complete yet
 """
 
 from __future__ import annotations

@@ -136,9 +136,7 @@ def image_shape(done: Iterable[DoneRecord]) -> tuple[int | None, int | None, int
 
 def features_json(plan: Plan, shape: tuple[int | None, int | None, int]) -> bytes:
     """`features.json`: every key of the record with its type, in TFDS's form."""
-    forms = {
-        feature.key: _tfds_form(feature, plan, shape) for feature in schema.DEFAULT_FEATURES
-    }
+    forms = {feature.key: _tfds_form(feature, plan, shape) for feature in schema.DEFAULT_FEATURES}
     document = {
         "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
         "featuresDict": {"features": forms},

@@ -244,7 +244,9 @@ def _check_columns(value: Any) -> str | None:
 def _check_labels(value: Any) -> str | None:
     if value is None:
         return None
-    if isinstance(value, (str, bytes)) or not all(isinstance(v, str) or _is_whole(v) for v in value):
+    if isinstance(value, (str, bytes)) or not all(
+        isinstance(v, str) or _is_whole(v) for v in value
+    ):
         return "give a list of class names."
     if len({isinstance(label, str) for label in value}) > 1:
         return "give either names or integers, not both."

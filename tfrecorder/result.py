@@ -114,7 +114,8 @@ class ConversionResult:
             shown = ", ".join(map(repr, self.class_names[:8]))
             more = len(self.class_names) - 8
             notes.append(
-                f"classes: {len(self.class_names)}: {shown}" + (f", … {more} more" if more > 0 else "")
+                f"classes: {len(self.class_names)}: {shown}"
+                + (f", … {more} more" if more > 0 else "")
             )
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())

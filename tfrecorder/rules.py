@@ -280,13 +280,13 @@ def _at(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding
     """A finding for each row under a mask; the message may use {value} and {type}."""
     found = column[mask]
     values = found.tolist()
-    messages = [
-        message.format(value=_cut(value), type=type(value).__name__) for value in values
-    ] if "{" in message else message
+    messages = (
+        [message.format(value=_cut(value), type=type(value).__name__) for value in values]
+        if "{" in message
+        else message
+    )
     return Finding(code, list(found.index), str(column.name), values, messages)
 
 
 def _cut(value: Any) -> Any:
     return value[:99] + "…" if isinstance(value, str) and len(value) > 100 else value
-
-

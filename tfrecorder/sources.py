@@ -231,4 +231,3 @@ def _walk(folder: Path) -> tuple[list[tuple[str, ...]], dict[str, int]]:
             else:
                 others += 1
     return sorted(images), {"hidden": hidden, "not images": others}
-

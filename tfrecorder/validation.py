@@ -68,13 +68,16 @@ def _check_images(checked: Checked, base: str, options: ConvertOptions) -> Findi
 
     uris = checked.frame[URI_COLUMN]
     rows = [
-        PlannedRow(row, uri, 0, "") for row, uri in zip(uris.index, uris, strict=True)
+        PlannedRow(row, uri, 0, "")
+        for row, uri in zip(uris.index, uris, strict=True)
         if isinstance(uri, str)
     ]
 
     def reject_of(row: PlannedRow) -> str | None:
         outcome = load_row(row, base, options.verify, options.max_pixels)
-        return f"{outcome.reject.stage}: {outcome.reject}" if isinstance(outcome, Rejected) else None
+        return (
+            f"{outcome.reject.stage}: {outcome.reject}" if isinstance(outcome, Rejected) else None
+        )
 
     # Column by column into the finding, so that no image outlives its own check.
     with ThreadPoolExecutor() as pool:

@@ -1,0 +1,5 @@
+"""`python -m tfrecorder`."""
+
+from tfrecorder.cli import main
+
+main()
