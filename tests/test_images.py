@@ -41,7 +41,9 @@ from image_cases import (
 from PIL import Image, ImageFile
 
 from tfrecorder import jpeg
-from tfrecorder.images import VERIFY_LEVELS, CheckedImage, Reject, check_image
+from tfrecorder.images import CheckedImage, check_image
+from tfrecorder.options import VERIFY_LEVELS
+from tfrecorder.rejects import Reject
 
 KEPT = kept(photo(20))
 REENCODED = reencoded(photo(20))
@@ -171,6 +173,16 @@ def test_orientation(order: str) -> None:
             check_image(save(source, "WEBP", exif=block)),
         ]
         assert [image.oriented for image in found] == [expected] * 3
+
+
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+def test_an_orientation_is_not_applied_to_a_tiff_either(compression: str | None) -> None:
+    source, tags = photo(), Image.Exif()
+    tags[0x0112] = 6
+    checked = check_image(save(source, "TIFF", exif=tags, compression=compression))
+    assert checked.oriented
+    stored = Image.open(io.BytesIO(checked.data))
+    assert np.array_equal(np.asarray(stored), np.asarray(source))
 
 
 def test_junk_exif_is_no_orientation() -> None:

@@ -17,7 +17,8 @@ import re
 import simplejpeg
 from PIL import Image
 
-from tfrecorder.images import Header, Reject, check_size, exif_orientation
+from tfrecorder.image_header import Header, check_size, exif_orientation
+from tfrecorder.rejects import Reject
 
 # The frames that TensorFlow's libjpeg decodes: baseline, extended, progressive, and the latter
 # two with arithmetic coding.

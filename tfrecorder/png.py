@@ -17,7 +17,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfrecorder.images import Header, Reject, check_size, exif_orientation
+from tfrecorder.image_header import Header, check_size, exif_orientation
+from tfrecorder.rejects import Reject
 
 _GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGBA = 0, 2, 3, 4, 6
 _SAMPLES = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGBA: 4}
