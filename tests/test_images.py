@@ -175,10 +175,13 @@ def test_orientation(order: str) -> None:
         assert [image.oriented for image in found] == [expected] * 3
 
 
+@pytest.mark.parametrize("orientation", range(2, 9))
 @pytest.mark.parametrize("compression", [None, "tiff_lzw"])
-def test_an_orientation_is_not_applied_to_a_tiff_either(compression: str | None) -> None:
+def test_an_orientation_is_not_applied_to_a_tiff_either(
+    compression: str | None, orientation: int
+) -> None:
     source, tags = photo(), Image.Exif()
-    tags[0x0112] = 6
+    tags[0x0112] = orientation
     checked = check_image(save(source, "TIFF", exif=tags, compression=compression))
     assert checked.oriented
     stored = Image.open(io.BytesIO(checked.data))

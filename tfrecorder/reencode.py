@@ -34,6 +34,17 @@ _PLUGINS = {
     "avif": AvifImagePlugin.AvifImageFile,
 }
 
+# What undoes the turn that Pillow gives a TIFF, and no other format, by its orientation.
+_TURNED_BACK = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
 # Pillow's modes: those that PNG holds as they are, and what the others become.
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))
 # Big-endian pixels go by way of "I": Pillow's direct conversion to "I;16" clips them to 255.
@@ -94,6 +105,10 @@ def _decode(data: bytes, kind: str, max_pixels: int) -> tuple[Image.Image, bool,
             _load(image, data)
     if kind != "tiff":
         _load(image, data)
+    elif orientation in _TURNED_BACK:
+        turned = image.transpose(_TURNED_BACK[orientation])
+        turned.info = image.info
+        return turned, True, warning
     return image, orientation != 1, warning
 
 
@@ -111,12 +126,8 @@ def _load(image: ImageFile.ImageFile, data: bytes) -> None:
 
 
 def _orientation(image: ImageFile.ImageFile) -> int:
-    """The EXIF orientation.  Of a TIFF it is taken away, or Pillow would turn the pixels by it."""
     if isinstance(image, TiffImagePlugin.TiffImageFile):
-        tags = image.getexif()
-        value = tags.get(0x0112, 1)
-        if 0x0112 in tags:
-            del tags[0x0112]
+        value = image.getexif().get(0x0112, 1)  # where Pillow itself looks when it turns a TIFF
         return value if value in range(1, 9) else 1
     return exif_orientation(image.info.get("exif", b"").removeprefix(b"Exif\0\0"))
 
