@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tfrecorder import accessor as _accessor  # registers df.tensorflow
+from tfrecorder import accessor as _accessor  # noqa: F401  (registers df.tensorflow)
 from tfrecorder.errors import (
     DatasetError,
     ImagesUnreachableError,

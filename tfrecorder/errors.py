@@ -6,7 +6,7 @@
     ├── ValidationError (ValueError)     the frame has faults; `.report` lists all of them
     ├── OutputError                      the output directory cannot be written as asked
     ├── ImagesUnreachableError           the images are plainly not there (an unmounted disk, say)
-    ├── RejectedError                    an image was rejected with on_error="raise", or too many were
+    ├── RejectedError                    a reject with on_error="raise", or too many of them
     └── DatasetError                     a directory cannot be read as a dataset
 
 Every message names the argument, file or row, shows the value and says the remedy.  All of them

@@ -9,26 +9,29 @@ The wire format (protocol buffers, proto3) of tensorflow/core/example/{example,f
     FloatList  { repeated float value = 1 [packed]; }
     Int64List  { repeated int64 value = 1 [packed]; }
 
-The bytes are those of `Example.SerializeToString(deterministic=True)`: map entries in the order
-of their keys.  Hand-written because a bundled `example_pb2` registers the package `tensorflow`
-and so breaks any process that also imports TensorFlow, and because the image, nearly all of a
-record, is passed on here without a copy.
+The bytes are those of `Example.SerializeToString(deterministic=True)`: map entries in the order of
+their keys. (Where one key begins another, the longer comes first, as in upb, the protocol buffers
+of Python; those of C++ have it the other way round.) Hand-written because a bundled `example_pb2`
+registers the package `tensorflow` and so breaks any process that also imports TensorFlow, and
+because the image, nearly all of a record, is passed on here without a copy.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 #: A parsed feature: a list of bytes, or an array of float32 or int64.
 Values = list[bytes] | np.ndarray
 
-_LENGTH_DELIMITED = 2
-_BYTES, _FLOAT, _INT64 = b"\x0a", b"\x12", b"\x1a"  # the oneof's tags: field << 3 | 2
+# Tags, which are field << 3 | wire type: of fields with a length, and of a single unpacked number.
+_ONE, _TWO, _THREE = 0x0A, 0x12, 0x1A
+_ONE_VARINT, _ONE_FLOAT = 0x08, 0x0D
+_BYTES, _FLOAT, _INT64 = bytes((_ONE,)), bytes((_TWO,)), bytes((_THREE,))
 
 
 def varint(value: int) -> bytes:
@@ -47,15 +50,16 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
     """Features as the bytes of a tf.train.Example.
 
     Args:
-        features: for each key one value or a sequence of them.  bytes and str (as UTF-8) become
-            a bytes list; float and NumPy floating a float list (float32); int, bool and NumPy
-            integer an int64 list.  Arrays are flattened in C order.  NumPy, pandas and Arrow
-            scalars count as what they hold.  An empty sequence must be a NumPy array, whose
+        features: for each key one value, or a list, tuple or array of them.  bytes and str (as
+            UTF-8) become a bytes list; float and NumPy floating a float list (float32); int, bool
+            and NumPy integer an int64 list.  Arrays are flattened in C order.  NumPy, pandas and
+            Arrow scalars count as what they hold.  An empty sequence must be a NumPy array, whose
             dtype says which list it is.
 
     Raises:
         TypeError: a value of another type, a missing value (None, NA), or an empty list.
         OverflowError: an integer outside -2**63 to 2**63 - 1.
+        ValueError: a text that UTF-8 cannot hold.
 
     >>> parse_example(encode_example({"image/height": 375}))
     {'image/height': array([375])}
@@ -66,18 +70,15 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
     """`encode_example` in pieces whose concatenation is the result; large bytes are not copied."""
     parts: list[bytes] = [b""]
-    for key in sorted(features):
-        value = features[key]
-        if type(value) is str:
-            value = value.encode()
-        if type(value) is bytes:
-            feature, tail = _bytes_head(len(value)), value
-        elif type(value) is int:
-            feature, tail = _int64_feature((value,)), b""
-        else:
-            feature, tail = _feature(key, value), b""
+    for key in sorted(features, key=_order):
+        try:
+            name = _key_field(key)
+            feature, tail = _feature_parts(features[key])
+        except UnicodeEncodeError as error:
+            raise ValueError(f"feature {key!r}: the text is no valid Unicode: {error}") from error
+        except (TypeError, OverflowError) as error:
+            raise type(error)(f"feature {key!r}: {error}") from error
         size = len(feature) + len(tail)
-        name = _key_field(key)
         size_field = varint(size)
         entry = varint(len(name) + 1 + len(size_field) + size)
         parts.append(b"\x0a" + entry + name + b"\x12" + size_field + feature)
@@ -91,20 +92,84 @@ def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
 
 
 @lru_cache(maxsize=1024)
+def _order(key: str) -> bytes:
+    """What keys are sorted by: their UTF-8, a key behind those that begin with it."""
+    if not isinstance(key, str):
+        raise TypeError(f"feature {key!r}: a key must be a str")
+    return key.encode(errors="surrogatepass") + b"\xff"  # a byte that UTF-8 never holds
+
+
+@lru_cache(maxsize=1024)
 def _key_field(key: str) -> bytes:
     raw = key.encode()
     return b"\x0a" + varint(len(raw)) + raw
 
 
-def _bytes_head(size: int) -> bytes:
-    """All that stands before a single bytes value in its Feature."""
-    value = b"\x0a" + varint(size)
-    return _BYTES + varint(len(value) + size) + value
+def _feature_parts(value: Any) -> tuple[bytes, bytes]:
+    """The Feature message of any accepted value; a single bytes value stands apart, uncopied."""
+    if type(value) is str:
+        value = value.encode()
+    if type(value) is bytes:
+        head = b"\x0a" + varint(len(value))
+        return _BYTES + varint(len(head) + len(value)) + head, value
+    if type(value) is int:
+        return _int64_feature((value,)), b""
+    return _feature(value), b""
+
+
+def _feature(value: Any) -> bytes:
+    if type(value).__module__.partition(".")[0] == "pyarrow":
+        value = value.as_py() if hasattr(value, "as_py") else value.to_pylist()
+    if isinstance(value, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
+        value = value.tolist()  # not to_numpy, which turns a missing integer into a float
+    if isinstance(value, np.ndarray):
+        return _array_feature(value)
+    if not isinstance(value, (list, tuple)):
+        value = [value]
+    return _list_feature([item.as_py() if hasattr(item, "as_py") else item for item in value])
+
+
+def _array_feature(array: np.ndarray) -> bytes:
+    kind = array.dtype.kind
+    if kind == "f":
+        return _float_feature(array)
+    if kind in "iub":
+        return _int64_feature(array.ravel().tolist())
+    if kind not in "SUTO":
+        raise TypeError(f"an array of {array.dtype} has no place in an Example")
+    return _list_feature(array.ravel().tolist()) if array.size else _BYTES + b"\x00"
+
+
+def _list_feature(values: Sequence[Any]) -> bytes:
+    if not values:
+        raise TypeError("an empty list has no type; give an empty NumPy array")
+    kinds = set(map(_kind, values))
+    if kinds == {"bytes"}:
+        raw = [item.encode() if isinstance(item, str) else bytes(item) for item in values]
+        body = b"".join(b"\x0a" + varint(len(item)) + item for item in raw)
+        return _BYTES + varint(len(body)) + body
+    if kinds == {"int64"}:
+        return _int64_feature([int(item) for item in values])
+    if kinds <= {"float", "int64"}:
+        return _float_feature(np.array(values, dtype=np.float64))
+    raise TypeError(f"text and numbers do not mix in one feature: {values!r}")
+
+
+def _kind(item: Any) -> str:
+    if isinstance(item, (str, bytes, bytearray, memoryview)):
+        return "bytes"
+    if isinstance(item, (bool, int, np.integer, np.bool_)):
+        return "int64"
+    if isinstance(item, (float, np.floating)):
+        return "float"
+    raise TypeError(
+        f"{item!r} of type {type(item).__name__} has no place in an Example; give bytes, str, int, "
+        "float or bool"
+    )
 
 
 def _int64_feature(values: Sequence[int]) -> bytes:
-    packed = b"".join(varint(_two_complement(value)) for value in values)
-    return _packed_feature(_INT64, packed)
+    return _packed_feature(_INT64, b"".join(varint(_two_complement(value)) for value in values))
 
 
 def _two_complement(value: int) -> int:
@@ -113,65 +178,14 @@ def _two_complement(value: int) -> int:
     return value & 0xFFFFFFFFFFFFFFFF
 
 
+def _float_feature(values: np.ndarray) -> bytes:
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, as in TensorFlow
+        return _packed_feature(_FLOAT, values.astype("<f4").tobytes())
+
+
 def _packed_feature(tag: bytes, packed: bytes) -> bytes:
     body = b"\x0a" + varint(len(packed)) + packed if packed else b""
     return tag + varint(len(body)) + body
-
-
-def _feature(key: str, value: Any) -> bytes:
-    """The Feature message of any accepted value."""
-    values = _as_list(value)
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        return _packed_feature(_FLOAT, value.astype("<f4").tobytes())
-    if not values:
-        return _empty_feature(key, value)
-    kinds = {_kind(key, item) for item in values}
-    if kinds == {"bytes"}:
-        raw = [item.encode() if isinstance(item, str) else bytes(item) for item in values]
-        body = b"".join(b"\x0a" + varint(len(item)) + item for item in raw)
-        return _BYTES + varint(len(body)) + body
-    if kinds == {"int64"}:
-        return _int64_feature([int(item) for item in values])
-    if kinds <= {"float", "int64"}:
-        return _packed_feature(_FLOAT, struct.pack(f"<{len(values)}f", *values))
-    raise TypeError(f"feature {key!r}: text and numbers do not mix in one feature: {value!r}")
-
-
-def _as_list(value: Any) -> list[Any]:
-    """One value, a sequence, an array or an Arrow scalar -> a flat list of scalars."""
-    if type(value).__module__.startswith("pyarrow"):
-        value = value.as_py() if hasattr(value, "as_py") else value.to_pylist()
-    if isinstance(value, np.ndarray):
-        return value.ravel().tolist()
-    if isinstance(value, (list, tuple)):
-        return [_unwrap(item) for item in value]
-    if hasattr(value, "to_numpy"):  # a pandas array, index or series
-        return value.to_numpy().ravel().tolist()
-    return [_unwrap(value)]
-
-
-def _unwrap(item: Any) -> Any:
-    return item.as_py() if hasattr(item, "as_py") else item
-
-
-def _kind(key: str, item: Any) -> str:
-    if isinstance(item, (str, bytes, bytearray, memoryview)):
-        return "bytes"
-    if isinstance(item, (bool, int, np.integer, np.bool_)):
-        return "int64"
-    if isinstance(item, (float, np.floating)):
-        return "float"
-    raise TypeError(
-        f"feature {key!r}: {item!r} of type {type(item).__name__} has no place in an Example; "
-        "give bytes, str, int, float or bool"
-    )
-
-
-def _empty_feature(key: str, value: Any) -> bytes:
-    tags = {"i": _INT64, "u": _INT64, "b": _INT64, "S": _BYTES, "U": _BYTES, "O": _BYTES}
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in tags:
-        raise TypeError(f"feature {key!r}: an empty list has no type; give an empty NumPy array")
-    return tags[value.dtype.kind] + b"\x00"
 
 
 def parse_example(data: bytes) -> dict[str, Values]:
@@ -185,72 +199,66 @@ def parse_example(data: bytes) -> dict[str, Values]:
     """
     features: dict[str, Values] = {}
     try:
-        for _, message in _fields(memoryview(data), {1}):
-            for _, entry in _fields(message, {1}):
-                pair = dict(_fields(entry, {1, 2}))
-                name = bytes(pair.get(1, b"")).decode()
-                features[name] = _parse_feature(pair.get(2, memoryview(b"")))
-    except (IndexError, struct.error, UnicodeDecodeError, TypeError) as error:
+        for message in _fields(memoryview(data), _ONE):
+            for entry in _fields(message, _ONE):
+                pair = dict(_tagged(entry))
+                name = bytes(pair.get(_ONE, b"")).decode()
+                features[name] = _parse_feature(pair.get(_TWO, memoryview(b"")))
+    except (IndexError, ValueError) as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
     return features
 
 
 def _parse_feature(message: memoryview) -> Values:
     values: Values = []
-    for kind, body in _fields(message, {1, 2, 3}):
-        if kind == 1:
-            values = [bytes(item) for _, item in _fields(body, {1})]
-        elif kind == 2:
-            values = np.concatenate([_floats(item) for _, item in _items(body)] or [_floats(b"")])
-        else:
-            numbers = [number for _, item in _items(body) for number in _integers(item)]
+    for tag, body in _tagged(message):
+        # Numbers may be packed or not: readers must accept both.
+        if tag == _ONE:
+            values = [bytes(item) for item in _fields(body, _ONE)]
+        elif tag == _TWO:
+            packed = b"".join(_fields(body, _ONE, _ONE_FLOAT))
+            values = np.frombuffer(packed, dtype="<f4").astype(np.float32)
+        elif tag == _THREE:
+            numbers = [n for item in _fields(body, _ONE, _ONE_VARINT) for n in _integers(item)]
             values = np.array(numbers, dtype=np.uint64).astype(np.int64)
     return values
 
 
-def _items(body: memoryview) -> list[tuple[int, Any]]:
-    """The fields of a FloatList or Int64List, packed or not (readers must accept both)."""
-    return list(_fields(body, {1}, scalars=True))
-
-
-def _floats(item: Any) -> np.ndarray:
-    return np.frombuffer(item, dtype="<f4").astype(np.float32)
-
-
-def _integers(item: Any) -> list[int]:
+def _integers(item: Any) -> Iterator[int]:
     if isinstance(item, int):
-        return [item]
-    numbers, at = [], 0
+        yield item
+        return
+    at = 0
     while at < len(item):
         number, at = _read_varint(item, at)
-        numbers.append(number)
-    return numbers
+        yield number
 
 
-def _fields(message: memoryview, known: set[int], scalars: bool = False) -> list[tuple[int, Any]]:
-    """(field number, content) of each known field of a message; unknown ones are passed over."""
-    found: list[tuple[int, Any]] = []
+def _fields(message: memoryview, *tags: int) -> Iterator[Any]:
+    """The contents of a message's fields with these tags; the others are passed over."""
+    return (content for tag, content in _tagged(message) if tag in tags)
+
+
+def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """(tag, content) of each field of a message: an int for a varint, else its bytes."""
     at = 0
     while at < len(message):
         tag, at = _read_varint(message, at)
-        field, wire = tag >> 3, tag & 7
-        content: Any
-        if wire == _LENGTH_DELIMITED:
-            size, at = _read_varint(message, at)
-            end = at + size
-            if end > len(message):
-                raise ValueError("not a tf.train.Example: a field is longer than its message")
-            content, at = message[at:end], end
-        elif wire == 0:
+        wire = tag & 7
+        if wire == 0:
             content, at = _read_varint(message, at)
+            yield tag, content
+            continue
+        if wire == 2:
+            size, at = _read_varint(message, at)
         elif wire in (1, 5):
-            end = at + (8 if wire == 1 else 4)
-            content, at = message[at:end], end
+            size = 8 if wire == 1 else 4
         else:
-            raise ValueError(f"not a tf.train.Example: wire type {wire}")
-        if field in known and (scalars or wire == _LENGTH_DELIMITED):
-            found.append((field, content))
-    return found
+            raise ValueError(f"wire type {wire}")
+        if at + size > len(message):
+            raise ValueError("a field is longer than its message")
+        yield tag, message[at : at + size]
+        at += size
 
 
 def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
@@ -263,4 +271,4 @@ def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
             return value & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
         if shift > 63:
-            raise ValueError("not a tf.train.Example: an integer is too long")
+            raise ValueError("an integer is too long")

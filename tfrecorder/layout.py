@@ -49,7 +49,7 @@ DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"
 #: How TFDS is told to find the shards of a split (tfds.core.ShardedFileTemplate).
 TFDS_TEMPLATE = "{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}"
 
-_SHARD = re.compile(r"(train|validation|test)-(\d{5,})-of-(\d{5,})\.tfrecord")
+_SHARD = re.compile(r"(train|validation|test)-([0-9]{5,})-of-([0-9]{5,})\.tfrecord")
 
 
 @dataclass(frozen=True, order=True)

@@ -7,6 +7,7 @@ core/proto/dataset_info.proto).  What TFDS has no place for is in `_tfrecorder/m
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 from collections import Counter
@@ -69,7 +70,7 @@ class DoneRecord:
         """Rejects of the stage `read`, which a rerun may cure."""
         return sum(count for why, count in self.reasons.items() if why.startswith("read/"))
 
-    def to_json(self) -> bytes:
+    def to_json(self) -> builtins.bytes:
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
 

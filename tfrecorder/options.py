@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import operator
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +57,7 @@ class ConvertOptions:
         content=True,
         metavar="NAME=OURS",
     )
-    labels: tuple[str | int, ...] | None = _option(
+    labels: tuple[str, ...] | None = _option(
         None,
         "All class names in the order of their integers; default: the sorted labels found.",
         content=True,
@@ -133,13 +135,8 @@ class ConvertOptions:
             fault = check(value)
             if fault:
                 raise OptionError(f"{name}={value!r}: {fault}")
-        replace = object.__setattr__  # the way a frozen dataclass normalises what it was given
-        replace(self, "runner", RUNNERS.get(self.runner.lower(), self.runner))
-        if self.labels is not None:
-            replace(self, "labels", tuple(self.labels))
-        if isinstance(self.num_shards, Mapping):
-            shards = {_split_word(word): int(n) for word, n in self.num_shards.items()}
-            replace(self, "num_shards", shards)
+            # The way a frozen dataclass normalises what it was given.
+            object.__setattr__(self, name, _normal(name, value))
         if self.overwrite and self.retry_rejects:
             raise OptionError(
                 "overwrite and retry_rejects exclude each other: the first starts anew, the second "
@@ -176,12 +173,7 @@ class ConvertOptions:
             if item.metadata["content"]
         }
         chosen["shard_size"] = self.shard_bytes
-        if chosen["labels"] is not None:
-            chosen["labels"] = [
-                label if isinstance(label, str) else int(label) for label in chosen["labels"]
-            ]
-        if chosen["columns"] is not None:
-            chosen["columns"] = dict(chosen["columns"])
+        chosen["labels"] = None if self.labels is None else list(self.labels)
         return chosen
 
 
@@ -199,13 +191,43 @@ def parse_size(size: int | str) -> int:
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
-def _split_word(word: str) -> str:
+def _normal(name: str, value: Any) -> Any:
+    """A checked value as Python's own and this object's own: no NumPy scalar, no shared dict."""
+    if name == "runner":
+        return RUNNERS.get(value.lower(), value)
+    if name == "labels" and value is not None:
+        return tuple(map(str, value))
+    if name == "num_shards" and isinstance(value, Mapping):
+        return {_split_word(word): operator.index(count) for word, count in value.items()}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (str, bool)) or value is None:
+        return value
+    return operator.index(value) if _is_whole(value) else float(value)
+
+
+def _split_word(word: Any) -> str:
     return SPELLINGS.get(str(word).strip().lower(), "")
 
 
 def _is_whole(value: Any) -> bool:
     """Python's and NumPy's integers, but not booleans."""
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    """Text that a file can hold: not one with lone surrogates."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _whole(low: int, high: int | None = None, none: bool = False) -> Any:
@@ -219,9 +241,11 @@ def _whole(low: int, high: int | None = None, none: bool = False) -> Any:
     return check
 
 
-def _one_of(*words: Any) -> Any:
+def _one_of(*words: str) -> Any:
     shown = ", ".join(repr(word) for word in words)
-    return lambda value: None if value in words else f"give one of {shown}."
+    return lambda value: (
+        None if isinstance(value, str) and value in words else f"give one of {shown}."
+    )
 
 
 def _flag(value: Any) -> str | None:
@@ -231,7 +255,7 @@ def _flag(value: Any) -> str | None:
 def _check_columns(value: Any) -> str | None:
     if value is None:
         return None
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, Mapping) or not all(map(_is_text, value)):
         return "give a dict of the source's names to ours, as {'path': 'image_uri'}."
     wrong = [ours for ours in value.values() if ours not in schema.COLUMNS]
     if wrong:
@@ -244,44 +268,57 @@ def _check_columns(value: Any) -> str | None:
 def _check_labels(value: Any) -> str | None:
     if value is None:
         return None
-    if isinstance(value, (str, bytes)) or not all(
-        isinstance(v, str) or _is_whole(v) for v in value
-    ):
+    if isinstance(value, (str, bytes, Set, Mapping)) or not isinstance(value, Collection):
         return "give a list of class names."
-    if len({isinstance(label, str) for label in value}) > 1:
-        return "give either names or integers, not both."
-    if len(set(value)) < len(list(value)):
-        return "a name appears twice."
-    return None if len(list(value)) else "give at least one name."
+    if not len(value):
+        return "give at least one name."
+    for label in value:
+        if not (_is_text(label) or _is_whole(label)):
+            return f"{label!r} is no class name; give text or integers."
+    twice = [label for label, count in Counter(map(str, value)).items() if count > 1]
+    return f"{twice[0]!r} appears more than once." if twice else None
 
 
 def _check_num_shards(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return _whole(1, none=True)(value)
-    for word, number in value.items():
-        if _split_word(word) not in SPLITS:
+    splits = [_split_word(word) for word in value]
+    for split, (word, number) in zip(splits, value.items(), strict=True):
+        if split not in SPLITS:
             return f"{word!r} is no split; there are {', '.join(SPLITS)}."
+        if splits.count(split) > 1:
+            return f"{split} is given more than once; give it one number."
         if fault := _whole(1)(number):
-            return fault
+            return f"{word}: {fault}"
     return None
 
 
 def _check_shard_size(value: Any) -> str | None:
     try:
-        size = parse_size(value)
-    except (TypeError, ValueError):
+        size = 0 if isinstance(value, bool) else parse_size(value)
+    except (TypeError, ValueError, OverflowError):
         return "give bytes, or a number with a unit, as '128MiB'."
     return None if size >= 1 else "give at least 1 byte."
 
 
 def _check_fraction(value: Any) -> str | None:
-    number = isinstance(value, (int, float)) or hasattr(value, "__float__")
-    ok = number and not isinstance(value, (bool, str)) and 0 <= float(value) <= 1
+    try:
+        ok = not isinstance(value, (bool, str)) and 0 <= float(value) <= 1
+    except (TypeError, ValueError, OverflowError):
+        ok = False
     return None if ok else "give a number from 0 to 1."
 
 
 def _check_text(value: Any) -> str | None:
     return None if value is None or isinstance(value, str) else "give a text."
+
+
+def _check_runner(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else "give a runner's name."
+
+
+def _check_progress(value: Any) -> str | None:
+    return None if value is None or isinstance(value, bool) else "give True, False or None."
 
 
 _CHECKS = {
@@ -297,10 +334,10 @@ _CHECKS = {
     "max_reject_fraction": _check_fraction,
     "overwrite": _flag,
     "retry_rejects": _flag,
-    "runner": lambda value: None if isinstance(value, str) and value else "give a runner's name.",
+    "runner": _check_runner,
     "project": _check_text,
     "region": _check_text,
     "num_workers": _whole(1, none=True),
     "num_threads": _whole(1, none=True),
-    "progress": _one_of(None, True, False),
+    "progress": _check_progress,
 }

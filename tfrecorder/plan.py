@@ -12,18 +12,20 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder import layout, storage
+from tfrecorder.errors import OutputError
 from tfrecorder.labels import build_vocabulary
 from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
+from tfrecorder.rules import Checked
 from tfrecorder.schema import LABEL_COLUMN, NO_LABEL, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.splits import SPLITS
-from tfrecorder.rules import Checked
 
 #: The form of the plan's files; another number is another form.
 PLAN_VERSION = 1
@@ -65,7 +67,7 @@ class Plan:
     fingerprint: str
     options: dict[str, Any]
 
-    @property
+    @cached_property
     def shards(self) -> list[Shard]:
         """All shards, in the order of the row groups of `plan.parquet`."""
         return [
@@ -216,12 +218,11 @@ def _number_labels(
     column = frame[LABEL_COLUMN]
     if checked.label_kind == "integer":
         numbers = column.to_numpy(dtype=np.int64)
-        names = None if given is None else tuple(map(str, given))
         lookup, inverse = np.unique(numbers, return_inverse=True)
-        texts = [str(number) if names is None else names[number] for number in lookup]
-        return numbers, np.array(texts, dtype=object)[inverse], names
+        texts = [str(number) if given is None else given[number] for number in lookup]
+        return numbers, np.array(texts, dtype=object)[inverse], given
     codes, distinct = pd.factorize(column)
-    names = build_vocabulary(distinct) if given is None else tuple(map(str, given))
+    names = build_vocabulary(distinct) if given is None else given
     place = {name: number for number, name in enumerate(names)}
     numbers = np.array([place[label] for label in distinct], dtype=np.int64)[codes]
     return numbers, column.to_numpy(dtype=object), names
@@ -273,7 +274,7 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
         }
     )
     with storage.publish(output_dir, layout.PLAN_ROWS) as file:
-        buffered = io.BufferedWriter(file)  # type: ignore[arg-type]
+        buffered = io.BufferedWriter(file)
         with pq.ParquetWriter(
             buffered, table.schema, use_dictionary=["text"], write_statistics=False
         ) as writer:
@@ -288,9 +289,21 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
 
 
 def read_plan(output_dir: str) -> Plan | None:
-    """The plan that is staged in a directory, or None."""
+    """The plan that is staged in a directory, or None.
+
+    Raises:
+        OutputError: another version of this package staged it.
+    """
     path = os.path.join(output_dir, layout.PLAN)
-    return Plan.from_json(storage.read_bytes(path)) if storage.exists(path) else None
+    if not storage.exists(path):
+        return None
+    try:
+        return Plan.from_json(storage.read_bytes(path))
+    except (KeyError, TypeError, ValueError) as error:
+        raise OutputError(
+            f"{path} is no plan that this version of tfrecorder can follow ({error}); choose a new "
+            "or empty directory as output_dir."
+        ) from error
 
 
 def read_shard_rows(output_dir: str, group: int) -> list[PlannedRow]:

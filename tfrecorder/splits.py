@@ -13,7 +13,7 @@ SPLITS = ("TRAIN", "VALIDATION", "TEST")
 
 UNASSIGNED = "UNASSIGNED"
 
-#: Every accepted spelling, in lower case.  Those of AutoML Vision, of Vertex AI, and the usual ones.
+#: Every accepted spelling, in lower case: those of AutoML Vision and Vertex AI, and the usual ones.
 SPELLINGS = {
     "train": "TRAIN",
     "training": "TRAIN",
@@ -37,11 +37,11 @@ def parse_splits(column: pd.Series) -> pd.Series:
     A missing value or an empty word is UNASSIGNED; a word that is no split becomes missing.
 
     >>> parse_splits(pd.Series(["train", "Val", None, "trian"])).tolist()
-    ['TRAIN', 'VALIDATION', 'UNASSIGNED', nan]
+    ['TRAIN', 'VALIDATION', 'UNASSIGNED', None]
     """
-    words, distinct = pd.factorize(column.fillna(""))
-    parsed = [SPELLINGS.get(str(word).strip().lower()) for word in distinct]
-    return pd.Series(np.array(parsed, dtype=object)[words], index=column.index).fillna(np.nan)
+    words, distinct = pd.factorize(column.astype(object).fillna("").astype(str))
+    parsed = [SPELLINGS.get(word.strip().lower()) for word in distinct]
+    return pd.Series(np.array(parsed, dtype=object)[words], index=column.index, dtype=object)
 
 
 def assign_split(uri: str, seed: int) -> str:

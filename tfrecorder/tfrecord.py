@@ -16,6 +16,9 @@ import google_crc32c
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 
+#: Where a protocol buffer ends, and with it an Example: no record of ours is larger.
+MAX_RECORD_BYTES = 2**31 - 1
+
 _LENGTH = struct.Struct("<Q")
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
@@ -70,7 +73,8 @@ def read_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """The records of an open file, with the offset at which each begins.
 
     Raises:
-        CorruptRecordError: a checksum is wrong, or the file ends inside a record.
+        CorruptRecordError: a checksum is wrong, the file ends inside a record, or a record is
+            larger than an Example can be.
     """
     offset = 0
     while header := file.read(HEADER_BYTES):
@@ -79,6 +83,8 @@ def read_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         size, crc = _HEADER.unpack(header)
         if crc != masked_crc(google_crc32c.value(header[:8])):
             raise CorruptRecordError(offset, "the checksum of the length is wrong")
+        if size > MAX_RECORD_BYTES:
+            raise CorruptRecordError(offset, f"its length of {size:,} bytes is no Example's")
         body = file.read(size + FOOTER_BYTES)
         if len(body) < size + FOOTER_BYTES:
             raise CorruptRecordError(offset, f"the file ends inside the data of {size} bytes")

@@ -1,0 +1,61 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from support import CSV, photo_frame
+
+import tfrecorder
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled photographs as a committed dataset; not to be changed."""
+    out = tmp_path_factory.mktemp("photos") / "dataset"
+    tfrecorder.convert(CSV, out, num_shards={"TRAIN": 3, "VALIDATION": 2, "TEST": 1})
+    return out
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    """The bundled photographs as a frame with absolute paths, all in TRAIN."""
+    return photo_frame()
+
+
+@pytest.fixture(autouse=True)
+def _in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test works in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def plain_user(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
+    """A context in which file permissions count, which root passes over; in a folder of its own.
+
+    Nothing may be imported within: the packages may lie where only root can read.
+    """
+
+    @contextlib.contextmanager
+    def context() -> Iterator[None]:
+        os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        monkeypatch.chdir(folder)
+        yield context if os.getuid() == 0 else contextlib.nullcontext
+        for path in Path(folder).rglob("*"):
+            path.chmod(0o777)
+        monkeypatch.undo()

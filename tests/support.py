@@ -1,0 +1,108 @@
+"""What several test files share: the bundled photographs, and reading back without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import tfrecorder
+from tfrecorder.examples import parse_example
+from tfrecorder.tfrecord import read_records
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+CSV = SAMPLES / "photos.csv"
+PHOTOS = sorted(SAMPLES.glob("photos/*/*.jpg"))
+
+#: A process started with "&" by a script ignores Ctrl-C, and so do its children.
+LISTEN_TO_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
+def photo_frame(rows: int = len(PHOTOS), split: str = "TRAIN") -> pd.DataFrame:
+    """A frame of any length: the photographs again and again."""
+    uris = [str(PHOTOS[row % len(PHOTOS)]) for row in range(rows)]
+    labels = [Path(uri).parent.name for uri in uris]
+    return pd.DataFrame({"split": split, "image_uri": uris, "label": labels})
+
+
+def records(output_dir: str | Path, split: str = "") -> list[dict[str, Any]]:
+    """The records of a dataset in the order of its files, as plain Python values."""
+    found = []
+    for path in sorted(Path(output_dir).glob(f"{split.lower()}*.tfrecord")):
+        with open(path, "rb") as file:
+            for _, data in read_records(file):
+                values = {key: next(iter(value)) for key, value in parse_example(data).items()}
+                found.append(
+                    {k: v if isinstance(v, bytes) else v.item() for k, v in values.items()}
+                )
+    return found
+
+
+def filenames(output_dir: str | Path, split: str = "") -> list[str]:
+    return [record["image/filename"].decode() for record in records(output_dir, split)]
+
+
+def public_files(output_dir: str | Path) -> dict[str, bytes]:
+    """Every file of a dataset but those in _tfrecorder/, with its bytes."""
+    return {path.name: path.read_bytes() for path in Path(output_dir).iterdir() if path.is_file()}
+
+
+def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:
+    return pd.read_csv(Path(output_dir, name), keep_default_na=False)
+
+
+def error_of(
+    kind: type[BaseException], source: Any, output_dir: Any = "out", **options: Any
+) -> str:
+    """The words with which a conversion fails."""
+    try:
+        tfrecorder.convert(source, output_dir, **options)
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A finished process of this Python."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
+
+
+def start(code: str, **options: Any) -> subprocess.Popen[str]:
+    """A process of this Python that runs a script and can be interrupted."""
+    return subprocess.Popen(
+        [sys.executable, "-c", LISTEN_TO_CTRL_C + code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.005)
+
+
+def done_shards(output_dir: str | Path) -> int:
+    return len(list(Path(output_dir).glob("_tfrecorder/done/*.json")))
+
+
+def stop(process: subprocess.Popen[str], with_signal: int = signal.SIGKILL) -> tuple[str, str]:
+    os.kill(process.pid, with_signal)
+    return process.communicate(timeout=60)

@@ -1,0 +1,260 @@
+"""Options validate themselves: what is wrong is named, shown, and put right."""
+
+import dataclasses
+import json
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tfrecorder import ConvertOptions, OptionError
+from tfrecorder.options import parse_size
+
+FIELDS = [item.name for item in dataclasses.fields(ConvertOptions)]
+
+# For each option: values that it refuses, and words of the remedy.
+REFUSED = {
+    "columns": [
+        ("path", "give a dict"),
+        ({1: "label"}, "give a dict"),
+        ({"\ud800": "label"}, "give a dict"),
+        ({"path": "uri"}, "'uri' is none of our columns: split, image_uri, label"),
+        ({"path": None}, "none of our columns"),
+        ({"a": "label", "b": "label"}, "same column"),
+    ],
+    "labels": [
+        ("rose", "give a list"),
+        (5, "give a list"),
+        ({"rose", "daisy"}, "give a list"),
+        ({"rose": 0}, "give a list"),
+        (iter(["rose"]), "give a list"),
+        ([], "at least one name"),
+        (["rose", "rose"], "'rose' appears more than once"),
+        ([1, "1"], "'1' appears more than once"),
+        ([None], "None is no class name"),
+        ([1.5], "1.5 is no class name"),
+        (["\ud800"], "is no class name"),
+    ],
+    "num_shards": [
+        (0, "whole number from 1"),
+        (True, "whole number from 1"),
+        (2.0, "whole number from 1"),
+        ("8", "whole number from 1"),
+        (np.array([1, 2]), "whole number from 1"),
+        ({"dev": 2}, "'dev' is no split; there are TRAIN, VALIDATION, TEST"),
+        ({"unassigned": 2}, "no split"),
+        ({"train": 0}, "train: give a whole number from 1"),
+        ({"train": 1, "TRAIN": 2}, "TRAIN is given more than once"),
+    ],
+    "shard_size": [
+        ("128 parsecs", "as '128MiB'"),
+        ("-1MB", "as '128MiB'"),
+        ("", "as '128MiB'"),
+        (None, "as '128MiB'"),
+        (float("inf"), "as '128MiB'"),
+        (float("nan"), "as '128MiB'"),
+        (0, "at least 1 byte"),
+        (-5, "at least 1 byte"),
+        ("0.1B", "at least 1 byte"),
+        (True, "at least 1 byte"),
+    ],
+    "shuffle": [(1, "True or False"), (None, "True or False"), ("no", "True or False")],
+    "seed": [
+        (-1, "from 0 to 4294967295"),
+        (2**32, "from 0 to 4294967295"),
+        (None, "whole number"),
+        (0.5, "whole number"),
+        (False, "whole number"),
+    ],
+    "verify": [
+        ("full", "'decode', 'strict', 'header', 'none'"),
+        (None, "'decode'"),
+        (True, "'decode'"),
+    ],
+    "max_pixels": [(0, "from 1"), (1e6, "from 1"), ("many", "from 1"), (None, "from 1")],
+    "on_error": [("ignore", "'reject', 'raise'"), (None, "'reject'")],
+    "max_reject_fraction": [
+        (-0.1, "from 0 to 1"),
+        (1.1, "from 0 to 1"),
+        (float("nan"), "from 0 to 1"),
+        (True, "from 0 to 1"),
+        ("0.1", "from 0 to 1"),
+        (None, "from 0 to 1"),
+        (np.array([0.1, 0.2]), "from 0 to 1"),
+    ],
+    "overwrite": [("yes", "True or False"), (None, "True or False")],
+    "retry_rejects": [("yes", "True or False"), (0, "True or False")],
+    "runner": [("", "a runner's name"), (None, "a runner's name"), (1, "a runner's name")],
+    "project": [(1, "give a text")],
+    "region": [(b"europe", "give a text")],
+    "num_workers": [(0, "from 1"), (1.5, "from 1"), (True, "from 1")],
+    "num_threads": [(0, "from 1"), (-1, "from 1"), ("4", "from 1")],
+    "progress": [("yes", "True, False or None"), (1, "True, False or None")],
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_option_refuses_something(name):
+    assert REFUSED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [(name, value, remedy) for name, cases in REFUSED.items() for value, remedy in cases],
+)
+def test_an_error_names_the_option_shows_the_value_and_gives_the_remedy(name, value, remedy):
+    with pytest.raises(OptionError) as refused:
+        ConvertOptions(**{name: value})
+    message = str(refused.value)
+    assert message.startswith(f"{name}={value!r}: ")
+    assert remedy in message
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_option_has_a_help_text_of_one_sentence_at_least(name):
+    (item,) = [item for item in dataclasses.fields(ConvertOptions) if item.name == name]
+    assert item.metadata["help"].rstrip()[-1] in ".;0123456789"
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [("num_shard", "num_shards"), ("overwrit", "overwrite"), ("verfy", "verify")],
+)
+def test_a_misspelt_option_suggests_the_nearest(misspelt, meant):
+    with pytest.raises(OptionError, match=f"no option '{misspelt}'; did you mean {meant}\\?"):
+        ConvertOptions.of({misspelt: 1})
+
+
+def test_an_option_like_no_other_is_answered_with_all():
+    with pytest.raises(OptionError) as refused:
+        ConvertOptions.of({"xyzzy": 1})
+    assert all(name in str(refused.value) for name in FIELDS)
+
+
+def test_the_defaults_are_valid():
+    assert ConvertOptions.of({}) == ConvertOptions()
+
+
+def test_numpy_numbers_are_as_good_as_pythons():
+    given = ConvertOptions(
+        num_shards=np.int64(4),
+        shard_size=np.int32(1000),
+        seed=np.uint32(7),
+        max_pixels=np.int64(10),
+        max_reject_fraction=np.float32(0.5),
+        num_workers=np.int8(2),
+        num_threads=np.int8(2),
+        labels=np.array(["b", "a"]),
+    )
+    plain = ConvertOptions(
+        num_shards=4,
+        shard_size=1000,
+        seed=7,
+        max_pixels=10,
+        max_reject_fraction=0.5,
+        num_workers=2,
+        num_threads=2,
+        labels=("b", "a"),
+    )
+    assert given == plain
+    assert {type(given.seed), type(given.num_shards), type(given.max_pixels)} == {int}
+    assert json.dumps(given.content_options()) == json.dumps(plain.content_options())
+
+
+@pytest.mark.parametrize("fraction", [0, 1, 0.25, Decimal("0.25"), np.float64(0.25)])
+def test_any_number_from_0_to_1_is_a_fraction(fraction):
+    assert ConvertOptions(max_reject_fraction=fraction).max_reject_fraction == float(fraction)
+
+
+@pytest.mark.parametrize(
+    "labels", [["b", "a"], ("b", "a"), pd.Index(["b", "a"]), pd.array(["b", "a"])]
+)
+def test_labels_keep_the_order_in_which_they_are_given(labels):
+    assert ConvertOptions(labels=labels).labels == ("b", "a")
+
+
+def test_integer_labels_are_names_as_well():
+    assert ConvertOptions(labels=[np.int64(2), 1]).labels == ("2", "1")
+
+
+def test_shards_are_asked_for_all_splits_or_for_each_in_any_spelling():
+    assert ConvertOptions(num_shards=4).shards_of("TEST") == 4
+    by_split = ConvertOptions(num_shards={"Training": 4, "val": np.int64(2)})
+    assert [by_split.shards_of(split) for split in ("TRAIN", "VALIDATION", "TEST")] == [4, 2, None]
+    assert ConvertOptions().shards_of("TRAIN") is None
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ("128MiB", 128 * 2**20),
+        ("1.5 GiB", 3 * 2**29),
+        ("2kb", 2000),
+        ("100 B", 100),
+        ("1GB", 10**9),
+        ("77", 77),
+        (1e6, 10**6),
+    ],
+)
+def test_sizes(size, expected):
+    assert parse_size(size) == ConvertOptions(shard_size=size).shard_bytes == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "runner"),
+    [
+        ("DataFlowRunner", "DataflowRunner"),
+        ("dataflowrunner", "DataflowRunner"),
+        ("DIRECTRUNNER", "DirectRunner"),
+    ],
+)
+def test_a_runner_in_any_case(given, runner):
+    assert ConvertOptions(runner=given).runner == runner
+
+
+def test_starting_anew_and_retrying_exclude_each_other():
+    with pytest.raises(OptionError, match="overwrite and retry_rejects exclude each other"):
+        ConvertOptions(overwrite=True, retry_rejects=True)
+
+
+def test_options_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ConvertOptions().seed = 5
+
+
+def test_what_the_caller_changes_later_changes_no_option():
+    columns, labels, shards = {"path": "image_uri"}, ["a"], {"TRAIN": 2}
+    options = ConvertOptions(columns=columns, labels=labels, num_shards=shards)
+    columns["x"], shards["TEST"] = "label", 1
+    labels.append("b")
+    expected = ConvertOptions(columns={"path": "image_uri"}, labels=("a",), num_shards={"TRAIN": 2})
+    assert options == expected
+
+
+def test_the_options_of_the_content_are_the_same_after_json():
+    options = ConvertOptions(
+        columns={"path": "image_uri"}, labels=["ä", "b"], num_shards={"val": 2}, shard_size="1MiB"
+    ).content_options()
+    assert json.loads(json.dumps(options)) == options
+
+
+def test_only_what_decides_the_content_must_stay_when_a_conversion_is_continued():
+    content = set(ConvertOptions().content_options())
+    assert content == {
+        "columns",
+        "labels",
+        "num_shards",
+        "shard_size",
+        "shuffle",
+        "seed",
+        "verify",
+        "max_pixels",
+    }
+
+
+def test_one_shard_size_in_two_units_is_one_option():
+    assert (
+        ConvertOptions(shard_size="1MiB").content_options()
+        == ConvertOptions(shard_size=2**20).content_options()
+    )

@@ -1,0 +1,111 @@
+"""The public surface is one list, and every name on it is there, documented and picklable."""
+
+import inspect
+import pickle
+
+import pandas as pd
+import pytest
+from support import run
+
+import tfrecorder
+from tfrecorder import errors, rejects, storage, tfrecord
+
+ERRORS = [
+    value
+    for value in vars(errors).values()
+    if inspect.isclass(value) and issubclass(value, Exception)
+]
+
+
+def test_the_list_is_sorted_and_names_nothing_twice():
+    assert tfrecorder.__all__ == sorted(set(tfrecorder.__all__))
+
+
+@pytest.mark.parametrize("name", tfrecorder.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(tfrecorder, name) is not None
+
+
+def test_what_a_fresh_import_shows_is_the_list():
+    code = "import tfrecorder; print(*dir(tfrecorder))"
+    assert run("-c", code).stdout.split() == tfrecorder.__all__
+
+
+def test_nothing_is_public_beside_the_list():
+    code = """
+import types, tfrecorder
+names = [n for n, v in vars(tfrecorder).items() if not isinstance(v, types.ModuleType)]
+print(*[n for n in names if not n.startswith("_")])
+"""
+    beside = set(run("-c", code).stdout.split()) - set(tfrecorder.__all__)
+    assert beside == {"annotations", "import_module", "Any", "TYPE_CHECKING"}
+
+
+def test_a_star_import_brings_the_list():
+    scope = {}
+    exec("from tfrecorder import *", scope)
+    assert scope.keys() - {"__builtins__"} == set(tfrecorder.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'tfrecorder' has no attribute 'converted'"):
+        tfrecorder.converted  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [name for name in tfrecorder.__all__ if name != "__version__"])
+def test_every_public_name_is_documented(name):
+    value = getattr(tfrecorder, name)
+    assert inspect.getdoc(value)
+    if inspect.isclass(value):
+        public = {k: v for k, v in vars(value).items() if k[0] != "_" and inspect.isfunction(v)}
+        assert all(inspect.getdoc(method) for method in public.values())
+
+
+@pytest.mark.parametrize("verb", ["validate", "to_tfrecord"])
+def test_a_frame_has_the_verbs(verb):
+    assert inspect.getdoc(getattr(pd.DataFrame().tensorflow, verb))
+
+
+def test_every_error_of_the_package_is_public():
+    assert {error.__name__ for error in ERRORS} <= set(tfrecorder.__all__)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_every_error_is_caught_as_one(error):
+    assert issubclass(error, tfrecorder.TfrecorderError)
+
+
+@pytest.mark.parametrize("name", ["OptionError", "SourceError", "ValidationError"])
+def test_errors_about_what_was_given_are_value_errors(name):
+    assert issubclass(getattr(tfrecorder, name), ValueError)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_errors_cross_processes_with_their_words(error):
+    one = error("what, where, remedy", *_more(error))
+    other = pickle.loads(pickle.dumps(one))
+    assert type(other) is error
+    assert str(other) == str(one) == "what, where, remedy"
+
+
+def _more(error):
+    return [pd.DataFrame({"code": ["null_uri"]})] if error is errors.ValidationError else []
+
+
+def test_a_validation_error_keeps_its_report():
+    one = tfrecorder.ValidationError("faults", pd.DataFrame({"code": ["null_uri"]}))
+    other = pickle.loads(pickle.dumps(one))
+    assert other.report.equals(one.report)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        rejects.Reject("check", "truncated", "the file ends"),
+        storage.UnreadableError("not_found", "No such file"),
+        tfrecord.CorruptRecordError(12, "the checksum is wrong"),
+    ],
+)
+def test_errors_between_the_rooms_cross_processes_whole(error):
+    other = pickle.loads(pickle.dumps(error))
+    assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
