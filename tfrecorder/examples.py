@@ -34,6 +34,10 @@ _ONE_VARINT, _ONE_FLOAT = 0x08, 0x0D
 _BYTES, _FLOAT, _INT64 = bytes((_ONE,)), bytes((_TWO,)), bytes((_THREE,))
 
 
+#: Bytes from which a value is passed on rather than copied.
+_LARGE = 4096
+
+
 def varint(value: int) -> bytes:
     """An integer from 0 to 2**64 - 1 in base 128, low bits first."""
     if value < 0x80:
@@ -68,27 +72,66 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 
 
 def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
-    """`encode_example` in pieces whose concatenation is the result; large bytes are not copied."""
-    parts: list[bytes] = [b""]
+    """`encode_example` in pieces whose concatenation is the result; large bytes are not copied.
+
+    The pieces are few, all that is small being joined: whoever sums and writes them is quick.
+    """
+    parts: list[bytes] = []
+    small: list[bytes] = []
     for key in sorted(features, key=_order):
         try:
-            name = _key_field(key)
-            feature, tail = _feature_parts(features[key])
+            head, tail = _entry_parts(key, features[key])
         except UnicodeEncodeError as error:
             raise ValueError(f"feature {key!r}: the text is no valid Unicode: {error}") from error
         except (TypeError, OverflowError) as error:
             raise type(error)(f"feature {key!r}: {error}") from error
-        size = len(feature) + len(tail)
-        size_field = varint(size)
-        entry = varint(len(name) + 1 + len(size_field) + size)
-        parts.append(b"\x0a" + entry + name + b"\x12" + size_field + feature)
-        if tail:
-            parts.append(tail)
-    size = sum(map(len, parts))
+        small.append(head)
+        if len(tail) < _LARGE:
+            small.append(tail)
+        else:
+            parts += (b"".join(small), tail)
+            small = []
+    parts.append(b"".join(small))
     # An Example without any feature is still an Example with an (empty) Features field, as
     # tf.train.Example(features=Features(feature={})) serializes.
-    parts[0] = b"\x0a" + varint(size)
+    parts[0] = b"\x0a" + varint(sum(map(len, parts))) + parts[0]
     return parts
+
+
+def _entry_parts(key: str, value: Any) -> tuple[bytes, bytes]:
+    """An entry of the map of features; a single bytes value stands apart, uncopied."""
+    if type(value) is int:
+        return _int_entry(key, value), b""
+    if type(value) is str:
+        value = value.encode()
+    if type(value) is bytes:
+        size = len(value)
+        return (_small_head(key, size) if size < _LARGE else _bytes_head(key, size)), value
+    feature = _feature(value)
+    return _entry_head(key, len(feature)) + feature, b""
+
+
+def _entry_head(key: str, size: int) -> bytes:
+    """All of an entry that stands before its Feature of `size` bytes."""
+    name, size_field = _key_field(key), varint(size)
+    return b"\x0a" + varint(len(name) + 1 + len(size_field) + size) + name + b"\x12" + size_field
+
+
+# Of a data set's records most sizes and labels are alike, and texts of few lengths.
+@lru_cache(maxsize=4096)
+def _int_entry(key: str, value: int) -> bytes:
+    feature = _int64_feature((value,))
+    return _entry_head(key, len(feature)) + feature
+
+
+def _bytes_head(key: str, size: int) -> bytes:
+    """All of an entry that stands before its only value, of `size` bytes."""
+    head = b"\x0a" + varint(size)
+    feature = _BYTES + varint(len(head) + size) + head
+    return _entry_head(key, len(feature) + size) + feature
+
+
+_small_head = lru_cache(maxsize=4096)(_bytes_head)
 
 
 @lru_cache(maxsize=1024)
@@ -103,18 +146,6 @@ def _order(key: str) -> bytes:
 def _key_field(key: str) -> bytes:
     raw = key.encode()
     return b"\x0a" + varint(len(raw)) + raw
-
-
-def _feature_parts(value: Any) -> tuple[bytes, bytes]:
-    """The Feature message of any accepted value; a single bytes value stands apart, uncopied."""
-    if type(value) is str:
-        value = value.encode()
-    if type(value) is bytes:
-        head = b"\x0a" + varint(len(value))
-        return _BYTES + varint(len(head) + len(value)) + head, value
-    if type(value) is int:
-        return _int64_feature((value,)), b""
-    return _feature(value), b""
 
 
 def _feature(value: Any) -> bytes:
