@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import subprocess
@@ -55,7 +56,9 @@ def public_files(output_dir: str | Path) -> dict[str, bytes]:
 
 
 def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:
-    return pd.read_csv(Path(output_dir, name), keep_default_na=False)
+    with open(Path(output_dir, name), newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    return pd.DataFrame(rows, columns=head).astype({"row": int})
 
 
 def error_of(
@@ -87,6 +90,7 @@ def start(code: str, **options: Any) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
         **options,
     )
 
@@ -103,6 +107,12 @@ def done_shards(output_dir: str | Path) -> int:
     return len(list(Path(output_dir).glob("_tfrecorder/done/*.json")))
 
 
-def stop(process: subprocess.Popen[str], with_signal: int = signal.SIGKILL) -> tuple[str, str]:
-    os.kill(process.pid, with_signal)
+def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process had written when it was killed, alone, without a chance to tidy up."""
+    os.kill(process.pid, signal.SIGKILL)
     return process.communicate(timeout=60)
+
+
+def press_ctrl_c(process: subprocess.Popen[str]) -> None:
+    """As a terminal does it: to the process and all its children."""
+    os.killpg(process.pid, signal.SIGINT)

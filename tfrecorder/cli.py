@@ -6,6 +6,7 @@ The options of `convert` are the fields of `ConvertOptions`, with their help tex
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -48,12 +49,18 @@ class _Group(click.Group):
             words = f"{error.format_message()} See {command} --help."
             raise _UsageError(words) from error
         except ValidationError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(_with_flags(str(error))) from error
         except TfrecorderError as error:
-            raise click.ClickException(" ".join(str(error).splitlines())) from error
+            words = " ".join(str(error).splitlines())
+            raise click.ClickException(_with_flags(words)) from error
         except KeyboardInterrupt as error:
             click.echo(f"\n{str(error) or 'interrupted'}", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _with_flags(words: str) -> str:
+    """A message of the library with its options as the command line writes them."""
+    return re.sub(r"\b([a-z_]+)=True\b", lambda m: "--" + m[1].replace("_", "-"), words)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""The commit: all shards are done, so the dataset becomes one, by `dataset_info.json` at the end."""
+"""The commit: all shards are done; `dataset_info.json` at the end makes them one dataset."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -
     raise RejectedError(
         f"{totals.rejects:,} of {totals.rows:,} rows ({share:.1%}) were rejected, more than "
         f"max_reject_fraction={max_reject_fraction:g} allows: {reasons}. Nothing was committed. "
-        f"The rows are listed in {where}. Mend the images or the frame, or raise "
-        "max_reject_fraction; images that could not be read are tried again by the same call."
+        f"The rows are listed in {where}. Mend the images and run the same conversion again, which "
+        "tries them again; or raise max_reject_fraction, or drop the rows."
     )
 
 

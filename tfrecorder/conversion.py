@@ -8,18 +8,19 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tfrecorder import launch, layout, metadata, storage
+from tfrecorder import launch, metadata, storage
 from tfrecorder.errors import ImagesUnreachableError, OptionError, ValidationError
 from tfrecorder.labels import needs_escape
+from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
-from tfrecorder.output import claim, open_plan
+from tfrecorder.output import claim, clear, plan_to_continue, reopen
 from tfrecorder.plan import SAMPLE_ROWS, Plan, make_plan, sample_rows, stage_plan
 from tfrecorder.progress import is_shown, progress_bar
 from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result
+from tfrecorder.rules import Checked, check_source
 from tfrecorder.schema import URI_COLUMN
 from tfrecorder.sources import Source, read_source
-from tfrecorder.rules import Checked, check_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +55,7 @@ def convert(
         OutputError: the directory cannot be written, or holds something else.
         ImagesUnreachableError: most images are not there.
         RejectedError: more images than allowed were rejected.
+        KeyboardInterrupt: with words on how to continue.
 
     Example:
         >>> result = tfrecorder.convert("flowers.csv", "out", num_shards=8)  # doctest: +SKIP
@@ -61,6 +63,7 @@ def convert(
     started = time.perf_counter()
     chosen = ConvertOptions.of(options)
     where = os.path.abspath(_local_path(output_dir))
+    launch.check_runner(chosen, where)
     table = read_source(source, chosen.columns)
     checked = check_source(table, chosen.seed, chosen.labels)
     if has_errors(checked.report):
@@ -68,17 +71,20 @@ def convert(
             "the source has faults; nothing was written.\n" + summarize(checked.report),
             checked.report,
         )
-    with claim(where):
-        plan = _prepare(where, table, checked, chosen)
-        _warn_of_escapes(plan)
-        shown = is_shown(chosen.progress)
-        with progress_bar(where, plan, shown):
-            launch.run(plan, where, chosen, progress=shown)
-    return read_result(os.fspath(output_dir), dict(table.passed_over), _since(started))
-
-
-def _since(started: float) -> float:
-    return time.perf_counter() - started
+    try:
+        with claim(where):
+            plan = _prepare(where, table, checked, chosen)
+            _warn_of_escapes(plan)
+            shown = is_shown(chosen.progress)
+            with progress_bar(where, plan, shown):
+                launch.run(plan, where, chosen, progress=shown)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"Interrupted: no partial file is left under a final name in {where}. Run the same "
+            "conversion again to continue where it stopped."
+        ) from None
+    seconds = time.perf_counter() - started
+    return read_result(os.fspath(output_dir), dict(table.passed_over), seconds)
 
 
 def _local_path(output_dir: str | os.PathLike[str]) -> str:
@@ -90,6 +96,8 @@ def _local_path(output_dir: str | os.PathLike[str]) -> str:
             f"output_dir={path!r}: this version writes to local directories only; give a path "
             "without a scheme."
         )
+    if not path.isprintable():  # a NUL, or bytes that are no Unicode
+        raise OptionError(f"output_dir={path!r}: give a path of printable characters.")
     return path
 
 
@@ -101,29 +109,30 @@ def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertO
     plan, planned = make_plan(
         checked, table.base, [size for size in sizes if size is not None], options
     )
-    staged = open_plan(output_dir, plan, options)
-    pending = plan.shards if staged is None else _pending(output_dir, staged)
+    staged = plan_to_continue(output_dir, plan, options)
+    pending = plan.shards if staged is None else _pending(output_dir, staged, options)
     if pending:
+        # Before anything is removed: a finished dataset is worth more than one that cannot be made.
         _open_some(checked, table.base, options)
     if staged is None:
+        clear(output_dir)
         stage_plan(plan, planned, output_dir)
         return plan
-    for shard in pending:
-        storage.remove(os.path.join(output_dir, shard.done))
-    storage.remove(os.path.join(output_dir, layout.FAILURE))
-    storage.remove(os.path.join(output_dir, layout.TMP))
-    storage.remove(os.path.join(output_dir, layout.PROGRESS))
-    return staged
+    return reopen(output_dir, staged, table.base, pending)
 
 
-def _pending(output_dir: str, plan: Plan) -> list[layout.Shard]:
-    """The shards to write: not done yet, or done with images that could not be read."""
-    pending = []
-    for shard in plan.shards:
-        done = metadata.read_done(output_dir, shard, plan.digest)
-        if done is None or done.unread:
-            pending.append(shard)
-    return pending
+def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:
+    """The shards to write: those not done, and those with rejects that are to be tried again.
+
+    These are images that could not be read; but any rejects where the conversion could only stop
+    for them once more.
+    """
+    done = {shard: metadata.read_done(output_dir, shard, plan.digest) for shard in plan.shards}
+    rejects = sum(one.rejects for one in done.values() if one)
+    every = options.on_error == "raise" or rejects > options.max_reject_fraction * plan.rows
+    return [
+        shard for shard, one in done.items() if one is None or one.unread or (every and one.rejects)
+    ]
 
 
 def _open_some(checked: Checked, base: str, options: ConvertOptions) -> None:

@@ -6,8 +6,9 @@ import contextlib
 import json
 import logging
 import os
+import shlex
+import sys
 from collections.abc import Iterator
-from typing import Any
 
 from tfrecorder import errors, layout, storage
 from tfrecorder.errors import OptionError, TfrecorderError
@@ -21,22 +22,18 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
     Raises:
         OptionError: the runner is unknown, or cannot reach the files.
         RejectedError, OutputError: as the workers and the commit raise them.
-        KeyboardInterrupt: with words on how to continue.
+        KeyboardInterrupt: bare, also where Beam has wrapped it.
     """
-    check_runner(options, output_dir)
     try:
-        with _quiet_beam():
+        with _quiet_beam(), _as_in_a_script():
             _run_locally(plan, output_dir, options, progress)
     except BaseException as error:
         if _is_interrupt(error):
-            raise KeyboardInterrupt(
-                f"Interrupted: no partial file is left under a final name in {output_dir}. Run the "
-                "same conversion again to continue where it stopped."
-            ) from None
+            raise KeyboardInterrupt from None
         failure = _read_failure(output_dir)
         if failure is None:
             raise
-        raise failure from error
+        raise failure from None  # Beam's own hundred lines of traceback say nothing more
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
@@ -48,21 +45,44 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def _quiet_beam() -> Iterator[None]:
-    """Keep Beam's chatter out of the terminal, unless the user set its log level: what fails is raised.
+    """Keep Beam's chatter out of the terminal, unless the user set its log level.
 
-    Beam also calls `logging.basicConfig` in passing: what it adds to the root logger is taken away,
-    or the user's own basicConfig would later have no effect.
+    What fails is raised all the same.  Beam also calls `logging.basicConfig` in passing: what it
+    adds to the root logger is taken away, or the user's own basicConfig would have no effect later.
     """
     logger, root = logging.getLogger("apache_beam"), logging.getLogger()
     level, handlers = logger.level, list(root.handlers)
     if level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)
+        logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
         logger.setLevel(level)
         for handler in [handler for handler in root.handlers if handler not in handlers]:
             root.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def _as_in_a_script() -> Iterator[None]:
+    """Keep Beam from noticing that it is in a notebook.
+
+    There it would import its interactive runner, only to put the cell's number into each step's
+    label: seconds of imports, which fail with pandas 3 (apache-beam 2.77).
+    """
+    from apache_beam import pipeline as beam_pipeline
+
+    found = {
+        name: getattr(beam_pipeline, name)
+        for name in ("is_in_ipython", "alter_label_if_ipython")
+        if hasattr(beam_pipeline, name)
+    }
+    for name in found:
+        setattr(beam_pipeline, name, lambda *_: False)
+    try:
+        yield
+    finally:
+        for name, original in found.items():
+            setattr(beam_pipeline, name, original)
 
 
 def check_runner(options: ConvertOptions, output_dir: str) -> None:
@@ -81,17 +101,23 @@ def _run_locally(plan: Plan, output_dir: str, options: ConvertOptions, progress:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
     from tfrecorder import pipeline
 
-    chosen: dict[str, Any] = {}
-    if options.num_workers is not None and options.num_workers > 1:
-        chosen["direct_running_mode"] = "multi_processing"
-        chosen["direct_num_workers"] = options.num_workers
-    threads = options.num_threads or max(1, _cores() // (options.num_workers or 1))
+    workers, environment = options.num_workers or 1, None
+    if workers > 1:
+        # Beam's own command for direct_running_mode="multi_processing", but deaf to Ctrl-C, which a
+        # terminal sends to all of them: the launcher ends its workers, they need not complain too.
+        environment = SubprocessSDKEnvironment.from_command_string(
+            f"trap '' INT; exec {shlex.quote(sys.executable)} "
+            "-m apache_beam.runners.worker.sdk_worker_main"
+        )
+    threads = options.num_threads or max(1, _cores() // workers)
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
     # and would then differ between a script, a notebook and another machine.
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([], **chosen)) as pipe:
+    runner = FnApiRunner(default_environment=environment)
+    with beam.Pipeline(runner, PipelineOptions([], direct_num_workers=workers)) as pipe:
         pipeline.build(
             pipe,
             plan,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tfrecorder import layout, schema, storage
 from tfrecorder.errors import OutputError
+from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
 from tfrecorder.plan import Plan, describe_difference, read_plan
 
@@ -21,9 +23,9 @@ def claim(output_dir: str) -> Iterator[None]:
     """
     import filelock
 
-    refuse_foreign(output_dir)
     lock = os.path.join(output_dir, layout.LOCK)
     try:
+        refuse_foreign(output_dir)
         os.makedirs(os.path.dirname(lock), exist_ok=True)
         with filelock.FileLock(lock, timeout=0):
             yield
@@ -40,25 +42,29 @@ def refuse_foreign(output_dir: str) -> None:
     """Raise an OutputError where the directory holds anything that no conversion wrote."""
     if storage.exists(output_dir) and not os.path.isdir(output_dir):
         raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
+    known = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(read_plan(output_dir))}
     for name in storage.names(output_dir):
-        if name not in layout.DESKTOP_FILES and not layout.is_ours(name, schema.LABEL_KEYS):
+        if name not in known:
             raise OutputError(
                 f"{output_dir} holds {name!r}, which is not of a dataset that tfrecorder wrote; "
                 "choose a new or empty directory as output_dir."
             )
-    has_files = any(layout.parse_shard(name) for name in storage.names(output_dir))
-    if (has_files or _is_committed(output_dir)) and read_plan(output_dir) is None:
-        raise OutputError(
-            f"{output_dir} holds a dataset without a plan of tfrecorder, perhaps another tool's; "
-            "choose a new or empty directory as output_dir."
-        )
 
 
-def open_plan(output_dir: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
-    """What to continue: the staged plan, or None where a new one is to be staged.
+def _public_files(plan: Plan | None) -> set[str]:
+    """The names outside our private folder that a conversion by this plan writes."""
+    if plan is None:
+        return set()
+    others = {layout.COMMIT, layout.FEATURES, layout.REJECTS, layout.SUSPECTS}
+    return (
+        {shard.file for shard in plan.shards}
+        | others
+        | set(map(layout.labels_file, schema.LABEL_KEYS))
+    )
 
-    Brings the directory into the state from which the conversion goes on: with overwrite=True all
-    that an earlier one wrote is removed; with retry_rejects=True the commit is.
+
+def plan_to_continue(output_dir: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
+    """The staged plan that this call goes on with, or None where it begins anew.  Changes nothing.
 
     Args:
         wanted: the plan of this call; its shard counts do not matter.
@@ -67,13 +73,10 @@ def open_plan(output_dir: str, wanted: Plan, options: ConvertOptions) -> Plan | 
         OutputError: the directory is committed, or was planned with another source or options.
     """
     staged = read_plan(output_dir)
-    if staged is None:
-        return None
-    if options.overwrite:
-        clear(output_dir)
+    if staged is None or options.overwrite:
         return None
     differences = describe_difference(staged, wanted)
-    committed = _is_committed(output_dir)
+    committed = storage.exists(os.path.join(output_dir, layout.COMMIT))
     if committed and not options.retry_rejects:
         raise OutputError(
             f"{output_dir} is a finished dataset; give overwrite=True to replace it"
@@ -81,28 +84,37 @@ def open_plan(output_dir: str, wanted: Plan, options: ConvertOptions) -> Plan | 
         )
     if differences:
         raise OutputError(
-            f"{output_dir} holds {'a' if committed else 'an unfinished'} conversion of another kind: "
-            f"{'; '.join(differences)}. Give the same source and options to continue it, "
+            f"{output_dir} holds {'a' if committed else 'an unfinished'} conversion of another "
+            f"kind: {'; '.join(differences)}. Give the same source and options to continue it, "
             "overwrite=True to start anew, or another output_dir."
         )
-    if committed:
-        storage.remove(os.path.join(output_dir, layout.COMMIT))
+    return staged
+
+
+def reopen(output_dir: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Plan:
+    """Make a directory ready for its conversion to go on.
+
+    Args:
+        base: the folder of relative uris, which may have moved since the plan was staged.
+        pending: the shards to write, again or for the first time.
+    """
+    leftovers = (layout.COMMIT, layout.FAILURE, layout.TMP, layout.PROGRESS)
+    for name in (*leftovers, *(shard.done for shard in pending)):
+        storage.remove(os.path.join(output_dir, name))
+    if staged.base != base:
+        staged = dataclasses.replace(staged, base=base)
+        storage.publish_bytes(output_dir, layout.PLAN, staged.to_json())
     return staged
 
 
 def clear(output_dir: str) -> None:
     """Remove a dataset: the commit first, so that no reader takes the rest for a whole one."""
-    storage.remove(os.path.join(output_dir, layout.COMMIT))
-    for name in storage.names(output_dir):
-        if layout.is_ours(name, schema.LABEL_KEYS) and name != layout.PRIVATE:
-            storage.remove(os.path.join(output_dir, name))
-    for name in storage.names(os.path.join(output_dir, layout.PRIVATE)):
-        private = f"{layout.PRIVATE}/{name}"
-        if private not in (layout.LOCK, layout.PLAN):
-            storage.remove(os.path.join(output_dir, private))
-    # Last, because it is what makes the directory known as ours should we be interrupted here.
-    storage.remove(os.path.join(output_dir, layout.PLAN))
-
-
-def _is_committed(output_dir: str) -> bool:
-    return storage.exists(os.path.join(output_dir, layout.COMMIT))
+    public = _public_files(read_plan(output_dir))
+    private = {
+        f"{layout.PRIVATE}/{name}"
+        for name in storage.names(os.path.join(output_dir, layout.PRIVATE))
+    }
+    # The plan last: it makes the directory known as ours should we be interrupted on the way.
+    middle = sorted((public | private) - {layout.COMMIT, layout.LOCK, layout.PLAN})
+    for name in (layout.COMMIT, *middle, layout.PLAN):
+        storage.remove(os.path.join(output_dir, name))

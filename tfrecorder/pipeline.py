@@ -30,7 +30,7 @@ COUNTERS = ("rows", "records", "rejects", "input_bytes", "bytes")
 
 
 class _Pool:
-    """Threads that load images; Beam's `Shared` keeps one a process, however many DoFns there are."""
+    """Threads that load images; Beam's `Shared` keeps one a process for all its DoFns."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -50,6 +50,7 @@ class WriteShard(beam.DoFn):
 
     def setup(self) -> None:
         self._plan = _staged_plan(self._output_dir)
+        self._shards = self._plan.shards
         self._pool = self._shared.acquire(lambda: _Pool(self._threads))
 
     def process(self, number: int) -> Iterator[DoneRecord]:
@@ -57,7 +58,7 @@ class WriteShard(beam.DoFn):
             yield self._write(number)
 
     def _write(self, number: int) -> DoneRecord:
-        shard = self._plan.shards[number]
+        shard = self._shards[number]
         done = read_done(self._output_dir, shard, self._plan.digest)
         if done is None:
             path = os.path.join(self._output_dir, shard.progress)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ def is_shown(progress: bool | None) -> bool:
     """Whether to show a bar: as asked, or in a terminal and in a notebook."""
     if progress is not None:
         return progress
-    return _in_notebook() or sys.stderr.isatty()
+    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _in_notebook() -> bool:
@@ -52,7 +53,12 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
     if not shown:
         yield
         return
-    from tqdm.auto import tqdm
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        # In a notebook without ipywidgets it draws a bar of text, and would say so at length.
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm.auto import tqdm
 
     ended = threading.Event()
     start = count_rows(output_dir, plan)

@@ -15,7 +15,11 @@ REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "reme
 
 #: Every reason code: its severity and its remedy.
 CODES = {
-    "missing_column": (ERROR, "Rename the column, or map it: columns={{'{value}': '{column}'}}."),
+    "missing_column": (
+        ERROR,
+        "Rename the column, or map it: columns={{'{value}': '{column}'}}; drop it if it is "
+        "something else.",
+    ),
     "empty_frame": (ERROR, "Give at least one row."),
     "null_uri": (ERROR, "Drop the row or give its image."),
     "null_label": (
@@ -53,7 +57,6 @@ class Finding:
         column: the column concerned.
         values: what stands there, one for each row.
         messages: words for each row, or one text for all.
-        severity: instead of the code's own.
     """
 
     code: str
@@ -76,7 +79,7 @@ class Finding:
                 "code": self.code,
                 "row": pd.array(list(self.rows), dtype="Int64"),
                 "column": self.column,
-                "value": pd.array(values, dtype=object),
+                "value": pd.Series(values, dtype=object),
                 "message": self.messages,
                 "remedy": remedies,
             },
@@ -115,7 +118,9 @@ def summarize(report: pd.DataFrame, examples: int = 3) -> str:
 
 
 def _short(value: Any, limit: int = 200) -> Any:
-    """A value as the report shows it: a very long text is cut, or it would fill the screen."""
-    if isinstance(value, str) and len(value) > limit:
-        return value[: limit - 1] + "…"
-    return value
+    """A value as the report shows it: a text that can be printed, and does not fill the screen."""
+    if not isinstance(value, str):
+        return value
+    if len(value) > limit:
+        value = value[: limit - 1] + "…"
+    return value if value.isascii() else value.encode(errors="backslashreplace").decode()

@@ -41,7 +41,7 @@ class ConversionResult:
         rejects: rejected rows by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
-        input_bytes: read from the image files.
+        input_bytes: of the image files that became records.
         class_names: by integer; None where the labels are integers or missing.
         passed_over: of a folder source, files that made no row, by kind.
         seconds: from the call to the commit.

@@ -24,9 +24,9 @@ FEW_IMAGES = 10
 
 #: Other names that people give to our columns, for the suggestion.
 _SYNONYMS = {
-    URI_COLUMN: {"uri", "url", "path", "file", "filename", "file_name", "filepath", "image", "img"},
-    LABEL_COLUMN: {"labels", "class", "category", "target", "class_name", "y"},
-    SPLIT_COLUMN: {"set", "subset", "ml_use", "partition", "fold"},
+    URI_COLUMN: ("uri", "url", "path", "file", "filename", "file_name", "filepath", "image", "img"),
+    LABEL_COLUMN: ("labels", "class", "category", "target", "class_name", "y"),
+    SPLIT_COLUMN: ("set", "subset", "ml_use", "partition", "fold"),
 }
 
 
@@ -123,7 +123,7 @@ def _check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     findings = [_at("null_uri", null, column, "the image is missing")]
     if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
         wrong = ~null & ~column.map(lambda uri: isinstance(uri, str)).to_numpy(dtype=bool)
-        message = "the image is given as a {type}, not as text: {value!r}"
+        message = "the image is of type {type}, not text: {value!r}"
         findings.append(_at("not_text", wrong, column, message))
         column = column.where(~wrong, None)
     findings.append(_check_unicode(column))
@@ -181,7 +181,7 @@ def _check_labels(
         # False and True as the classes "False" and "True", numbered 0 and 1.
         given, kind = given.astype(str).astype(object), "string"
         column = column.where(null, given)
-    if kind == "floating" and bool((given == given.map(np.floor)).all()):
+    if kind in ("floating", "mixed-integer-float") and bool((given % 1 == 0).all()):
         kind = "integer"  # pandas makes integers floating where one is missing
     if kind in ("string", "empty"):
         findings.append(_check_unicode(column))
@@ -192,16 +192,30 @@ def _check_labels(
         return column.where(~null, None), findings
     if kind == "integer":
         return _check_integers(column, null, names, findings)
-    if kind.startswith("mixed"):
-        types = given.map(lambda label: type(label).__name__)
-        counts = ", ".join(f"{count:,} {name}" for name, count in types.value_counts().items())
-        odd = (types != types.mode()[0]).reindex(column.index, fill_value=False).to_numpy()
-        message = f"labels are of several types ({counts}): {{value!r}} is a {{type}}"
-        findings.append(_at("mixed_label_types", odd, column, message))
-    else:
-        message = f"label {{value!r}} is a {{type}} ({kind})"
-        findings.append(_at("unsupported_label", ~null, column, message))
-    return column, findings
+    findings.append(_check_types(column, given))
+    # Labels of no type that the other rules know would only make them fail.
+    return pd.Series(None, index=column.index, dtype=object, name=column.name), findings
+
+
+def _check_types(column: pd.Series, given: pd.Series) -> Finding:
+    """Labels that are neither all text nor all integers."""
+    types = given.map(lambda label: type(label).__name__)
+    usable = given.map(_is_text_or_whole)
+    if not usable.all():
+        wrong = (~usable).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
+        message = "label {value!r}, of type {type}, is neither text nor an integer"
+        return _at("unsupported_label", wrong, column, message)
+    counts = types.value_counts()
+    odd = (types != counts.index[0]).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
+    found = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    message = f"labels are of several types ({found}): {{value!r}} is of type {{type}}"
+    return _at("mixed_label_types", odd, column, message)
+
+
+def _is_text_or_whole(label: Any) -> bool:
+    if isinstance(label, (float, np.floating)):
+        return float(label).is_integer()
+    return isinstance(label, (str, int, np.integer))
 
 
 def _check_integers(
@@ -218,7 +232,8 @@ def _check_integers(
         beyond = (numbers >= len(names)).to_numpy()
         message = f"label {{value!r}} is beyond the {len(names)} given labels"
         findings.append(_at("unknown_label", beyond, column, message))
-    return numbers, findings
+    wrong = null | too_large | negative
+    return (numbers.astype(object).where(~wrong, None) if wrong.any() else numbers), findings
 
 
 def _check_rows(frame: pd.DataFrame) -> Iterator[Finding]:

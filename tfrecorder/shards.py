@@ -7,7 +7,7 @@ import io
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,10 +17,11 @@ import google_crc32c
 from tfrecorder import schema, storage
 from tfrecorder.errors import RejectedError
 from tfrecorder.examples import encode_parts
-from tfrecorder.images import CheckedImage, Reject, check_image
+from tfrecorder.images import CheckedImage, check_image
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
+from tfrecorder.rejects import Reject
 from tfrecorder.tfrecord import frame
 
 #: Images that one task of the pool loads.  More in a task spares hand-overs between threads;
@@ -60,21 +61,29 @@ class Rejected:
 
     row: PlannedRow
     reject: Reject
-    input_bytes: int
 
 
 def load_row(row: PlannedRow, base: str, verify: str, max_pixels: int) -> Loaded | Rejected:
     """Read, check and encode one image: all the work of a row, done in a thread of the pool."""
-    data = b""
     try:
-        data = storage.read_bytes(storage.resolve(row.image_uri, base))
-        image = check_image(data, verify, max_pixels)
-    except storage.UnreadableError as error:
-        return Rejected(row, Reject("read", error.code, error.detail), 0)
+        image, input_bytes = read_image(row.image_uri, base, verify, max_pixels)
     except Reject as reject:
-        return Rejected(row, reject, len(data))
+        return Rejected(row, reject)
     parts = frame(encode_parts(record_features(row, image)))
-    return Loaded(row, image, parts, sum(map(len, parts)), len(data))
+    return Loaded(row, image, parts, sum(map(len, parts)), input_bytes)
+
+
+def read_image(uri: str, base: str, verify: str, max_pixels: int) -> tuple[CheckedImage, int]:
+    """A checked image, and the size of its file in bytes.
+
+    Raises:
+        Reject: it cannot be read or used.
+    """
+    try:
+        data = storage.read_bytes(storage.resolve(uri, base))
+    except storage.UnreadableError as error:
+        raise Reject("read", error.code, error.detail) from None
+    return check_image(data, verify, max_pixels), len(data)
 
 
 def record_features(row: PlannedRow, image: CheckedImage) -> dict[str, bytes | str | int]:
@@ -126,7 +135,7 @@ def write_shard(
     tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
     tally = _Tally(report)
     with storage.publish(output_dir, shard.file) as file:
-        for outcomes in _map_ahead(pool, load_rows, tasks, ahead=threads + 1):
+        for outcomes in map_ahead(pool, load_rows, tasks, ahead=threads + 1):
             loaded = []
             for outcome in outcomes:
                 if isinstance(outcome, Rejected):
@@ -145,7 +154,7 @@ def write_shard(
     return done
 
 
-def _map_ahead(
+def map_ahead(
     pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int
 ) -> Iterator[R]:
     """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat."""
@@ -165,8 +174,8 @@ def _map_ahead(
 def _as_error(outcome: Rejected) -> RejectedError:
     row, reject = outcome.row, outcome.reject
     return RejectedError(
-        f"row {row.row}, image {row.image_uri!r} was rejected at the stage {reject.stage}: {reject}. "
-        'Mend or drop the row, or list such rows in rejects.csv with on_error="reject".'
+        f"row {row.row}, image {row.image_uri!r} was rejected at the stage {reject.stage}: "
+        f'{reject}. Mend or drop the row, or list such rows in rejects.csv with on_error="reject".'
     )
 
 
@@ -203,7 +212,6 @@ class _Tally:
     def add_reject(self, outcome: Rejected) -> None:
         row, reject = outcome.row, outcome.reject
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
-        self.input_bytes += outcome.input_bytes
         self.reject_rows.append((row.row, row.image_uri, reject.stage, str(reject)))
         self._note()
 
@@ -247,10 +255,13 @@ class _Tally:
         )
 
 
-def to_csv(header: Iterable[str], rows: Iterable[Iterable[object]]) -> bytes:
+def to_csv(header: Iterable[str], rows: Iterable[Sequence[object]]) -> bytes:
     """A CSV with a header, in UTF-8, lines ending in a newline alone."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    plain = csv.writer(text, lineterminator="\n")
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(header)
+    for row in rows:
+        # Older Pythons leave a carriage return unquoted, and a reader would begin a new row there.
+        (quoted if "\r" in str(row[1]) else plain).writerow(row)
     return text.getvalue().encode()

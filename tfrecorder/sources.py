@@ -22,8 +22,9 @@ from tfrecorder.splits import SPELLINGS
 
 #: A folder's files with these endings are its images; every other file is passed over and counted.
 IMAGE_ENDINGS = (
-    ".jpg .jpeg .jpe .jfif .png .apng .gif .bmp .dib .webp .tif .tiff .ppm .pgm .pbm .pnm"
-).split()
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp"),
+    *(".dib", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
+)
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -67,7 +68,7 @@ def read_source(
             "or of a folder of images."
         )
     path = Path(source)
-    if path.is_dir():
+    if os.fspath(source) and path.is_dir():
         if columns:
             raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
         return read_folder(path)
@@ -106,7 +107,8 @@ def _read_csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     """A CSV as text columns, except labels that are all whole numbers, which become integers."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            first = next(csv.reader(file), [])
+            first = next(filter(None, csv.reader(file)), [])
+        _refuse_other_separator(path, first, columns)
         table = (
             pd.read_csv(
                 path, dtype=str, keep_default_na=False, encoding="utf-8-sig", skip_blank_lines=True
@@ -116,11 +118,17 @@ def _read_csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
         )
     except UnicodeDecodeError as error:
         raise SourceError(
-            f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8, or read it with "
-            "pandas (encoding=...) and convert the frame."
+            f"{path}: line {_undecodable_line(path)} is not UTF-8; save the file as UTF-8, or read "
+            "it with pandas (encoding=...) and convert the frame."
         ) from error
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
-        raise SourceError(f"{path}: not a well-formed CSV: {error}") from error
+    except pd.errors.EmptyDataError as error:
+        raise SourceError(f"{path}: the file is empty.") from error
+    except (pd.errors.ParserError, csv.Error) as error:
+        words = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        raise SourceError(
+            f"{path}: not a well-formed CSV: {words}. A value with a comma, a quote or a line "
+            "break in it is written in quotes."
+        ) from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
     if not isinstance(table.index, pd.RangeIndex):
@@ -134,6 +142,28 @@ def _read_csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     return table
 
 
+def _refuse_other_separator(path: Path, first: list[str], columns: Mapping[str, str]) -> None:
+    """Spreadsheets of some countries write semicolons: named here, or nothing would be found."""
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        cells = [cell.strip() for cell in first[0].split(separator)] if len(first) == 1 else []
+        known = {*COLUMNS, *columns}
+        if len(cells) > 1 and (known.intersection(cells) or cells[0].lower() in SPELLINGS):
+            raise SourceError(
+                f"{path}: its values are separated by {name}; save it with commas, or read it with "
+                f"pandas (sep={separator!r}) and convert the frame."
+            )
+
+
+def _undecodable_line(path: Path) -> int:
+    """The number, from 1, of the first line that is not UTF-8."""
+    data = path.read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 1
+
+
 def _is_header(first: list[str], columns: Mapping[str, str]) -> bool:
     """A first line is data if it begins with a split word or holds what can only be an image."""
     known = {*COLUMNS, *columns}
@@ -143,24 +173,28 @@ def _is_header(first: list[str], columns: Mapping[str, str]) -> bool:
 
 
 def _looks_like_image(cell: str) -> bool:
-    return "://" in cell or cell.lower().endswith(tuple(IMAGE_ENDINGS))
+    return "://" in cell or cell.lower().endswith(IMAGE_ENDINGS)
 
 
 def _read_headerless(path: Path) -> pd.DataFrame:
     """AutoML's and Vertex AI's order, `[split,]uri[,label]`, the same in every row or not."""
     splits, uris, labels = [], [], []
     with open(path, newline="", encoding="utf-8-sig") as file:
-        for number, cells in enumerate(csv.reader(file)):
+        reader = csv.reader(file, strict=True)
+        for cells in reader:
             if not any(cells):
                 continue
-            has_split = cells[0].strip().lower() in SPELLINGS
+            # Also a word that is no split, for the validation to name, where the image comes next.
+            has_split = cells[0].strip().lower() in SPELLINGS or (
+                any(map(_looks_like_image, cells[1:2])) and not _looks_like_image(cells[0])
+            )
             split, rest = (cells[0], cells[1:]) if has_split else ("", cells)
             given = rest[1:]
             while given and not given[-1]:
                 given.pop()
             if len(given) > 1:
                 raise SourceError(
-                    f"{path}: row {number} has {len(given)} values after its image "
+                    f"{path}: line {reader.line_num} has {len(given)} values after its image "
                     f"({', '.join(given)}); a row holds one image and one label. A label with a "
                     'comma in it is written in quotes: "a, b".'
                 )
@@ -188,21 +222,24 @@ def read_folder(folder: Path) -> Source:
         SourceError: an image lies at another depth, or no image was found.
     """
     files, passed_over = _walk(folder)
-    tops = {parts[0] for parts in files if len(parts) > 1}
-    with_split = bool(tops) and all(top.lower() in SPELLINGS for top in tops)
-    depth = 3 if with_split else 2
-    form = "split/label/file" if with_split else "label/file"
-    for parts in files:
-        if len(parts) != depth:
-            raise SourceError(
-                f"{folder}: image {'/'.join(parts)!r} is not at {form}; put every image into the "
-                "folder of its label."
-            )
     if not files:
         seen = sum(passed_over.values())
         raise SourceError(
             f"{folder}: no images found ({seen} other files passed over); expected "
             f"split/label/file or label/file with endings {' '.join(IMAGE_ENDINGS)}."
+        )
+    tops = {parts[0] for parts in files if len(parts) > 1}
+    no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
+    with_split = bool(tops) and not no_splits
+    depth = 3 if with_split else 2
+    wrong = next((parts for parts in files if len(parts) != depth), None)
+    if wrong is not None:
+        hint = "put every image into the folder of its label"
+        if len(wrong) == 3:
+            hint = f"or, if that is split/label/file, name the folder {no_splits[0]!r} like a split"
+        raise SourceError(
+            f"{folder}: image {'/'.join(wrong)!r} is not at "
+            f"{'split/label/file' if with_split else 'label/file'}; {hint}."
         )
     data: dict[str, Any] = {
         URI_COLUMN: ["/".join(parts) for parts in files],
@@ -210,24 +247,41 @@ def read_folder(folder: Path) -> Source:
     }
     if with_split:
         data = {SPLIT_COLUMN: [parts[0] for parts in files], **data}
-    return Source(
-        pd.DataFrame(data, dtype=str), base=str(folder.absolute()), passed_over=passed_over
-    )
+    # Not dtype=str: Arrow cannot hold a name that is not UTF-8, which validation is to report.
+    frame = pd.DataFrame(data, dtype=object)
+    return Source(frame, base=str(folder.absolute()), passed_over=passed_over)
 
 
 def _walk(folder: Path) -> tuple[list[tuple[str, ...]], dict[str, int]]:
-    """The path parts of all images below a folder, sorted, and counts of the other files."""
+    """The path parts of all images below a folder, sorted, and counts of the other files.
+
+    Links to folders are followed, but for those that lead back up.
+    """
     images: list[tuple[str, ...]] = []
     hidden = others = 0
-    for where, folders, names in os.walk(folder):
+    for where, folders, names in os.walk(folder, onerror=_refuse_unlisted, followlinks=True):
         hidden += sum(name.startswith(".") for name in folders)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and not _leads_up(where, name)
+        )
         above = Path(where).relative_to(folder).parts
         for name in names:
             if name.startswith(".") or name in layout.DESKTOP_FILES:
                 hidden += 1
-            elif name.lower().endswith(tuple(IMAGE_ENDINGS)):
+            elif name.lower().endswith(IMAGE_ENDINGS):
                 images.append((*above, name))
             else:
                 others += 1
     return sorted(images), {"hidden": hidden, "not images": others}
+
+
+def _leads_up(where: str, name: str) -> bool:
+    """True for a link to a folder that it lies in, which a walk would never leave."""
+    link = Path(where, name)
+    return link.is_symlink() and any(link.samefile(above) for above in link.absolute().parents)
+
+
+def _refuse_unlisted(error: OSError) -> None:
+    raise SourceError(
+        f"{error.filename}: the folder cannot be listed: {error.strerror}."
+    ) from error

@@ -176,9 +176,8 @@ def write_all(file: BinaryIO, *parts: bytes) -> None:
 
 def remove(path: str) -> None:
     """Remove a file, or a folder with all in it; nothing where there is none."""
-    try:
-        os.remove(path)
-    except FileNotFoundError:
-        pass
-    except (IsADirectoryError, PermissionError):
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)

@@ -8,13 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tfrecorder.options import DEFAULT_MAX_PIXELS, ConvertOptions
-from tfrecorder.report import Finding, build_report
+from tfrecorder.report import CODES, ERROR, Finding, build_report
+from tfrecorder.rules import Checked, check_source
 from tfrecorder.schema import URI_COLUMN
 from tfrecorder.sources import read_source
-from tfrecorder.rules import Checked, check_source
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: Images under way at once with check_images=True.
+IMAGES_AHEAD = 64
 
 
 def validate(
@@ -22,7 +25,7 @@ def validate(
     check_images: bool = False,
     *,
     columns: Mapping[str, str] | None = None,
-    labels: Sequence[str] | None = None,
+    labels: Sequence[str | int] | None = None,
     seed: int = 0,
     verify: str = "decode",
     max_pixels: int = DEFAULT_MAX_PIXELS,
@@ -46,12 +49,14 @@ def validate(
     Example:
         >>> tfrecorder.validate("flowers.csv")  # doctest: +SKIP
     """
-    options = ConvertOptions(
-        columns=columns,
-        labels=None if labels is None else tuple(labels),
-        seed=seed,
-        verify=verify,
-        max_pixels=max_pixels,
+    options = ConvertOptions.of(
+        {
+            "columns": columns,
+            "labels": labels,
+            "seed": seed,
+            "verify": verify,
+            "max_pixels": max_pixels,
+        }
     )
     table = read_source(source, options.columns)
     checked = check_source(table, options.seed, options.labels)
@@ -62,31 +67,36 @@ def validate(
 
 
 def _check_images(checked: Checked, base: str, options: ConvertOptions) -> Finding:
-    """The images that a conversion would reject."""
-    from tfrecorder.plan import PlannedRow
-    from tfrecorder.shards import Rejected, load_row
+    """The images that a conversion would reject, of the rows whose uri has no fault already."""
+    from tfrecorder.rejects import Reject
+    from tfrecorder.shards import map_ahead, read_image
 
-    uris = checked.frame[URI_COLUMN]
-    rows = [
-        PlannedRow(row, uri, 0, "")
-        for row, uri in zip(uris.index, uris, strict=True)
-        if isinstance(uri, str)
+    faulty = [
+        row
+        for one in checked.findings
+        if one.column == URI_COLUMN
+        for row in one.rows
+        if CODES[one.code][0] == ERROR
     ]
+    uris = checked.frame[URI_COLUMN].drop(index=[row for row in faulty if row is not None])
 
-    def reject_of(row: PlannedRow) -> str | None:
-        outcome = load_row(row, base, options.verify, options.max_pixels)
-        return (
-            f"{outcome.reject.stage}: {outcome.reject}" if isinstance(outcome, Rejected) else None
-        )
+    def fault(uri: str) -> str | None:
+        try:
+            read_image(uri, base, options.verify, options.max_pixels)
+        except Reject as reject:
+            return f"{uri!r}: {reject}"
+        return None
 
-    # Column by column into the finding, so that no image outlives its own check.
-    with ThreadPoolExecutor() as pool:
-        faults = list(pool.map(reject_of, rows))
-    bad = [(row, fault) for row, fault in zip(rows, faults, strict=True) if fault is not None]
-    return Finding(
-        "unusable_image",
-        [row.row for row, _ in bad],
-        URI_COLUMN,
-        [row.image_uri for row, _ in bad],
-        [f"{row.image_uri!r}: {fault}" for row, fault in bad],
-    )
+    pool = ThreadPoolExecutor()
+    try:
+        # Only the words are kept, so that no image outlives its own check.
+        faults = list(map_ahead(pool, fault, uris, ahead=IMAGES_AHEAD))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    bad = [
+        (row, uri, words)
+        for row, uri, words in zip(uris.index, uris, faults, strict=True)
+        if words is not None
+    ]
+    rows, values, messages = zip(*bad, strict=True) if bad else ((), (), ())
+    return Finding("unusable_image", rows, URI_COLUMN, values, messages)

@@ -1,0 +1,255 @@
+"""The command line as a person meets it: real processes, their words and exit codes."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from support import CSV, PHOTOS, done_shards, photo_frame, public_files, run, wait_for
+
+import tfrecorder
+from tfrecorder.cli import main
+from tfrecorder.options import ConvertOptions
+
+#: A process of the command that listens to Ctrl-C even where its parent was told not to.
+COMMAND = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+COMMAND += "import tfrecorder.cli; tfrecorder.cli.main()"
+
+
+@pytest.fixture(autouse=True)
+def _warnings_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line shows warnings in its own way, for its process's whole life."""
+    import warnings
+
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+
+def call(*arguments: object) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_convert_writes_a_dataset_and_prints_what_it_made(dataset: Path) -> None:
+    shards = "TRAIN=3,VALIDATION=2,TEST=1"
+    ended = run("-m", "tfrecorder", "convert", CSV, "out", "--num-shards", shards)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert re.fullmatch(
+        r"52 records in out \([\d.]+ s, \d+ images/s\)", ended.stdout.split("\n")[0]
+    )
+    assert "TRAIN            36        0       3" in ended.stdout
+    assert "classes: 4: 'brick', 'cat', 'coffee', 'gravel'" in ended.stdout
+    assert public_files("out") == public_files(dataset)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "value"),
+    [
+        (["--column", "kind=label", "--column", "path=image_uri"], "columns", None),
+        (["--label", "b", "--label", "a"], "labels", ("b", "a")),
+        (["--num-shards", "3"], "num_shards", 3),
+        (["--num-shards", "TRAIN=3,TEST=2"], "num_shards", {"TRAIN": 3, "TEST": 2}),
+        (["--shard-size", "5MB"], "shard_size", "5MB"),
+        (["--no-shuffle"], "shuffle", False),
+        (["--seed", "9"], "seed", 9),
+        (["--verify", "strict"], "verify", "strict"),
+        (["--max-pixels", "1000"], "max_pixels", 1000),
+        (["--on-error", "raise"], "on_error", "raise"),
+        (["--max-reject-fraction", "0.5"], "max_reject_fraction", 0.5),
+        (["--overwrite"], "overwrite", True),
+        (["--retry-rejects"], "retry_rejects", True),
+        (["--runner", "directrunner"], "runner", "DirectRunner"),
+        (["--project", "p"], "project", "p"),
+        (["--region", "r"], "region", "r"),
+        (["--num-workers", "2"], "num_workers", 2),
+        (["--num-threads", "3"], "num_threads", 3),
+        (["--progress"], "progress", True),
+        (["--no-progress"], "progress", False),
+    ],
+    ids=str,
+)
+def test_every_option_of_a_conversion_is_one_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], option: str, value: object
+) -> None:
+    given: dict[str, ConvertOptions] = {}
+
+    def take(source: str, output_dir: str, **options: object) -> str:
+        given["options"] = ConvertOptions.of(options)
+        return ""
+
+    monkeypatch.setattr("tfrecorder.conversion.convert", take)
+    assert call("convert", "x.csv", "out", *arguments).exit_code == 0
+    expected = {"kind": "label", "path": "image_uri"} if option == "columns" else value
+    changed = dataclasses.replace(ConvertOptions(), **{option: expected})
+    assert given["options"] == changed
+
+
+def test_help_has_every_option_with_its_words() -> None:
+    words = " ".join(call("convert", "--help").output.split())
+    for item in dataclasses.fields(ConvertOptions):
+        name = {"columns": "column", "labels": "label"}.get(item.name, item.name)
+        assert f"--{name.replace('_', '-')}" in words
+        if name == item.name:
+            assert item.metadata["help"].split(".")[0] in words
+
+
+def test_columns_and_labels_do_what_they_say() -> None:
+    photo_frame(6).rename(columns={"image_uri": "path"}).to_csv("a.csv", index=False)
+    options = ["--column", "path=image_uri", "--label", "gravel", "--label", "brick"]
+    assert call("convert", "a.csv", "out", *options).exit_code == 0
+    labels = public_files("out")["image.class.label.labels.txt"]
+    assert labels == b"gravel\nbrick\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["convrt"], 2, "No such command 'convrt'. Did you mean 'convert'?"),
+        (["convert"], 2, "Missing argument 'SOURCE'. See "),
+        (["convert", CSV], 2, "Missing argument 'OUTPUT_DIR'."),
+        (["convert", CSV, "out", "--num-shard", "3"], 2, "No such option '--num-shard'."),
+        (["convert", CSV, "out", "--num-shards", "x"], 2, "write for instance 8 or TRAIN=8"),
+        (["convert", CSV, "out", "--num-shards", "0"], 1, "give a whole number from 1"),
+        (["convert", CSV, "out", "--num-shards", "A=1"], 1, "'A' is no split"),
+        (["convert", CSV, "out", "--column", "path"], 2, "'path' has no '='"),
+        (["convert", CSV, "out", "--column", "a=b"], 1, "'b' is none of our columns"),
+        (["convert", CSV, "out", "--column", "a=label"], 1, "the source has no column 'a'"),
+        (["convert", CSV, "out", "--seed", "-1"], 1, "seed=-1"),
+        (["convert", CSV, "out", "--verify", "all"], 2, "'all' is not one of 'decode'"),
+        (["convert", CSV, "out", "--label", "a", "--label", "a"], 1, "more than once"),
+        (["convert", CSV, "out", "--runner", "Flink"], 1, "there is no such runner"),
+        (["convert", CSV, ""], 1, "output_dir='': give the path of a directory"),
+        (["convert", CSV, "gs://b/out"], 1, "writes to local directories only"),
+        (["convert", CSV, "\udcff"], 1, "output_dir="),
+        (["convert", "", "out"], 1, "source '': there is no such file or folder"),
+        (["convert", "missing.csv", "out"], 1, "'missing.csv': there is no such file or folder"),
+        (["validate", "missing\0.csv"], 1, "there is no such file or folder"),
+        (["validate", CSV, "--seed", "x"], 2, "'x' is not a valid integer"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_one_line_and_an_exit_code(arguments: list, code: int, words: str) -> None:
+    ended = call(*arguments)
+    assert ended.exit_code == code
+    assert words in ended.stderr
+    assert re.fullmatch("Error: .+\n", ended.stderr)
+    assert ended.stdout == ""
+    assert not Path("out").exists()
+
+
+def test_the_remedy_is_written_as_the_command_line_has_it() -> None:
+    Path("a.csv").write_text(f"image_uri\n{PHOTOS[0]}\n")
+    assert call("convert", "a.csv", "out").exit_code == 0
+    ended = call("convert", "a.csv", "out")
+    assert ended.exit_code == 1
+    assert "give --overwrite to replace it, or --retry-rejects" in ended.stderr
+    assert call("convert", "a.csv", "out", "--overwrite").exit_code == 0
+
+
+def test_a_faulty_table_is_reported_with_its_rows() -> None:
+    Path("a.csv").write_text("image_uri,label\na.jpg,x\nb.jpg,\n")
+    ended = call("convert", "a.csv", "out")
+    assert ended.exit_code == 1
+    assert (
+        "error: null_label (1)\n  row 1: the label is missing\n  -> Label the row" in ended.stderr
+    )
+
+
+def test_validate_lists_what_is_wrong_and_ends_with_1_for_errors_alone() -> None:
+    assert call("validate", CSV).stdout == f"{CSV}: no problems found.\n"
+    Path("a.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\n{PHOTOS[1]},\n")
+    bad = call("validate", "a.csv")
+    assert (bad.exit_code, bad.stderr) == (1, "")
+    assert "row 1: the label is missing" in bad.stdout
+    Path("b.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\nmissing.jpg,x\n")
+    warned = call("validate", "b.csv")
+    assert warned.exit_code == 0
+    assert "warning: few_images" in warned.stdout
+    opened = call("validate", "b.csv", "--check-images")
+    assert opened.exit_code == 1
+    assert "row 1: 'missing.jpg': not_found: " in opened.stdout
+
+
+def test_validate_prints_the_whole_report_as_csv() -> None:
+    rows = "".join(f"{number}.jpg,\n" for number in range(50))
+    Path("a.csv").write_text("image_uri,label\nx.jpg,x\n" + rows)
+    ended = call("validate", "a.csv", "--csv")
+    Path("report.csv").write_text(ended.stdout)
+    report = pd.read_csv("report.csv")
+    assert report.columns.tolist() == tfrecorder.validate("a.csv").columns.tolist()
+    assert (report.code == "null_label").sum() == 50
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    rows = "".join(f"{number}.jpg,\n" for number in range(20_000))
+    Path("a.csv").write_text("image_uri,label\nx.jpg,x\n" + rows)
+    command = f"{sys.executable} -m tfrecorder validate a.csv --csv | head -2"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert len(ended.stdout.splitlines()) == 2
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("options", [[], ["--num-workers", "2"]], ids=str)
+def test_ctrl_c_is_exit_code_130_and_two_lines(options: list[str]) -> None:
+    photo_frame(3000).to_csv("a.csv", index=False)
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, "convert", "a.csv", "out", "--num-shards", "12", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: done_shards("out") >= 1)
+    os.killpg(process.pid, signal.SIGINT)
+    printed, words = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert printed == ""
+    assert re.fullmatch(
+        r"\nInterrupted: no partial file .+ Run the same conversion again to continue .+\n", words
+    )
+
+
+def in_terminal(*arguments: str, seconds: float = 60) -> str:
+    """All that a command writes to the terminal it runs in."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, *arguments])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    shown, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end and select.select([terminal], [], [], seconds)[0]:
+        try:
+            shown += os.read(terminal, 65536)
+        except OSError:
+            break
+    os.waitpid(child, 0)
+    os.close(terminal)
+    return shown.decode()
+
+
+def test_in_a_terminal_a_bar_shows_speed_and_time_left() -> None:
+    photo_frame(4000).to_csv("a.csv", index=False)
+    shown = in_terminal("-m", "tfrecorder", "convert", "a.csv", "out")
+    states = re.findall(
+        r"(\d+)%\|[^|]*\| (\d+)/4000 \[(\d\d:\d\d)<(\S+), +([\d.]+|\?) images/s\]", shown
+    )
+    assert states[0][:2] == ("0", "0")
+    assert states[-1][:2] == ("100", "4000")
+    assert len({rows for _, rows, *_ in states}) > 2
+    assert any(re.fullmatch(r"\d\d:\d\d", left) for *_, left, _ in states)
+    assert "4,000 records in out" in shown
+    quiet = in_terminal("-m", "tfrecorder", "convert", "a.csv", "quiet", "--no-progress")
+    assert "images/s]" not in quiet
+    assert quiet.startswith("4,000 records in quiet")

@@ -1,0 +1,247 @@
+"""Images that give no record: listed with their reason, counted, and tried again when mended."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from image_cases import photo, save
+from support import PHOTOS, error_of, photo_frame, public_files, records, rejects
+
+import tfrecorder
+from tfrecorder.errors import ImagesUnreachableError, OutputError, RejectedError
+
+GOOD = PHOTOS[0].read_bytes()
+
+#: The stage and reason for which each of the images that `make_bad_images` makes is rejected.
+BAD = {
+    "missing.jpg": "read not_found",
+    "empty.jpg": "check empty",
+    "cut.jpg": "check truncated",
+    "words.jpg": "check not_an_image",
+    "page.png": "check not_an_image",
+    "huge.png": "check too_large",
+    "folder.jpg": "read not_a_file",
+    "pipe.jpg": "read not_a_file",
+    "/dev/zero": "read not_a_file",
+    "broken.jpg": "read not_found",
+    "circle.jpg": "read bad_name",
+    "cut.jpg/x": "read not_found",
+    "nul\0.jpg": "read bad_name",
+    "a" * 300: "read bad_name",
+    "long/" * 1000: "read bad_name",
+    "two\nlines.jpg": "read not_found",
+    "carriage\rreturn.jpg": "read not_found",
+    'quote",comma.jpg': "read not_found",
+    "naïve 日本.jpg": "read not_found",
+    "../../../../../../../../missing.jpg": "read not_found",
+}
+
+
+def make_bad_images() -> None:
+    Path("empty.jpg").write_bytes(b"")
+    Path("cut.jpg").write_bytes(GOOD[: len(GOOD) // 2])
+    Path("words.jpg").write_bytes(b"Hello, I am no image at all.\n")
+    Path("page.png").write_bytes(b"<html>404</html>")
+    Path("huge.png").write_bytes(save(photo(size=(500, 500)), "PNG"))
+    Path("folder.jpg").mkdir()
+    os.mkfifo("pipe.jpg")
+    os.symlink("nowhere", "broken.jpg")
+    os.symlink("circle.jpg", "circle.jpg")
+
+
+def with_photos(uris: list[str], photos: int = 40) -> pd.DataFrame:
+    """Rows of some images, and then as many sound ones as asked for."""
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": uris, "label": "cat"})
+    return pd.concat([frame, photo_frame(photos)], ignore_index=True)
+
+
+def test_bad_images_are_listed_with_their_reasons_and_the_run_goes_on() -> None:
+    make_bad_images()
+    frame = with_photos([*BAD])
+    options = {"max_reject_fraction": 0.5, "max_pixels": 200_000}
+    result = tfrecorder.convert(frame, "out", **options)
+    listed = rejects("out").sort_values("row")
+    assert listed.columns.tolist() == ["row", "image_uri", "stage", "reason"]
+    assert listed.row.tolist() == list(range(len(BAD)))
+    assert listed.image_uri.tolist() == [*BAD]
+    found = listed.stage + " " + listed.reason.str.partition(":")[0]
+    assert found.tolist() == [*BAD.values()]
+    assert {int(one["image/source_id"]) for one in records("out")} == set(
+        range(len(BAD), len(frame))
+    )
+    assert result.rows == result.records + sum(result.rejects.values()) == len(frame)
+    assert result.rejects["read/not_found"] == sum("not_found" in why for why in BAD.values())
+    assert re.search(rf"TRAIN +40 +{len(BAD)} ", str(result))
+    assert "see out/rejects.csv" in str(result)
+
+
+def test_reasons_are_the_same_every_time_and_name_no_machine() -> None:
+    make_bad_images()
+    frame = with_photos([*BAD])
+    for out in ("a", "b"):
+        tfrecorder.convert(frame, out, max_reject_fraction=0.5, num_threads=2)
+    assert public_files("a") == public_files("b")
+    reasons = " ".join(rejects("a").reason)
+    assert str(Path.cwd()) not in reasons
+    assert "0x" not in reasons
+
+
+def test_an_image_without_permission(plain_user) -> None:
+    for name in ("a.jpg", "b.jpg", "locked.jpg"):
+        Path(name).write_bytes(GOOD)
+    frame = pd.DataFrame({"image_uri": ["a.jpg", "b.jpg", "locked.jpg"]})
+    tfrecorder.convert(frame, "warm_up")
+    os.chmod("locked.jpg", 0)
+    with plain_user():
+        result = tfrecorder.convert(frame, "out", max_reject_fraction=0.5)
+    assert result.rejects == {"read/no_permission": 1}
+
+
+def test_on_error_raise_stops_at_the_first_and_names_it() -> None:
+    Path("cut.jpg").write_bytes(GOOD[:3000])
+    frame = with_photos(["cut.jpg"])
+    message = error_of(RejectedError, frame, on_error="raise")
+    assert message.startswith("row 0, image 'cut.jpg' was rejected at the stage check: truncated: ")
+    assert "\n" not in message
+    assert "while running" not in message
+    assert "dataset_info.json" not in public_files("out")
+    # The same call with the choice that lists it, or with the image mended, goes on.
+    assert tfrecorder.convert(frame, "out").rejects == {"check/truncated": 1}
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}], ids=str)
+def test_a_failure_in_a_worker_is_the_same_error_everywhere(options: dict[str, int]) -> None:
+    frame = with_photos(["missing.jpg"], photos=5)
+    with pytest.raises(RejectedError, match="row 0, image 'missing") as caught:
+        tfrecorder.convert(frame, "out", on_error="raise", **options)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_on_error_raise_also_stops_for_what_an_earlier_run_rejected() -> None:
+    Path("cut.jpg").write_bytes(GOOD[:3000])
+    frame = with_photos(["cut.jpg"], photos=4)
+    error_of(RejectedError, frame, num_shards=1)
+    assert "row 0" in error_of(RejectedError, frame, num_shards=1, on_error="raise")
+
+
+def test_too_many_rejects_commit_nothing_and_count_the_reasons() -> None:
+    make_bad_images()
+    message = error_of(RejectedError, with_photos([*BAD]), max_pixels=200_000)
+    assert f"{len(BAD)} of {40 + len(BAD)} rows (33.3%) were rejected" in message
+    assert "max_reject_fraction=0.1" in message
+    assert "2 check/not_an_image" in message
+    assert "dataset_info.json" not in public_files("out")
+
+
+def test_after_mending_the_images_the_same_call_completes() -> None:
+    for name in ("a.jpg", "b.jpg"):
+        Path(name).write_bytes(GOOD[:3000])
+    frame = with_photos(["a.jpg", "b.jpg", "c.jpg"], photos=10)
+    error_of(RejectedError, frame, num_shards=4)
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        Path(name).write_bytes(GOOD)
+    assert tfrecorder.convert(frame, "out", num_shards=4).rejects == {}
+    tfrecorder.convert(frame, "fresh", num_shards=4)
+    assert public_files("out") == public_files("fresh")
+
+
+def test_a_higher_fraction_commits_what_is_there_without_writing_it_again() -> None:
+    Path("cut.jpg").write_bytes(GOOD[:3000])
+    frame = with_photos(["cut.jpg"], photos=4)
+    error_of(RejectedError, frame, num_shards=1)
+    before = Path("out/train-00000-of-00001.tfrecord").stat().st_mtime_ns
+    assert tfrecorder.convert(frame, "out", num_shards=1, max_reject_fraction=0.2).records == 4
+    assert Path("out/train-00000-of-00001.tfrecord").stat().st_mtime_ns == before
+
+
+def test_a_dataset_without_any_record_is_none() -> None:
+    Path("a.jpg").write_bytes(b"no image")
+    frame = pd.DataFrame({"image_uri": ["a.jpg"] * 3})
+    assert "3 of 3 rows" in error_of(RejectedError, frame, max_reject_fraction=1)
+
+
+# ---------------------------------------------------------------------------- disks that are away
+
+
+@pytest.fixture
+def disk() -> Path:
+    """A folder with a CSV's images, which a test takes away like a disk that is not mounted."""
+    Path("disk").mkdir()
+    lines = []
+    for number, path in enumerate(PHOTOS):
+        shutil.copy(path, f"disk/{number:02}.jpg")
+        lines.append(f"TRAIN,disk/{number:02}.jpg,x\n")
+    Path("images.csv").write_text("".join(lines))
+    return Path("disk")
+
+
+def test_an_unmounted_disk_stops_before_anything_is_staged(disk: Path) -> None:
+    disk.rename("away")
+    message = error_of(ImagesUnreachableError, "images.csv")
+    assert "52 of 52 images opened before the launch cannot be read" in message
+    assert f"{Path.cwd()}/disk/00.jpg: No such file or directory" in message
+    assert "Is a disk not mounted?" in message
+    assert not list(Path("out").glob("_tfrecorder/plan*"))
+    Path("away").rename("disk")
+    assert tfrecorder.convert("images.csv", "out").records == 52
+
+
+@pytest.mark.parametrize("option", ["overwrite", "retry_rejects"])
+def test_an_unmounted_disk_does_not_cost_the_dataset_that_was_there(disk, option: str) -> None:
+    (disk / "00.jpg").rename("first.jpg")
+    tfrecorder.convert("images.csv", "out")
+    before = public_files("out")
+    disk.rename("away")
+    error_of(ImagesUnreachableError, "images.csv", **{option: True})
+    assert public_files("out") == before
+
+
+def test_a_disk_that_was_half_there_does_not_poison_the_rerun(disk: Path) -> None:
+    Path("away").mkdir()
+    for number in range(0, 52, 3):
+        (disk / f"{number:02}.jpg").rename(f"away/{number:02}.jpg")
+    message = error_of(RejectedError, "images.csv", num_shards=4)
+    assert "18 read/not_found" in message
+    for path in Path("away").iterdir():
+        path.rename(disk / path.name)
+    assert tfrecorder.convert("images.csv", "out", num_shards=4).records == 52
+    assert rejects("out").empty
+
+
+def test_rejects_of_a_finished_dataset_are_tried_again_on_request(disk: Path) -> None:
+    (disk / "07.jpg").rename("away.jpg")
+    (disk / "09.jpg").write_bytes(b"no image")
+    result = tfrecorder.convert("images.csv", "out", num_shards=8)
+    assert result.rejects == {"read/not_found": 1, "check/not_an_image": 1}
+    assert "retry_rejects=True" in error_of(OutputError, "images.csv", num_shards=8)
+    shards = {path: path.stat().st_mtime_ns for path in Path("out").glob("*.tfrecord")}
+    Path("away.jpg").rename(disk / "07.jpg")
+    again = tfrecorder.convert("images.csv", "out", num_shards=8, retry_rejects=True)
+    assert again.rejects == {"check/not_an_image": 1}
+    assert sum(path.stat().st_mtime_ns != changed for path, changed in shards.items()) == 1
+    tfrecorder.convert("images.csv", "fresh", num_shards=8)
+    assert public_files("out") == public_files("fresh")
+
+
+# -------------------------------------------------------------------------------------- suspects
+
+
+def test_suspects_are_kept_and_listed_with_the_decoders_words() -> None:
+    # Bytes between the scan and the end marker: every decoder reads it, and one complains.
+    Path("odd.jpg").write_bytes(GOOD[:-2] + b"\0" * 100 + GOOD[-2:])
+    frame = with_photos(["odd.jpg"], photos=5)
+    result = tfrecorder.convert(frame, "out")
+    listed = rejects("out", "suspects.csv")
+    assert result.records == 6
+    assert result.suspects == len(listed) == 1
+    assert listed.iloc[0][["row", "image_uri"]].tolist() == [0, "odd.jpg"]
+    assert listed.iloc[0].warning
+    assert "1 images decode with a warning; see out/suspects.csv" in str(result)
+    strict = tfrecorder.convert(frame, "strict", verify="strict", max_reject_fraction=0.2)
+    assert strict.rejects == {"check/suspect": 1}

@@ -1,0 +1,386 @@
+"""What a user may hand over as images and labels, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from support import CSV, PHOTOS
+
+import tfrecorder
+from tfrecorder.errors import SourceError
+from tfrecorder.rules import Checked, check_source
+from tfrecorder.sources import read_source
+
+#: Labels that have broken CSV readers, label files and joined rows elsewhere.
+AWKWARD = [
+    "a, b",
+    'say "hi"',
+    "two\nlines",
+    "carriage\r\nreturn",
+    "naïve café",
+    "日本語",
+    "👩‍👩‍👧",
+    " leading",
+    "trailing ",
+    "\u2028separator",
+    "NA",
+    "null",
+    "None",
+    "nan",
+    "../../etc",
+    "007",
+    "1e5",
+    "=cmd()",
+]
+
+
+def read(source: object, **options: object) -> Checked:
+    """A source as a conversion sees it; without errors."""
+    checked = check_source(read_source(source, **options))
+    errors = checked.report[checked.report.severity == "error"]
+    assert errors.empty, errors.to_string()
+    return checked
+
+
+def rows(source: object, **options: object) -> list[tuple[object, ...]]:
+    return list(
+        read(source, **options).frame[["split", "image_uri", "label"]].itertuples(False, None)
+    )
+
+
+def csv(text: str | bytes, name: str = "images.csv") -> Path:
+    path = Path(name)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def fault(source: object, **options: object) -> str:
+    with pytest.raises(SourceError) as caught:
+        read_source(source, **options)
+    return str(caught.value)
+
+
+ROWS = [("TRAIN", "a.jpg", "cat"), ("TEST", "b.jpg", "dog")]
+TABLE = pd.DataFrame(ROWS, columns=["split", "image_uri", "label"])
+
+
+# ------------------------------------------------------------------------------------- frames
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "object",
+        "str",
+        "string",
+        "string[python]",
+        "category",
+        pd.ArrowDtype(pa.string()),
+        pd.ArrowDtype(pa.large_string()),
+        pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string())),
+    ],
+    ids=str,
+)
+def test_text_columns_of_every_kind_are_the_same(dtype: object) -> None:
+    assert rows(TABLE.astype(dtype)) == ROWS
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["int8", "uint16", "Int64", "float64", "object", "category", pd.ArrowDtype(pa.int32())],
+    ids=str,
+)
+def test_integer_labels_stay_as_they_are(dtype: object) -> None:
+    frame = TABLE.assign(label=pd.Series([7, 0]).astype(dtype))
+    assert read(frame).label_kind == "integer"
+    assert [label for _, _, label in rows(frame)] == [7, 0]
+
+
+def test_boolean_labels_are_two_classes() -> None:
+    assert [label for _, _, label in rows(TABLE.assign(label=[True, False]))] == ["True", "False"]
+
+
+def test_paths_are_taken_for_their_text() -> None:
+    frame = TABLE.assign(image_uri=pd.Series([Path("a.jpg"), "b.jpg"], dtype=object))
+    assert rows(frame) == ROWS
+
+
+@pytest.mark.parametrize("index", [[5, 5], [9, -1], ["x", "y"], pd.to_datetime(["2020", "2019"])])
+def test_the_index_does_not_matter(index: object) -> None:
+    frame = TABLE.set_axis(index)
+    assert rows(frame) == ROWS
+    assert read(frame).frame.index.tolist() == [0, 1]
+
+
+def test_columns_may_stand_in_any_order() -> None:
+    assert rows(TABLE[["label", "split", "image_uri"]]) == ROWS
+
+
+def test_the_frame_is_left_as_it_was() -> None:
+    frame = TABLE.assign(split=["train", None], extra=[[1], [2]]).set_axis([3, 3])
+    before = frame.copy(deep=True)
+    frame.tensorflow.validate()
+    pd.testing.assert_frame_equal(frame, before)
+
+
+def test_splits_in_any_spelling() -> None:
+    words = ["train", "TRAINING", "Val", "valid", " validation ", "test", "Testing"]
+    frame = pd.DataFrame(
+        {"split": words, "image_uri": [f"{n}.jpg" for n in range(7)], "label": "x"}
+    )
+    assert [split for split, _, _ in rows(frame)] == ["TRAIN"] * 2 + ["VALIDATION"] * 3 + [
+        "TEST"
+    ] * 2
+
+
+def test_rows_without_a_split_keep_theirs_when_rows_are_added() -> None:
+    uris = [f"{n}.jpg" for n in range(1000)]
+    few = read(pd.DataFrame({"image_uri": uris[::-1][:500]})).frame.set_index("image_uri").split
+    many = read(pd.DataFrame({"image_uri": uris, "split": "UNASSIGNED"})).frame
+    many = many.set_index("image_uri").split
+    assert (many[few.index] == few).all()
+    assert 750 < (many == "TRAIN").sum() < 850
+    assert 70 < (many == "TEST").sum() < 130
+
+
+def test_columns_with_other_names_are_mapped() -> None:
+    frame = TABLE.rename(columns={"image_uri": "path", "label": "kind"}).assign(price=1)
+    columns = {"path": "image_uri", "kind": "label"}
+    assert rows(frame, columns=columns) == ROWS
+    assert read_source(frame, columns).left_out == ("price",)
+
+
+def test_a_mapped_column_may_take_the_place_of_one_that_is_mapped_away() -> None:
+    swapped = TABLE.rename(columns={"split": "label", "label": "split"})
+    assert rows(swapped, columns={"split": "label", "label": "split"}) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"pfad": "image_uri"}, "no column 'pfad'; it has: ['split', 'image_uri', 'label']"),
+        ({"split": "image_uri"}, "'split' is to stand for 'image_uri', which the source has too"),
+    ],
+)
+def test_a_wrong_mapping_is_named(columns: dict[str, str], words: str) -> None:
+    assert words in fault(TABLE, columns=columns)
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    twice = pd.concat([TABLE, TABLE[["label"]]], axis=1)
+    assert "more than one column 'label'" in fault(twice)
+
+
+def test_no_source_at_all_is_named() -> None:
+    assert "there is no such file or folder" in fault("missing.csv")
+    assert "source is a list" in fault([1, 2])
+    assert "source is a Series" in fault(TABLE.label)
+
+
+# --------------------------------------------------------------------------------------- CSVs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "split,image_uri,label\nTRAIN,a.jpg,cat\nTEST,b.jpg,dog\n",
+        "label,split,image_uri\ncat,TRAIN,a.jpg\ndog,TEST,b.jpg",
+        "\ufeffsplit,image_uri,label\r\nTRAIN,a.jpg,cat\r\nTEST,b.jpg,dog\r\n",
+        "\n\nsplit,image_uri,label\n\nTRAIN,a.jpg,cat\n\nTEST,b.jpg,dog\n\n",
+        '"split","image_uri","label"\n"TRAIN","a.jpg","cat"\n"TEST","b.jpg","dog"\n',
+        "TRAIN,a.jpg,cat\nTEST,b.jpg,dog\n",
+        "\ufeffTRAIN,a.jpg,cat\r\n\r\nTEST,b.jpg,dog\r\n",
+        "\nTRAIN,a.jpg,cat\nTEST,b.jpg,dog\n",
+        "training,a.jpg,cat\ntest,b.jpg,dog\n",
+        "TRAIN,a.jpg,cat,\nTEST,b.jpg,dog,,\n",
+    ],
+)
+def test_csvs_with_and_without_a_header(text: str) -> None:
+    assert rows(csv(text)) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("a.jpg,cat\nb.png,dog\n", ["image_uri", "split", "label"]),
+        ("a.jpg\nb.jpg\n", ["image_uri", "split"]),
+        ("TRAIN,a.jpg\nTEST,b.jpg\n", ["image_uri", "split"]),
+        ("UNASSIGNED,a.jpg,cat\n,b.jpg,dog\n", ["image_uri", "split", "label"]),
+        ("image_uri\na.jpg\nb.jpg\n", ["image_uri", "split"]),
+    ],
+)
+def test_split_and_label_may_be_missing(text: str, columns: list[str]) -> None:
+    frame = read(csv(text)).frame
+    assert frame.columns.tolist() == columns
+    assert frame.image_uri.str[0].tolist() == ["a", "b"]
+    assert set(frame.split) <= {"TRAIN", "VALIDATION", "TEST"}
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_awkward_labels_survive_a_csv(header: bool) -> None:
+    labels = [label for label in AWKWARD if label != "carriage\r\nreturn"]
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": "a.jpg", "label": labels})
+    frame.to_csv("images.csv", index=False, header=header)
+    assert read("images.csv").frame.label.tolist() == labels
+
+
+def test_a_quoted_windows_line_break_survives() -> None:
+    assert read(csv('image_uri,label\r\na.jpg,"x\r\ny"\r\n')).frame.label.tolist() == ["x\r\ny"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["7", "-1"], [7, -1]),
+        (["0", "12"], [0, 12]),
+        (["007", "8"], ["007", "8"]),
+        (["1.0", "2"], ["1.0", "2"]),
+        (["1", "x"], ["1", "x"]),
+        (["+1", "1"], ["+1", "1"]),
+        (["1" * 30, "1"], ["1" * 30, "1"]),
+    ],
+)
+def test_labels_of_a_csv_are_integers_only_if_all_are(labels: list, expected: list) -> None:
+    text = "image_uri,label\n" + "".join(f"{n}.jpg,{label}\n" for n, label in enumerate(labels))
+    assert read_source(csv(text)).frame.label.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "the file is empty"),
+        (b"\n \n"[:1], "the file is empty"),
+        (b"split,image_uri,label\nTRAIN,a.jpg,x\nTRAIN,b.jpg,x,y\n", "Expected 3 fields in line 3"),
+        (b"split,image_uri,label\nTRAIN,a.jpg,x,y\n", "more values than the header has names"),
+        (b'image_uri,label\na.jpg,"x\n', "not a well-formed CSV"),
+        (b'a.jpg,"x\nb.jpg,y\n', "not a well-formed CSV"),
+        (b"TRAIN,a.jpg,x,y\n", "line 1 has 2 values after its image (x, y)"),
+        (b"image_uri,label\na.jpg,x\nb.jpg,caf\xe9\n", "line 3 is not UTF-8"),
+        (b"a.jpg,x\nb.jpg,caf\xe9\n", "line 2 is not UTF-8"),
+        ("split,image_uri,label\nTRAIN,a.jpg,x\n".encode("utf-16"), "line 1 is not UTF-8"),
+        (b"split;image_uri;label\nTRAIN;a.jpg;x\n", "separated by semicolons"),
+        (b"TRAIN;gs://b/a.jpg;x\n", "separated by semicolons"),
+        (b"image_uri\tlabel\na.jpg\tx\n", "separated by tabs"),
+    ],
+)
+def test_a_csv_that_cannot_be_read_says_why_in_one_line(text: bytes, words: str) -> None:
+    message = fault(csv(text))
+    assert words in message
+    assert message.startswith("images.csv: ")
+    assert "\n" not in message
+
+
+def test_a_misspelt_split_in_the_first_row_is_found() -> None:
+    report = tfrecorder.validate(csv("TRIAN,a.jpg,x\nTRAIN,b.jpg,x\n"))
+    assert report.iloc[0][["code", "row", "value"]].tolist() == ["unknown_split", 0, "TRIAN"]
+
+
+def test_relative_images_are_taken_from_the_folder_of_the_csv() -> None:
+    Path("tables").mkdir()
+    shutil.copy(PHOTOS[0], "tables/a.jpg")
+    result = tfrecorder.convert(csv("TRAIN,a.jpg,x\n", "tables/images.csv"), "out")
+    assert result.records == 1
+
+
+def test_the_bundled_csv_and_the_same_as_a_frame_are_one_source() -> None:
+    frame = pd.read_csv(CSV)
+    pd.testing.assert_frame_equal(read(CSV).frame, read(frame).frame)
+
+
+# ------------------------------------------------------------------------------------ folders
+
+
+def folder(*files: str) -> Path:
+    root = Path("images")
+    root.mkdir(exist_ok=True)
+    for file in files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_bytes(b"x")
+    return root
+
+
+def test_a_folder_of_splits_of_labels() -> None:
+    root = folder("Training/cat/a.jpg", "val/dog/B.JPEG", "TEST/cat/c.png")
+    assert sorted(rows(root)) == [
+        ("TEST", "TEST/cat/c.png", "cat"),
+        ("TRAIN", "Training/cat/a.jpg", "cat"),
+        ("VALIDATION", "val/dog/B.JPEG", "dog"),
+    ]
+
+
+def test_a_folder_of_labels() -> None:
+    checked = read(folder("cat/a.jpg", "007/b.webp", "3/c.tiff"))
+    assert checked.frame.label.tolist() == ["007", "3", "cat"]
+    assert checked.label_kind == "text"
+
+
+def test_files_that_are_no_images_are_passed_over_and_counted() -> None:
+    root = folder(
+        *("cat/a.jpg", "cat/.DS_Store", "cat/Thumbs.db", "notes.txt", "cat/labels.csv", "README"),
+        *(".git/x.jpg", "cat/.hidden.jpg", "cat/.thumbs/a.jpg"),
+    )
+    source = read_source(root)
+    assert source.frame.image_uri.tolist() == ["cat/a.jpg"]
+    assert source.passed_over == {"hidden": 5, "not images": 3}
+
+
+def test_what_was_passed_over_is_told() -> None:
+    (folder() / "cat").mkdir()
+    for photo in PHOTOS[:3]:
+        shutil.copy(photo, "images/cat")
+    folder("cat/.DS_Store", "cat/notes.txt")
+    result = tfrecorder.convert("images", "out")
+    assert "passed over in the folder: 1 hidden, 1 not images" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["a.jpg"], "image 'a.jpg' is not at label/file"),
+        (["cat/a.jpg", "b.jpg"], "image 'b.jpg' is not at label/file"),
+        (["train/cat/a.jpg", "test/b.jpg"], "image 'test/b.jpg' is not at split/label/file"),
+        (["train/cat/x/a.jpg"], "image 'train/cat/x/a.jpg' is not at split/label/file"),
+        (["train/cat/a.jpg", "extra/cat/b.jpg"], "name the folder 'extra' like a split"),
+        (["notes.txt", ".DS_Store"], "no images found (2 other files passed over)"),
+        ([], "no images found"),
+    ],
+)
+def test_a_folder_of_another_form_is_explained(files: list[str], words: str) -> None:
+    assert words in fault(folder(*files))
+
+
+def test_links_are_followed_but_not_in_circles() -> None:
+    folder("cat/a.jpg")
+    Path("elsewhere/dogs").mkdir(parents=True)
+    Path("elsewhere/dogs/b.jpg").write_bytes(b"x")
+    os.symlink(Path("elsewhere/dogs").absolute(), "images/dog")
+    os.symlink(Path("elsewhere/dogs/b.jpg").absolute(), "images/cat/link.jpg")
+    os.symlink("..", "images/cat/up")
+    os.symlink(Path("images").absolute(), "elsewhere/dogs/round")
+    uris = read_source("images").frame.image_uri.tolist()
+    assert uris == ["cat/a.jpg", "cat/link.jpg", "dog/b.jpg"]
+
+
+def test_a_folder_has_no_columns_to_map() -> None:
+    assert "a folder has no columns" in fault(folder("cat/a.jpg"), columns={"a": "label"})
+
+
+def test_a_file_name_that_is_not_unicode_is_reported() -> None:
+    root = folder("cat/a.jpg")
+    with open(os.fsencode(root) + b"/cat/\xff.jpg", "wb"):
+        pass
+    report = tfrecorder.validate(root)
+    assert report.iloc[0][["code", "row"]].tolist() == ["bad_text", 1]
+    report.to_csv("report.csv")
+
+
+def test_a_folder_that_may_not_be_listed_is_an_error_not_fewer_rows(plain_user) -> None:
+    folder("cat/a.jpg", "dog/b.jpg")
+    os.chmod("images/dog", 0)
+    with plain_user():
+        assert "images/dog: the folder cannot be listed: Permission denied" in fault("images")

@@ -1,0 +1,250 @@
+"""The report: every fault at once, each with its row, its value and what to do."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from image_cases import photo, save
+from support import CSV, PHOTOS, photo_frame
+
+import tfrecorder
+from tfrecorder.report import CODES, REPORT_COLUMNS, summarize
+
+MANY = [f"{n}.jpg" for n in range(20)]
+
+
+def table(**columns: Any) -> pd.DataFrame:
+    """Twenty sound rows with some columns replaced, or dropped where None is given."""
+    sound: dict[str, Any] = {"split": ["TRAIN"] * 20, "image_uri": MANY, "label": ["x"] * 20}
+    return pd.DataFrame({k: v for k, v in {**sound, **columns}.items() if v is not None})
+
+
+def at(values: list[Any], **changes: Any) -> list[Any]:
+    """A list with some places changed: at(["a", "b"], _1="c")."""
+    changed = {int(place[1:]): value for place, value in changes.items()}
+    return [changed.get(place, value) for place, value in enumerate(values)]
+
+
+X = ["x"] * 20
+
+#: For each code: a frame, options, and the row, column and value where the report must find it.
+PROVOKED = {
+    "missing_column": (table(image_uri=None, img=MANY), {}, (None, "image_uri", "img")),
+    "empty_frame": (table().iloc[:0], {}, (None, "", None)),
+    "null_uri": (table(image_uri=at(MANY, _3=None)), {}, (3, "image_uri", None)),
+    "null_label": (table(label=at(X, _4=np.nan)), {}, (4, "label", None)),
+    "unknown_split": (table(split=at(["TRAIN"] * 20, _5="TRIAN")), {}, (5, "split", "TRIAN")),
+    "not_text": (table(image_uri=at(MANY, _6=17)), {}, (6, "image_uri", 17)),
+    "bad_text": (
+        table(label=pd.Series(at(X, _7="\udcff"), dtype=object)),
+        {},
+        (7, "label", r"'\udcff'"),
+    ),
+    "unsupported_scheme": (
+        table(image_uri=at(MANY, _8="https://x.org/a.jpg")),
+        {},
+        (8, "image_uri", "https://x.org/a.jpg"),
+    ),
+    "mixed_label_types": (table(label=at(X, _9=1)), {}, (9, "label", 1)),
+    "unsupported_label": (table(label=at([1.0] * 20, _2=1.5)), {}, (2, "label", 1.5)),
+    "negative_label": (table(label=at([1] * 20, _1=-1)), {}, (1, "label", -1)),
+    "unknown_label": (table(label=at(X, _2="y")), {"labels": ["x"]}, (2, "label", "y")),
+    "no_train": (table(split=["TEST"] * 20), {}, (None, "split", None)),
+    "leakage": (
+        table(image_uri=at(MANY, _1="0.jpg"), split=at(["TRAIN"] * 20, _1="TEST")),
+        {},
+        (0, "image_uri", "0.jpg"),
+    ),
+    "duplicate_row": (table(image_uri=at(MANY, _1="0.jpg")), {}, (1, "image_uri", "0.jpg")),
+    "conflicting_labels": (
+        table(image_uri=at(MANY, _1="0.jpg"), label=["x", "y"] * 10),
+        {},
+        (0, "image_uri", "0.jpg"),
+    ),
+    "similar_labels": (table(label=["Cat ", "cat"] * 10), {}, (None, "label", "Cat ")),
+    "label_not_in_train": (
+        table(split=at(["TRAIN"] * 20, _1="TEST"), label=at(X, _1="y")),
+        {},
+        (None, "label", "y"),
+    ),
+    "few_images": (table(label=at(X, _1="y")), {}, (None, "label", "y")),
+    "column_left_out": (table(price=1), {}, (None, "price", "price")),
+    "unusable_image": (
+        photo_frame().assign(image_uri=at(list(map(str, PHOTOS)), _2=str(CSV))),
+        {"check_images": True},
+        (2, "image_uri", str(CSV)),
+    ),
+}
+
+
+def test_every_code_is_provoked_here() -> None:
+    assert PROVOKED.keys() == CODES.keys()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_fault_is_found_with_its_row_value_and_remedy(code: str) -> None:
+    frame, options, (row, column, value) = PROVOKED[code]
+    report = tfrecorder.validate(frame, **options)
+    found = report[report.code == code]
+    assert len(found) >= 1, report.to_string()
+    first = found.iloc[0]
+    assert (None if pd.isna(first.row) else first.row) == row
+    assert (first.column, first.severity) == (column, CODES[code][0])
+    assert first.value == value or (value is None and pd.isna(first.value))
+    assert first.message
+    assert first.remedy
+    assert "{" not in first.message
+    # Nothing else is wrong with it, but for what the same rows imply.
+    implied = {"few_images", *({"label_not_in_train"} if code == "leakage" else ())}
+    assert set(report.code) <= {code, *implied}
+
+
+def test_all_is_well() -> None:
+    report = pd.read_csv(CSV).tensorflow.validate()
+    assert report.empty
+    assert tuple(report.columns) == REPORT_COLUMNS
+    assert tfrecorder.validate(CSV, check_images=True).empty
+
+
+def test_everything_at_once() -> None:
+    frame = table(
+        image_uri=at(MANY, _0=None, _1="http://x/a.jpg", _2=3.5),
+        label=at(X, _0=None, _3=""),
+        split=at(["TRAIN"] * 20, _0="nowhere", _4="elsewhere"),
+        price=1,
+    )
+    report = frame.tensorflow.validate()
+    errors = report[report.severity == "error"]
+    assert sorted(zip(errors.row, errors.column, strict=True)) == [
+        *((0, "image_uri"), (0, "label"), (0, "split")),
+        *((1, "image_uri"), (2, "image_uri"), (3, "label"), (4, "split")),
+    ]
+    assert report.severity.tolist() == sorted(report.severity)
+    assert report.iloc[-1].code == "column_left_out" or "column_left_out" in set(report.code)
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"),
+    [
+        ("path", "image_uri"),
+        ("image_url", "image_uri"),
+        (" Image_URI ", "image_uri"),
+        ("lable", "label"),
+        ("Category", "label"),
+        ("ml_use", "split"),
+        ("Split", "split"),
+    ],
+)
+def test_the_nearest_column_is_suggested(column: str, wanted: str) -> None:
+    frame = table().rename(columns={wanted: column})
+    report = frame.tensorflow.validate()
+    found = report[report.code == "missing_column"].iloc[0]
+    assert (found.column, found.value) == (wanted, column)
+    assert f"is it {column!r}?" in found.message
+    assert f"columns={{'{column}': '{wanted}'}}" in found.remedy
+    assert frame.tensorflow.validate(columns={column: wanted}).empty
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [["a"], ["b"]] * 10,
+        [("a",), "b"] * 10,
+        [{}] * 20,
+        [float("inf"), 1.0] * 10,
+        [b"x"] * 20,
+        [2**70, 1] * 10,
+        pd.to_datetime(["2020-01-01"] * 20),
+        [1j] * 20,
+    ],
+    ids=str,
+)
+def test_labels_of_other_types_are_reported_not_raised(labels: Any) -> None:
+    report = table(label=labels).tensorflow.validate()
+    assert set(report[report.severity == "error"].code) == {"unsupported_label"}
+
+
+def test_values_of_any_type_are_reported_not_raised() -> None:
+    odd = [["a"], {"b": 1}, None, 1.5, b"x", object()]
+    frame = pd.DataFrame(dict.fromkeys(("split", "image_uri", "label"), odd))
+    report = frame.tensorflow.validate()
+    assert set(report[report.column == "image_uri"].row) >= {0, 1, 2, 3, 4, 5}
+    assert str(report)
+
+
+def test_a_missing_integer_label_is_one_fault_not_a_column_of_floats() -> None:
+    report = table(label=at([1] * 20, _3=None)).tensorflow.validate()
+    assert report[["code", "row"]].to_numpy().tolist() == [["null_label", 3]]
+
+
+def test_unlabelled_is_well_but_half_labelled_is_not() -> None:
+    assert table(label=None).tensorflow.validate().empty
+    assert (table(label=at(X, _1="")).tensorflow.validate().code == "null_label").all()
+
+
+def test_a_conversion_of_a_faulty_frame_writes_nothing_and_carries_the_report() -> None:
+    frame = table(label=at(X, _1=None))
+    with pytest.raises(tfrecorder.ValidationError) as caught:
+        frame.tensorflow.to_tfrecord(output_dir="out")
+    pd.testing.assert_frame_equal(caught.value.report, frame.tensorflow.validate())
+    assert isinstance(caught.value, ValueError)
+    assert "null_label" in str(caught.value)
+    assert "row 1: the label is missing" in str(caught.value)
+    assert not Path("out").exists()
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    pd.testing.assert_frame_equal(again.report, caught.value.report)
+
+
+def test_warnings_do_not_stop_a_conversion() -> None:
+    frame = photo_frame(5, split="TEST")
+    assert set(frame.tensorflow.validate().severity) == {"warning"}
+    assert frame.tensorflow.to_tfrecord(output_dir="out").records == 5
+
+
+def test_check_images_finds_what_a_conversion_would_reject() -> None:
+    good = save(photo(), "JPEG")
+    files = {"good.jpg": good, "cut.jpg": good[:900], "empty.png": b"", "words.jpg": b"hello"}
+    for name, data in files.items():
+        Path(name).write_bytes(data)
+    Path("folder.jpg").mkdir()
+    names = [*files, "folder.jpg", "missing.jpg", "nul\0.jpg", "gs://b/a.jpg", None]
+    frame = pd.DataFrame({"image_uri": names})
+    report = frame.tensorflow.validate(check_images=True)
+    found = report[report.code == "unusable_image"].set_index("row").message
+    reasons = {1: "truncated", 2: "empty", 3: "not_an_image", 4: "not_a_file", 5: "not_found"}
+    assert found.index.tolist() == [*reasons, 6]
+    assert all(f": {reason}: " in found[row] for row, reason in reasons.items())
+    # What cannot be an image at all is reported once, not opened too.
+    assert report[report.row.isin([7, 8])].code.tolist() == ["unsupported_scheme", "null_uri"]
+
+
+def test_the_checks_of_a_conversion_can_be_chosen() -> None:
+    Path("a.png").write_bytes(save(photo(size=(20, 10)), "PNG"))
+    Path("b.png").write_bytes(save(photo(size=(20, 10)), "PNG")[:100])
+    frame = pd.DataFrame({"image_uri": ["a.png", "b.png"]})
+    found = [
+        frame.tensorflow.validate(check_images=True, **options).row.dropna().tolist()
+        for options in ({"max_pixels": 199}, {"verify": "header"}, {})
+    ]
+    assert found == [[0, 1], [], [1]]
+
+
+def test_a_wrong_option_is_named() -> None:
+    with pytest.raises(tfrecorder.OptionError, match="verify='all'"):
+        tfrecorder.validate(CSV, verify="all")
+    with pytest.raises(tfrecorder.OptionError, match="labels='cat'"):
+        tfrecorder.validate(CSV, labels="cat")
+
+
+def test_the_summary_is_short_however_many_the_faults() -> None:
+    report = pd.DataFrame({"image_uri": ["x" * 5000] * 900 + [None] * 100}).tensorflow.validate()
+    words = summarize(report)
+    assert "error: null_uri (100)" in words
+    assert "... and 97 more" in words
+    assert len(words) < 3000
