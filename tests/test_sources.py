@@ -384,3 +384,10 @@ def test_a_folder_that_may_not_be_listed_is_an_error_not_fewer_rows(plain_user) 
     os.chmod("images/dog", 0)
     with plain_user():
         assert "images/dog: the folder cannot be listed: Permission denied" in fault("images")
+
+
+def test_digits_of_a_csv_are_names_where_the_labels_say_so(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("split,image_uri,label\nTRAIN,a.jpg,9\nTRAIN,b.jpg,7\n")
+    assert read_source(path).frame["label"].tolist() == [9, 7]
+    assert read_source(path, labels=["7", "9"]).frame["label"].tolist() == ["9", "7"]

@@ -67,3 +67,7 @@ def test_another_seed_is_another_assignment():
 
 def test_one_uri_is_one_split():
     assert assign_splits(["a", "b", "a"], seed=3)[::2] == [assign_split("a", seed=3)] * 2
+
+
+def test_a_word_that_is_no_valid_unicode_is_no_split():
+    assert parse_splits(pd.Series(["train", "\ud800"], dtype=object)).tolist() == ["TRAIN", None]

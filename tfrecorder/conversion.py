@@ -64,16 +64,18 @@ def convert(
     chosen = ConvertOptions.of(options)
     where = os.path.abspath(_local_path(output_dir))
     launch.check_runner(chosen, where)
-    table = read_source(source, chosen.columns)
+    table = read_source(source, chosen.columns, chosen.labels)
     checked = check_source(table, chosen.seed, chosen.labels)
     if has_errors(checked.report):
         raise ValidationError(
             "the source has faults; nothing was written.\n" + summarize(checked.report),
             checked.report,
         )
+    passed_over = dict(table.passed_over)
     try:
         with claim(where):
             plan = _prepare(where, table, checked, chosen)
+            del table, checked  # a million rows, which only the plan was made from
             _warn_of_escapes(plan)
             shown = is_shown(chosen.progress)
             with progress_bar(where, plan, shown):
@@ -84,7 +86,7 @@ def convert(
             "conversion again to continue where it stopped."
         ) from None
     seconds = time.perf_counter() - started
-    return read_result(os.fspath(output_dir), dict(table.passed_over), seconds)
+    return read_result(os.fspath(output_dir), passed_over, seconds)
 
 
 def _local_path(output_dir: str | os.PathLike[str]) -> str:

@@ -41,7 +41,7 @@ class DoneRecord:
         reasons: rejects by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
-        input_bytes: read from the images' files.
+        input_bytes: of the files of the images that became records.
         bytes: of the shard's file.
         crc32c: of the shard's file.
         formats: records by image format.
@@ -79,7 +79,10 @@ def read_done(output_dir: str, shard: Shard, plan_digest: str) -> DoneRecord | N
     path = os.path.join(output_dir, shard.done)
     if not storage.exists(path):
         return None
-    done = DoneRecord(**json.loads(storage.read_bytes(path)))
+    try:
+        done = DoneRecord(**json.loads(storage.read_bytes(path)))
+    except (ValueError, TypeError):  # after a loss of power a file may be there without its bytes
+        return None
     size = storage.size_or_none(os.path.join(output_dir, shard.file))
     return done if done.plan == plan_digest and size == done.bytes else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,9 @@ class Source:
 
 
 def read_source(
-    source: pd.DataFrame | str | os.PathLike[str], columns: Mapping[str, str] | None = None
+    source: pd.DataFrame | str | os.PathLike[str],
+    columns: Mapping[str, str] | None = None,
+    labels: Sequence[str] | None = None,
 ) -> Source:
     """A frame, a CSV file or a folder of images as one table.
 
@@ -56,6 +58,8 @@ def read_source(
         source: a frame (left unmodified); the path of a CSV, with a header or in AutoML's or
             Vertex AI's own order without one; or of a folder `split/label/file` or `label/file`.
         columns: the source's names of our columns, as {"path": "image_uri"}.
+        labels: all class names, where given: a CSV's labels that are among them are names, even
+            if they are digits.
 
     Raises:
         SourceError: there is no such file, or it cannot be read as a table.
@@ -76,7 +80,7 @@ def read_source(
         raise SourceError(
             f"source {str(source)!r}: there is no such file or folder (looked in {os.getcwd()})."
         )
-    table = _read_csv(path, columns or {})
+    table = _read_csv(path, columns or {}, frozenset(labels or ()))
     return _map_columns(table, columns or {}, base=os.path.dirname(os.path.abspath(path)))
 
 
@@ -103,7 +107,7 @@ def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> 
     return Source(frame, base, left_out=tuple(name for name in names if name not in COLUMNS))
 
 
-def _read_csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
+def _read_csv(path: Path, columns: Mapping[str, str], names: frozenset[str]) -> pd.DataFrame:
     """A CSV as text columns, except labels that are all whole numbers, which become integers."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
@@ -137,7 +141,7 @@ def _read_csv(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
             "it is written in quotes."
         )
     label = next((name for name in table.columns if columns.get(name, name) == LABEL_COLUMN), None)
-    if label is not None and _all_whole_numbers(table[label]):
+    if label is not None and _are_numbers(table[label], names):
         table[label] = table[label].astype("int64")
     return table
 
@@ -205,10 +209,15 @@ def _read_headerless(path: Path) -> pd.DataFrame:
     return table if any(labels) else table.drop(columns=LABEL_COLUMN)
 
 
-def _all_whole_numbers(labels: pd.Series) -> bool:
-    """True if every text is an integer as `str` writes it: "7", "-1", not "007" nor "7.0"."""
-    distinct = labels.unique()
-    return len(distinct) > 0 and all(_WHOLE_NUMBER.fullmatch(text) for text in distinct)
+def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:
+    """True if every text is an integer as `str` writes it ("7", "-1", not "007" nor "7.0").
+
+    But not where all of them are class names that were given.
+    """
+    distinct = set(labels.unique())
+    if not distinct or distinct <= names:
+        return False
+    return all(_WHOLE_NUMBER.fullmatch(text) for text in distinct)
 
 
 def read_folder(folder: Path) -> Source:

@@ -39,7 +39,9 @@ def parse_splits(column: pd.Series) -> pd.Series:
     >>> parse_splits(pd.Series(["train", "Val", None, "trian"])).tolist()
     ['TRAIN', 'VALIDATION', 'UNASSIGNED', None]
     """
-    words, distinct = pd.factorize(column.astype(object).fillna("").astype(str))
+    # As plain objects: a column of pandas' own text refuses what is no valid Unicode.
+    texts = np.array([str(word) for word in column.astype(object).fillna("")], dtype=object)
+    words, distinct = pd.factorize(texts)
     parsed = [SPELLINGS.get(word.strip().lower()) for word in distinct]
     return pd.Series(np.array(parsed, dtype=object)[words], index=column.index, dtype=object)
 

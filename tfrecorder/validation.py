@@ -58,7 +58,7 @@ def validate(
             "max_pixels": max_pixels,
         }
     )
-    table = read_source(source, options.columns)
+    table = read_source(source, options.columns, options.labels)
     checked = check_source(table, options.seed, options.labels)
     if not check_images or URI_COLUMN not in checked.frame:
         return checked.report
