@@ -58,6 +58,9 @@ class WriteShard(beam.DoFn):
             yield self._write(number)
 
     def _write(self, number: int) -> DoneRecord:
+        if _staged_plan(self._output_dir).digest != self._plan.digest:
+            # Worker processes outlive a killed launcher by some seconds, and may meet the next one.
+            raise OutputError(f"{self._output_dir} was planned anew meanwhile; this worker stops.")
         shard = self._shards[number]
         done = read_done(self._output_dir, shard, self._plan.digest)
         if done is None:

@@ -1,0 +1,49 @@
+"""The pipeline as Beam runs it: its counters, and workers that meet another plan."""
+
+import dataclasses
+
+import apache_beam as beam
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from tfrecorder import layout, pipeline, storage
+from tfrecorder.errors import OutputError
+from tfrecorder.plan import read_plan
+
+
+@pytest.fixture
+def staged(frame, tmp_path):
+    """A finished directory, a missing image among its rows, without its commit."""
+    out = tmp_path / "out"
+    frame.loc[0, "image_uri"] = "nowhere.jpg"
+    frame.tensorflow.to_tfrecord(out)
+    (out / layout.COMMIT).unlink()
+    return out
+
+
+def run(out, plan):
+    pipe = beam.Pipeline(FnApiRunner())
+    pipeline.build(
+        pipe, plan, str(out), threads=1, on_error="reject", max_reject_fraction=0.1, progress=False
+    )
+    return pipe.run()
+
+
+def test_counters_tell_rows_records_rejects_and_bytes(staged):
+    plan = read_plan(str(staged))
+    counters = run(staged, plan).metrics().query()["counters"]
+    found = {counter.key.metric.name: counter.committed for counter in counters}
+    shards = sum(path.stat().st_size for path in staged.glob("*.tfrecord"))
+    assert found["rows"] == plan.rows == found["records"] + found["rejects"]
+    assert found["rejects"] == 1
+    assert found["bytes"] == shards > found["input_bytes"] > 0
+
+
+def test_a_worker_of_an_older_plan_stops(staged):
+    plan = read_plan(str(staged))
+    writer = pipeline.WriteShard(str(staged), threads=1, on_error="reject", progress=False)
+    writer.setup()
+    newer = dataclasses.replace(plan, fingerprint="of other rows")
+    storage.publish_bytes(str(staged), layout.PLAN, newer.to_json())
+    with pytest.raises(OutputError, match="planned anew"):
+        list(writer.process(0))
