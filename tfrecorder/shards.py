@@ -28,6 +28,9 @@ from tfrecorder.tfrecord import frame
 #: fewer keep less in memory.
 TASK_ROWS = 4
 
+#: Tasks under way for each thread: fewer let the threads wait while the writer is busy.
+TASKS_AHEAD = 4
+
 #: Seconds between two notes of a shard's progress.
 PROGRESS_SECONDS = 0.2
 
@@ -135,7 +138,7 @@ def write_shard(
     tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
     tally = _Tally(report)
     with storage.publish(output_dir, shard.file) as file:
-        for outcomes in map_ahead(pool, load_rows, tasks, ahead=threads + 1):
+        for outcomes in map_ahead(pool, load_rows, tasks, ahead=TASKS_AHEAD * threads):
             loaded = []
             for outcome in outcomes:
                 if isinstance(outcome, Rejected):
