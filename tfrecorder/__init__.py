@@ -30,13 +30,23 @@ from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
     from tfrecorder.conversion import convert
+    from tfrecorder.load_options import LoadOptions
     from tfrecorder.reader import load
     from tfrecorder.result import ConversionResult
+    from tfrecorder.summary import DatasetInfo, info
+    from tfrecorder.throughput import Throughput, benchmark
+    from tfrecorder.training import TrainingPosition
     from tfrecorder.validation import validate
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
+    "DatasetInfo": "tfrecorder.summary",
+    "LoadOptions": "tfrecorder.load_options",
+    "Throughput": "tfrecorder.throughput",
+    "TrainingPosition": "tfrecorder.training",
+    "benchmark": "tfrecorder.throughput",
     "convert": "tfrecorder.conversion",
+    "info": "tfrecorder.summary",
     "load": "tfrecorder.reader",
     "validate": "tfrecorder.validation",
     "ConversionResult": "tfrecorder.result",
@@ -46,15 +56,21 @@ __all__ = [
     "ConversionResult",
     "ConvertOptions",
     "DatasetError",
+    "DatasetInfo",
     "ImagesUnreachableError",
+    "LoadOptions",
     "OptionError",
     "OutputError",
     "RejectedError",
     "SourceError",
     "TfrecorderError",
+    "Throughput",
+    "TrainingPosition",
     "ValidationError",
     "__version__",
+    "benchmark",
     "convert",
+    "info",
     "load",
     "validate",
 ]

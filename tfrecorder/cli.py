@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from tfrecorder import report as reports
+from tfrecorder.cli_reading import benchmark, info
 from tfrecorder.errors import TfrecorderError, ValidationError
 from tfrecorder.options import (
     DEFAULT_MAX_PIXELS,
@@ -208,3 +209,7 @@ def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> N
     else:
         click.echo(reports.summarize(found))
     sys.exit(1 if reports.has_errors(found) else 0)
+
+
+main.add_command(info)
+main.add_command(benchmark)

@@ -46,6 +46,7 @@ class DoneRecord:
         crc32c: of the shard's file.
         formats: records by image format.
         shapes: smallest and largest (height, width, channels) of the records; empty without any.
+        sides: smallest and largest (shorter side, longer side) of the records.
     """
 
     plan: str
@@ -60,6 +61,7 @@ class DoneRecord:
     crc32c: int
     formats: dict[str, int]
     shapes: list[list[int]] = field(default_factory=list)
+    sides: list[list[int]] = field(default_factory=list)
 
     @property
     def rejects(self) -> int:
@@ -136,6 +138,15 @@ def image_shape(done: Iterable[DoneRecord]) -> tuple[int | None, int | None, int
     ]
     height, width, channels = same
     return height or None, width or None, channels if channels in (1, 3, 4) else 3
+
+
+def image_sides(done: Iterable[DoneRecord]) -> list[list[int]]:
+    """[smallest, largest] of the shorter sides of all images, and of their longer sides.
+
+    From these a reader may know, before it looks at an image, how small it can be decoded.
+    """
+    extremes = [sides for one in done for sides in one.sides]
+    return [[min(axis), max(axis)] for axis in zip(*extremes, strict=True)]
 
 
 def features_json(plan: Plan, shape: tuple[int | None, int | None, int]) -> bytes:
@@ -217,6 +228,7 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
             "class_names": plan.class_names,
             "num_classes": plan.num_classes,
             "image_shape": image_shape(done.values()),
+            "image_sides": image_sides(done.values()),
             "features": {feature.key: feature.kind for feature in schema.DEFAULT_FEATURES},
             "split_rows": plan.split_rows,
             "totals": asdict(totals),

@@ -182,6 +182,17 @@ def _as_error(outcome: Rejected) -> RejectedError:
     )
 
 
+#: Of some tuples of integers, the smallest and the largest value at each place; () of none.
+Extremes = tuple[tuple[int, ...], ...]
+
+
+def _widened(extremes: Extremes, values: tuple[int, ...]) -> Extremes:
+    if values in extremes:  # nearly always: most data sets have few sizes
+        return extremes
+    low, high = extremes or (values, values)
+    return tuple(map(min, low, values)), tuple(map(max, high, values))
+
+
 class _Tally:
     """Counts and side files of a shard under way."""
 
@@ -189,7 +200,8 @@ class _Tally:
         self._report, self._reported = report, time.monotonic()
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
-        self.shapes: list[tuple[int, int, int]] = []
+        self.shapes: Extremes = ()
+        self.sides: Extremes = ()
         self.records = self.suspects = self.oriented = self.input_bytes = 0
         self.bytes = self.crc = 0
         self.index: list[str] = []
@@ -202,7 +214,8 @@ class _Tally:
         self.formats[image.format] += 1
         self.oriented += image.oriented
         self.input_bytes += outcome.input_bytes
-        self._widen((image.height, image.width, image.channels))
+        self.shapes = _widened(self.shapes, (image.height, image.width, image.channels))
+        self.sides = _widened(self.sides, tuple(sorted((image.height, image.width))))
         if image.warning is not None:
             self.suspects += 1
             self.suspect_rows.append((outcome.row.row, outcome.row.image_uri, image.warning))
@@ -217,16 +230,6 @@ class _Tally:
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
         self.reject_rows.append((row.row, row.image_uri, reject.stage, str(reject)))
         self._note()
-
-    def _widen(self, shape: tuple[int, int, int]) -> None:
-        if not self.shapes:
-            self.shapes = [shape, shape]
-        elif shape != self.shapes[0] or shape != self.shapes[1]:
-            low, high = self.shapes
-            self.shapes = [
-                (min(low[0], shape[0]), min(low[1], shape[1]), min(low[2], shape[2])),
-                (max(high[0], shape[0]), max(high[1], shape[1]), max(high[2], shape[2])),
-            ]
 
     def _note(self) -> None:
         now = time.monotonic()
@@ -255,6 +258,7 @@ class _Tally:
             crc32c=self.crc,
             formats=dict(self.formats),
             shapes=[list(shape) for shape in self.shapes],
+            sides=[list(sides) for sides in self.sides],
         )
 
 

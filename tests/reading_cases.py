@@ -1,0 +1,70 @@
+"""What the tests of reading share: datasets made by `convert`, and what they hold as values."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+import tfrecorder
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+PHOTOS_CSV = SAMPLES / "photos.csv"
+
+
+def convert_photos(out: Path, **options: Any) -> str:
+    """The bundled photographs, 36 TRAIN, 8 VALIDATION and 8 TEST, as a dataset directory."""
+    tfrecorder.convert(PHOTOS_CSV, out, progress=False, **{"num_shards": 4} | options)
+    return str(out)
+
+
+def photos(split: str) -> pd.DataFrame:
+    """The rows of the bundled photographs' CSV of one split."""
+    frame = pd.read_csv(PHOTOS_CSV)
+    return frame[frame["split"] == split]
+
+
+def convert_images(out: Path, images: dict[str, bytes], **options: Any) -> str:
+    """Encoded images by file name, all in TRAIN with one label, in the order given."""
+    folder = out.parent / f"{out.name}-images"
+    folder.mkdir()
+    for name, data in images.items():
+        (folder / name).write_bytes(data)
+    rows = [("TRAIN", str(folder / name), "thing") for name in images]
+    frame = pd.DataFrame(rows, columns=["split", "image_uri", "label"])
+    tfrecorder.convert(frame, out, progress=False, **{"shuffle": False} | options)
+    return str(out)
+
+
+def ids(dataset: Iterable[Any]) -> list[int]:
+    """The source rows of a dataset of `features`, batched or not, in the order they come."""
+    found = [np.atleast_1d(element["image/source_id"]).tolist() for element in dataset]
+    return [int(one) for batch in found for one in batch]
+
+
+def pillow_pixels(data: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
+def jpeg(pixels: np.ndarray, quality: int = 90) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG", quality=quality)
+    return out.getvalue()
+
+
+def photograph(height: int, width: int) -> np.ndarray:
+    """A large picture with a photograph's detail: a bundled crop enlarged, with fine grain."""
+    small = Image.open(SAMPLES / "photos/cat/cat_04.jpg")
+    large = np.asarray(small.resize((width, height), Image.BICUBIC), np.int16)
+    grain = np.random.default_rng(0).normal(0, 12, (height, width, 1))
+    return np.clip(large + grain, 0, 255).astype(np.uint8)
+
+
+def mean_difference(one: Any, other: Any) -> float:
+    """Of two pictures, in grey levels of 255."""
+    return float(np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)).mean())

@@ -1,0 +1,142 @@
+"""What cannot be read is said before training, in one clear message that names the file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reading_cases import convert_photos
+
+import tfrecorder
+from tfrecorder import DatasetError, OptionError
+from tfrecorder.summary import info
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return convert_photos(tmp_path_factory.mktemp("photos") / "out")
+
+
+@pytest.fixture
+def out(kept: str, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copytree(kept, tmp_path / "out"))
+
+
+SHARD = "train-00001-of-00004.tfrecord"
+
+
+def remove(out: Path) -> None:
+    (out / SHARD).unlink()
+
+
+def truncate(out: Path) -> None:
+    (out / SHARD).write_bytes((out / SHARD).read_bytes()[:-1])
+
+
+def exchange(out: Path) -> None:
+    shutil.copy(out / "validation-00000-of-00004.tfrecord", out / SHARD)
+
+
+def add(out: Path) -> None:
+    shutil.copy(out / SHARD, out / "train-00001-of-00007.tfrecord")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (remove, f"{SHARD} is missing"),
+        (truncate, f"{SHARD} has .* bytes, but .* were written"),
+        (exchange, f"{SHARD} has .* bytes, but .* were written"),
+        (add, "train-00001-of-00007.tfrecord is a shard that this dataset does not list"),
+    ],
+)
+@pytest.mark.parametrize("read", [tfrecorder.load, info])
+def test_a_directory_that_is_not_whole(out: Path, damage, words: str, read) -> None:
+    damage(out)
+    with pytest.raises(DatasetError, match=words) as caught:
+        read(out)
+    assert "tfrecorder verify" in str(caught.value)
+
+
+def test_a_directory_that_is_not_committed_yet(out: Path) -> None:
+    (out / "dataset_info.json").unlink()
+    with pytest.raises(DatasetError, match=r"not committed yet.*same conversion again"):
+        tfrecorder.load(out)
+
+
+def test_directories_of_no_known_form(tmp_path: Path, out: Path) -> None:
+    with pytest.raises(DatasetError, match="no such directory"):
+        tfrecorder.load(tmp_path / "nowhere")
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(DatasetError, match=r"is no dataset.*neither dataset_info.json nor"):
+        tfrecorder.load(tmp_path)
+    with pytest.raises(DatasetError, match="no file matches"):
+        tfrecorder.load(str(tmp_path / "*.tfrecord"))
+    (out / "dataset_info.json").write_text("{")
+    (out / "_tfrecorder/metadata.json").write_text("{")
+    with pytest.raises(DatasetError, match=r"metadata.json is damaged"):
+        tfrecorder.load(out)
+
+
+def test_a_misspelt_split(kept: str) -> None:
+    with pytest.raises(DatasetError, match=r"split='trian'.*did you mean 'TRAIN'"):
+        tfrecorder.load(kept, "trian")
+    with pytest.raises(DatasetError, match="it has TRAIN, VALIDATION, TEST"):
+        tfrecorder.load(kept, "holdout")
+    assert len(tfrecorder.load(kept, "valid")) == 8
+
+
+@pytest.mark.parametrize("scheme", ["s3", "az"])
+def test_a_scheme_that_tensorflow_cannot_read(scheme: str) -> None:
+    with pytest.raises(DatasetError, match=f"no reader of {scheme}://.*Copy the directory"):
+        tfrecorder.load(f"{scheme}://bucket/out")
+
+
+def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
+    with pytest.raises(OptionError, match=r"batch_size=4.*differ in size.*give image_size"):
+        tfrecorder.load(kept, "TRAIN", batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"imagesize": 3}, "no option 'imagesize'; did you mean image_size"),
+        ({"batch_size": 0}, "batch_size=0: give a whole number from 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5"),
+        ({"batch_size": True}, "batch_size=True"),
+        ({"image_size": (0, 5)}, r"image_size=\(0, 5\)"),
+        ({"image_size": (1, 2, 3)}, "image_size"),
+        ({"image_size": (5,)}, "image_size"),
+        ({"image_size": 8, "resize": "squash"}, "resize='squash': give one of 'stretch'"),
+        ({"dtype": "int8"}, "dtype='int8': give one of"),
+        ({"value_range": (0, 1)}, "uint8 pixels are 0 to 255"),
+        ({"dtype": "float32", "value_range": (1, 0)}, "low must be less"),
+        ({"decode": False, "image_size": 5}, "decode=False.*leave out image_size"),
+        ({"augment": True}, "give image_size"),
+        ({"shuffle": 0}, "shuffle=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"start_step": 3}, "start_step=3: say of which epoch"),
+        ({"epoch": 3}, "give the seed"),
+        ({"epoch": 3, "seed": 1, "deterministic": False}, "deterministic"),
+        ({"epoch": 3, "seed": 1, "start_step": 99}, "an epoch has 36 steps"),
+        ({"shard": (3, 3)}, r"shard=\(3, 3\): index must be from 0"),
+        ({"shard": 1}, "shard=1: give"),
+        ({"cache": ""}, "cache=''"),
+        ({"map_fn": 3}, "map_fn=3: give a function"),
+        ({"ram_budget": "much"}, "ram_budget='much'"),
+        ({"drop_remainder": True}, "give batch_size"),
+    ],
+)
+def test_wrong_options_are_named_with_a_remedy(
+    kept: str, options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(OptionError, match=words):
+        tfrecorder.load(kept, "TRAIN", **options)
+
+
+def test_numpy_values_are_taken_as_numbers(kept: str) -> None:
+    sizes = {"batch_size": np.int64(4), "image_size": np.int32(9), "seed": np.uint32(3)}
+    assert len(tfrecorder.load(kept, "TRAIN", **sizes)) == 9

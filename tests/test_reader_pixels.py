@@ -1,0 +1,185 @@
+"""What `image_size`, `resize`, `dtype` and `augment` do to the pixels, with bounds on quality."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from reading_cases import (
+    convert_images,
+    convert_photos,
+    jpeg,
+    mean_difference,
+    photograph,
+    pillow_pixels,
+)
+
+import tfrecorder
+
+SIZE = (60, 70)
+
+#: Grey levels of 255 in the mean, between what `load` gives and a decode at full scale with
+#: TensorFlow's antialiased resize.
+SHRUNK_BOUND = 2.5
+LARGE_BOUND = 2.0
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return convert_photos(tmp_path_factory.mktemp("photos") / "out")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[np.ndarray]]:
+    """Photographs of 1.9 megapixels, upright and lying, and their pixels."""
+    files = {
+        "lying.jpg": jpeg(photograph(1200, 1600)),
+        "upright.jpg": jpeg(photograph(1600, 1200)),
+    }
+    folder = tmp_path_factory.mktemp("large")
+    return convert_images(folder / "out", files), [pillow_pixels(data) for data in files.values()]
+
+
+def first_images(out: str, **options: object) -> list[np.ndarray]:
+    dataset = tfrecorder.load(out, "TRAIN", shuffle=False, **options)
+    return [image.numpy() for image, _ in dataset]
+
+
+def reference(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    return tf.image.resize(pixels, size, antialias=True).numpy()
+
+
+def test_shrinking_is_free_of_aliasing_within_a_bound(out: str) -> None:
+    whole = first_images(out)
+    ours = first_images(out, image_size=SIZE)
+    plain = first_images(out, image_size=SIZE, antialias=False)
+    expected = [reference(pixels, SIZE) for pixels in whole]
+    of_ours = np.mean([mean_difference(a, b) for a, b in zip(ours, expected, strict=True)])
+    of_plain = np.mean([mean_difference(a, b) for a, b in zip(plain, expected, strict=True)])
+    assert of_ours < SHRUNK_BOUND
+    assert of_ours < 0.7 * of_plain
+
+
+@pytest.mark.parametrize("side", [130, 224, 300, 560])
+def test_large_photographs_are_decoded_smaller_within_a_bound(
+    large: tuple[str, list[np.ndarray]], side: int
+) -> None:
+    out, whole = large
+    for ours, pixels in zip(first_images(out, image_size=side), whole, strict=True):
+        assert mean_difference(ours, reference(pixels, (side, side))) < LARGE_BOUND
+        assert abs(float(ours.mean()) - float(pixels.mean())) < 0.5
+
+
+def test_enlarging_is_bilinear(out: str) -> None:
+    for ours, pixels in zip(first_images(out, image_size=250), first_images(out), strict=True):
+        assert mean_difference(ours, reference(pixels, (250, 250))) < 0.3
+
+
+def test_pixels_are_rounded_not_cut(out: str) -> None:
+    as_floats = first_images(out, image_size=SIZE, dtype="float32", value_range=(0, 255))
+    as_bytes = first_images(out, image_size=SIZE)
+    for exact, rounded in zip(as_floats, as_bytes, strict=True):
+        assert np.abs(exact - rounded).max() <= 0.5 + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value_range", "expected"),
+    [
+        ("float32", None, (0, 1)),
+        ("float32", (-1, 1), (-1, 1)),
+        ("float16", (0, 1), (0, 1)),
+        (tf.bfloat16, (-1, 1), (-1, 1)),
+    ],
+)
+def test_values_have_the_range_asked_for(
+    out: str, dtype: object, value_range: object, expected: tuple[float, float]
+) -> None:
+    low, high = expected
+    scaled = first_images(out, dtype=dtype, value_range=value_range)
+    for image, pixels in zip(scaled, first_images(out), strict=True):
+        assert image.dtype == tf.as_dtype(dtype).as_numpy_dtype
+        wanted = pixels / 255 * (high - low) + low
+        np.testing.assert_allclose(image.astype(np.float32), wanted, atol=0.01)
+
+
+def test_crop_cuts_about_the_centre(large: tuple[str, list[np.ndarray]]) -> None:
+    out, whole = large
+    for ours, pixels in zip(first_images(out, image_size=200, resize="crop"), whole, strict=True):
+        height, width, _ = pixels.shape
+        side = min(height, width)
+        top, left = (height - side) // 2, (width - side) // 2
+        expected = reference(pixels[top : top + side, left : left + side], (200, 200))
+        assert mean_difference(ours, expected) < LARGE_BOUND
+
+
+def test_pad_keeps_the_proportions_with_black_borders(
+    large: tuple[str, list[np.ndarray]],
+) -> None:
+    out, (lying, upright) = large
+    first, second = first_images(out, image_size=(120, 120), resize="pad")
+    assert not first[:15].any()
+    assert not first[105:].any()
+    assert mean_difference(first[15:105], reference(lying, (90, 120))) < LARGE_BOUND
+    assert not second[:, :15].any()
+    assert mean_difference(second[:, 15:105], reference(upright, (120, 90))) < LARGE_BOUND
+
+
+def test_augment_gives_parts_of_the_image_and_mirrors_half(tmp_path: Path) -> None:
+    """Red tells the column and green the row, so that a part tells where it is from."""
+    rows, columns = np.mgrid[0:256, 0:256]
+    pixels = np.stack([columns, rows, np.zeros_like(rows)], -1).astype(np.uint8)
+    data = jpeg(pixels, quality=98)
+    out = convert_images(tmp_path / "out", {f"{n:03}.jpg": data for n in range(200)})
+    parts = np.stack(first_images(out, image_size=32, augment=True, seed=1)).astype(float)
+    left_to_right = parts[:, 16, -1, 0] - parts[:, 16, 0, 0]
+    down = parts[:, -1, 16, 1] - parts[:, 0, 16, 1]
+    assert 60 < (left_to_right < 0).sum() < 140
+    assert (down > 0).all()
+    area = np.abs(left_to_right) * down / 255**2
+    assert area.min() < 0.15
+    assert area.max() > 0.85
+    assert 0.45 < area.mean() < 0.6
+    assert len({tuple(part[0, 0]) for part in parts}) > 100
+
+
+def test_small_images_decode_a_batch_at_a_time_to_the_same(tmp_path: Path) -> None:
+    """Records under 16 KiB, as the bundled photographs', take another path with a batch."""
+    out = convert_photos(tmp_path / "out")
+    for more in ({}, {"augment": True, "seed": 5}, {"features": True}):
+        options = {"image_size": 31, "shuffle": False} | more
+        single = list(tfrecorder.load(out, "TRAIN", **options))
+        mapped = tfrecorder.load(out, "TRAIN", batch_size=6, **options).unbatch()
+        for one, other in zip(single, mapped, strict=True):
+            tf.nest.map_structure(np.testing.assert_array_equal, one, other)
+
+
+@pytest.mark.parametrize("resize", ["stretch", "crop", "pad"])
+@pytest.mark.parametrize("size", [(130, 130), (560, 560), (300, 1300), (1250, 700), (2000, 2000)])
+def test_what_the_metadata_tells_of_sizes_changes_no_pixel(
+    large: tuple[str, list[np.ndarray]], size: tuple[int, int], resize: str, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(large[0], tmp_path / "out"))
+    path = out / "_tfrecorder/metadata.json"
+    metadata = json.loads(path.read_text())
+    read = []
+    for sides in (None, [[1200, 1200], [1600, 1600]]):
+        path.write_text(json.dumps(metadata | {"image_sides": sides}))
+        read.append(first_images(str(out), image_size=size, resize=resize))
+    np.testing.assert_array_equal(*read)
+
+
+def test_png_is_fitted_like_jpeg(tmp_path: Path) -> None:
+    pixels = photograph(300, 400)
+    path = tmp_path / "one.png"
+    Image.fromarray(pixels).save(path)
+    out = convert_images(tmp_path / "out", {"one.png": path.read_bytes()})
+    for augment in (False, True):
+        (ours,) = first_images(out, image_size=50, augment=augment)
+        assert ours.shape == (50, 50, 3)
+    (ours,) = first_images(out, image_size=50)
+    assert mean_difference(ours, reference(pixels, (50, 50))) < LARGE_BOUND

@@ -1,0 +1,135 @@
+"""A training that is killed goes on with exactly the batches that its saved model has not seen."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reading_cases import convert_photos, ids
+
+import tfrecorder
+
+EPOCHS, BATCH, EVERY = 3, 5, 2
+
+#: Trains on the labels, and logs the source rows of each batch when it is trained on.
+TRAINING = f"""
+import json, os, signal, sys
+import keras, numpy as np, tensorflow as tf
+import tfrecorder
+from tfrecorder.training import TrainingPosition
+
+out, run, kill_epoch, kill_step = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+keras.utils.set_random_seed(1)
+model = keras.Sequential([
+    keras.Input((12, 12, 3)), keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(4, 3, 2),
+    keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(4),
+])
+
+def loss(target, logits):
+    seen.append(target[:, 1].numpy().tolist())
+    of_class = keras.losses.sparse_categorical_crossentropy
+    return of_class(target[:, 0], logits, from_logits=True)
+
+class Log(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        with open(run + "/log", "a") as file:
+            print(json.dumps([position.epoch, position.step, seen[-1]]), file=file)
+        if (position.epoch, position.step) == (kill_epoch, kill_step):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+seen = []
+os.makedirs(run, exist_ok=True)
+model.compile(keras.optimizers.Adam(0.01), loss, run_eagerly=True)
+position = TrainingPosition(run, model, every={EVERY})
+print("begins at", position.epoch, position.step)
+for epoch, start_step in position.epochs({EPOCHS}):
+    train = tfrecorder.load(out, "TRAIN", batch_size={BATCH}, image_size=12, seed=7, features=True,
+                            epoch=epoch, start_step=start_step)
+    train = train.map(lambda row: (row["image/encoded"], tf.stack(
+        [row["image/class/label"], tf.strings.to_number(row["image/source_id"], tf.int64)], 1)))
+    model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[position, Log()], verbose=0)
+np.save(run + "/weights.npy", np.concatenate([w.ravel() for w in model.get_weights()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return convert_photos(tmp_path_factory.mktemp("photos") / "out")
+
+
+def train(out: str, run: Path, kill_at: tuple[int, int] = (-1, -1)) -> int:
+    command = [sys.executable, "-c", TRAINING, out, str(run), *map(str, kill_at)]
+    return subprocess.run(command, check=False).returncode
+
+
+def batches(run: Path) -> list[tuple[int, int, list[int]]]:
+    """(epoch, step, source rows) of each batch trained on."""
+    return [tuple(json.loads(line)) for line in (run / "log").read_text().splitlines()]
+
+
+def test_a_killed_training_goes_on_with_the_batches_not_seen(out: str, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert train(out, whole) == 0
+    expected = batches(whole)
+    assert len(expected) == EPOCHS * 8
+    assert all(len({row for *_, rows in expected[e * 8 : e * 8 + 8] for row in rows}) == 36
+               for e in range(EPOCHS))  # fmt: skip
+
+    assert train(out, killed, kill_at=(1, 5)) == -signal.SIGKILL
+    before = len(batches(killed))
+    assert before == 8 + 5
+    assert train(out, killed) == 0
+    # The fifth step came after the last save: the saved model has not seen it.
+    assert batches(killed)[: before - 1] + batches(killed)[before:] == expected
+    np.testing.assert_allclose(
+        np.load(killed / "weights.npy"), np.load(whole / "weights.npy"), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("more", [{}, {"augment": True}, {"cache": True}, {"shard": (1, 2)}])
+def test_a_start_step_leaves_out_exactly_the_steps_before_it(
+    out: str, more: dict[str, object]
+) -> None:
+    options = {"batch_size": 4, "image_size": 10, "seed": 3, "features": True} | more
+    for epoch in (0, 6):
+        whole = list(tfrecorder.load(out, "TRAIN", epoch=epoch, **options))
+        rest = list(tfrecorder.load(out, "TRAIN", epoch=epoch, start_step=2, **options))
+        assert ids(rest) == ids(whole[2:])
+        for one, same in zip(rest, whole[2:], strict=True):
+            np.testing.assert_array_equal(one["image/encoded"], same["image/encoded"])
+
+
+def test_each_epoch_has_an_order_of_its_own(out: str) -> None:
+    def order(epoch: int) -> list[int]:
+        return ids(tfrecorder.load(out, "TRAIN", features=True, seed=3, epoch=epoch))
+
+    orders = [order(epoch) for epoch in range(4)]
+    assert len({tuple(one) for one in orders}) == 4
+    assert order(2) == orders[2]
+
+
+def test_every_iteration_gives_the_epoch_asked_for(out: str) -> None:
+    """Keras makes iterators that it never reads, and people look at a batch before training."""
+    options = {"image_size": 9, "batch_size": 36, "augment": True, "features": True}
+    dataset = tfrecorder.load(out, "TRAIN", seed=3, epoch=1, **options)
+    (first,), (second,) = list(dataset), list(dataset)
+    assert ids([first]) == ids([second])
+    np.testing.assert_array_equal(first["image/encoded"], second["image/encoded"])
+
+
+def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:
+    import keras
+
+    from tfrecorder.training import TrainingPosition
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    position = TrainingPosition(tmp_path, model)
+    with pytest.raises(tfrecorder.OptionError, match=r"give this callback to model.fit"):
+        list(position.epochs(2))
+    with pytest.raises(tfrecorder.OptionError, match="every=0"):
+        TrainingPosition(tmp_path, model, every=0)

@@ -1,0 +1,85 @@
+"""The commands about reading: `tfrecorder info`, `tfrecorder benchmark`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+
+@click.command(
+    help="""Show what the dataset in DIRECTORY holds, and check its shards by name and size.
+
+    DIRECTORY is the output of a conversion, a TFDS directory of one version, or a pattern of
+    TFRecord files.""",
+    epilog="Example: tfrecorder info out",
+)
+@click.argument("directory")
+def info(directory: str) -> None:
+    from tfrecorder.summary import info as run
+
+    click.echo(run(directory))
+
+
+def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int] | None:
+    """ "224" as a square, "224x320" as height and width, "none" as stored."""
+    if value.lower() == "none":
+        return None
+    sides = value.lower().split("x")
+    if len(sides) > 2 or not all(side.isdecimal() for side in sides):
+        raise click.BadParameter(f"{value!r}; write for instance 224, 224x320 or none.")
+    return int(sides[0]), int(sides[-1])
+
+
+@click.command(
+    help="""Measure how fast the dataset in DIRECTORY is read.
+
+    Shows images/s, MB/s, CPU seconds per 1,000 images and the time to the first batch.""",
+    epilog="Example: tfrecorder benchmark out --batch-size 64 --image-size 224 --step-time 50",
+)
+@click.argument("directory")
+@click.option("--split", default="TRAIN", show_default=True, help="The split to read.")
+@click.option(
+    "--batch-size", type=int, default=64, show_default=True, metavar="N", help="Images of a batch."
+)
+@click.option(
+    "--image-size",
+    default="224",
+    show_default=True,
+    metavar="SIZE",
+    callback=_image_size,
+    help="Pixels: one number for a square, HEIGHTxWIDTH, or none for the stored size.",
+)
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to measure.")
+@click.option(
+    "--step-time",
+    "step_ms",
+    type=float,
+    metavar="MS",
+    help="Milliseconds of a training step to simulate: shows the share of time that an "
+    "accelerator would wait.",
+)
+@click.option("--trace", is_flag=True, help="Also show where the CPU time goes.")
+def benchmark(
+    directory: str,
+    split: str,
+    batch_size: int,
+    image_size: tuple[int, int] | None,
+    seconds: float,
+    step_ms: float | None,
+    trace: bool,
+) -> None:
+    # TensorFlow's notes about the processor; read when it is loaded.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from tfrecorder.throughput import benchmark as run
+
+    found = run(
+        directory,
+        split,
+        batch_size=batch_size,
+        image_size=image_size,
+        seconds=seconds,
+        step_ms=step_ms,
+        trace=trace,
+    )
+    click.echo(found)
