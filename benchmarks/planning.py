@@ -1,0 +1,144 @@
+"""Planning: a million rows, from the CSV to the staged plan, without any image.
+
+    planning.py [--data DIR] [--rounds N] [--quick]
+
+Seconds of each step, peak memory, and the size of the job graph that Beam would send.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import harness
+from harness import Case, Numbers, Timed
+
+ROWS = 1_000_000
+QUICK_ROWS = 100_000
+LABELS = 1000
+
+SECONDS_BAR = 30.0
+MEMORY_BAR = 2.0 * 2**30 / 1e6
+GRAPH_BAR = 1e6
+
+
+def plan(source: str, out: str) -> Timed:
+    """Read, validate, plan and stage, each timed."""
+    import pandas
+    import pyarrow.parquet
+
+    from tfrecorder.options import ConvertOptions
+    from tfrecorder.plan import make_plan, read_shard_rows, stage_plan
+    from tfrecorder.report import has_errors
+    from tfrecorder.rules import check_source
+    from tfrecorder.sources import read_source
+
+    del pandas, pyarrow
+
+    def run() -> Numbers:
+        steps, last = {}, time.perf_counter()
+
+        def step(name: str) -> None:
+            nonlocal last
+            now = time.perf_counter()
+            steps[name], last = now - last, now
+
+        options = ConvertOptions()
+        table = read_source(source, options.columns)
+        step("read_s")
+        checked = check_source(table, options.seed, options.labels)
+        assert not has_errors(checked.report), checked.report
+        step("validate_s")
+        # The sizes of a sample, as a conversion takes them from the files.
+        made, planned = make_plan(checked, table.base, [88_000] * 1000, options)
+        step("plan_s")
+        os.makedirs(out)
+        stage_plan(made, planned, out)
+        step("stage_s")
+        rows = read_shard_rows(out, len(made.shards) // 2)
+        step("worker_reads_s")
+        size = sum(path.stat().st_size for path in Path(out).rglob("plan.*"))
+        return {
+            **steps,
+            "rows": made.rows,
+            "shards": len(made.shards),
+            "shard_rows": len(rows),
+            "plan_mb": size / 1e6,
+        }
+
+    return run
+
+
+def graph(source: str, out: str) -> Timed:
+    """Build the pipeline over the plan; the bytes of its graph."""
+    from apache_beam import Pipeline
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    from tfrecorder import pipeline
+    from tfrecorder.plan import read_plan
+
+    plan(source, out)()
+    staged = read_plan(out)
+    assert staged is not None
+
+    def run() -> Numbers:
+        pipe = Pipeline(runner=FnApiRunner())
+        pipeline.build(
+            pipe,
+            staged,
+            out,
+            threads=harness.cores(),
+            on_error="reject",
+            max_reject_fraction=0.1,
+            progress=False,
+        )
+        return {"graph_bytes": pipe.to_runner_api().ByteSize(), "shards": len(staged.shards)}
+
+    return run
+
+
+def write_rows(path: Path, count: int) -> None:
+    """A CSV of `count` rows whose images do not exist."""
+    splits = ["TRAIN"] * 8 + ["VALIDATION", "TEST"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        file.write("split,image_uri,label\n")
+        for number in range(count):
+            label = f"class_{number % LABELS:04d}"
+            split = splits[number // LABELS % len(splits)]
+            file.write(f"{split},images/{label}/{number:08d}.jpg,{label}\n")
+
+
+def main(arguments: list[str] | None = None) -> bool:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="100,000 rows, once")
+    chosen = parser.parse_args(arguments)
+    rows, rounds = (QUICK_ROWS, 1) if chosen.quick else (ROWS, chosen.rounds)
+    source = chosen.data / f"rows-{rows}.csv"
+    if not source.exists():
+        write_rows(source, rows)
+    cases = [
+        Case(f"plan {rows}", "planning:plan", {"source": str(source)}, writes=True),
+        Case(f"graph {rows}", "planning:graph", {"source": str(source)}, writes=True),
+    ]
+    results = harness.run_rounds(cases, rounds, chosen.data)
+    planned, built = results
+    print(harness.table(results, ["rows", "seconds", "cpu", "peak_mb", "shards", "graph_bytes"]))
+    steps = ("read_s", "validate_s", "plan_s", "stage_s", "worker_reads_s", "plan_mb")
+    print("\n" + harness.table([planned], steps) + "\n")
+    bars = [
+        harness.verdict("seconds", planned.median("seconds"), SECONDS_BAR, at_least=False),
+        harness.verdict("peak MB", planned.median("peak_mb"), MEMORY_BAR, at_least=False),
+        harness.verdict("job graph bytes", built.median("graph_bytes"), GRAPH_BAR, at_least=False),
+    ]
+    print("\n".join(line for _, line in bars))
+    harness.save("planning", results)
+    return all(met for met, _ in bars)
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)

@@ -1,0 +1,353 @@
+"""How fast `tfrecorder.load` reads, beside what else there is to read the same images.
+
+    reading.py [--data DIR] [--quick] [--small-images N] [--rounds N]
+
+All give shuffled uint8 batches of 64 at 224x224 (the small pictures: 128x128), from a warm page
+cache.  Two kinds of resizing are compared, each with its like: antialiased, `load`'s default, and
+plain bilinear sampling, which is what most pipelines written by hand do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import data as shared
+import harness
+import photos
+import reading_data
+from harness import Case, Result
+
+BATCH = 64
+LARGE = {"12 MP, 3.6 MB": 3_600_000, "12 MP, 1.4 MB": 1_400_000}
+
+
+# ---------------------------------------------------------------------------------------------
+# The readers.  Each gives a tf.data pipeline, or an iterable of batches, of one epoch.
+
+
+def ours(directory: str, size: int, antialias: bool = True) -> Any:
+    import tfrecorder
+
+    return tfrecorder.load(
+        directory, "TRAIN", batch_size=BATCH, image_size=size, antialias=antialias
+    )
+
+
+def by_hand(directory: str, size: int, antialias: bool = False) -> Any:
+    """What an expert writes: everything parallel, nothing in order."""
+    import tensorflow as tf
+
+    files = tf.data.Dataset.list_files(f"{directory}/train-*.tfrecord")
+    records = files.interleave(
+        tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False
+    )
+    decode = _decoder(size, antialias)
+    decoded = records.shuffle(2000).map(decode, tf.data.AUTOTUNE, deterministic=False)
+    return decoded.batch(BATCH).prefetch(tf.data.AUTOTUNE)
+
+
+def naive(directory: str, size: int) -> Any:
+    """The pipeline of most tutorials: nothing parallel."""
+    import glob
+
+    import tensorflow as tf
+
+    records = tf.data.TFRecordDataset(sorted(glob.glob(f"{directory}/train-*.tfrecord")))
+    return records.map(_decoder(size, False)).shuffle(2000).batch(BATCH)
+
+
+def _decoder(size: int, antialias: bool) -> Callable[[Any], Any]:
+    import tensorflow as tf
+
+    spec = {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+    }
+
+    def decode(record: Any) -> Any:
+        features = tf.io.parse_single_example(record, spec)
+        image = tf.io.decode_jpeg(
+            features["image/encoded"], channels=3, dct_method="INTEGER_ACCURATE"
+        )
+        return _resize(image, size, antialias), features["image/class/label"]
+
+    return decode
+
+
+def _resize(image: Any, size: int, antialias: bool) -> Any:
+    import tensorflow as tf
+
+    resized = tf.image.resize(image, (size, size), antialias=antialias)
+    return tf.cast(tf.round(resized), tf.uint8)
+
+
+def tfds(directory: str, size: int, antialias: bool = False) -> Any:
+    import tensorflow as tf
+    import tensorflow_datasets
+
+    builder = tensorflow_datasets.builder_from_directory(directory)
+    pairs = builder.as_dataset("train", shuffle_files=True, as_supervised=True)
+    resized = pairs.shuffle(2000).map(
+        lambda image, label: (_resize(image, size, antialias), label),
+        tf.data.AUTOTUNE,
+        deterministic=False,
+    )
+    return resized.batch(BATCH).prefetch(tf.data.AUTOTUNE)
+
+
+def from_directory(folder: str, size: int) -> Any:
+    import keras
+    import tensorflow as tf
+
+    batches = keras.utils.image_dataset_from_directory(
+        folder, batch_size=BATCH, image_size=(size, size), verbose=False
+    )
+    return batches.map(lambda images, labels: (tf.cast(images, tf.uint8), labels))
+
+
+def generator(folder: str, size: int) -> Any:
+    """The common DataFrame generator: single files, Pillow, one after the other."""
+    import random
+
+    import numpy as np
+    from PIL import Image
+
+    paths = [str(path) for path in Path(folder).rglob("*.jpg")]
+
+    class Batches:
+        def __iter__(self) -> Any:
+            random.shuffle(paths)
+            for at in range(0, len(paths), BATCH):
+                images = [
+                    np.asarray(Image.open(path).convert("RGB").resize((size, size), Image.BILINEAR))
+                    for path in paths[at : at + BATCH]
+                ]
+                yield np.stack(images), None
+
+    return Batches()
+
+
+READERS = {one.__name__: one for one in (ours, by_hand, naive, tfds, from_directory, generator)}
+
+
+# ---------------------------------------------------------------------------------------------
+# What is timed, in a process of its own.
+
+
+def read(reader: str, images: int, warm_up: int, **arguments: Any) -> harness.Timed:
+    """Read so many images, after so many others."""
+    import psutil
+
+    batches = READERS[reader](**arguments)
+    _take(batches, warm_up)
+
+    def timed() -> harness.Numbers:
+        count = _take(batches, images)
+        return {"images": count, "memory_mb": psutil.Process().memory_info().rss / 1e6}
+
+    return timed
+
+
+def _take(batches: Any, images: int) -> int:
+    count = 0
+    while count < images:
+        for batch in batches:
+            count += len(batch[0])
+            if count >= images:
+                break
+    return count
+
+
+def epochs(directory: str, size: int, count: int) -> harness.Timed:
+    """The memory of the process after each epoch."""
+    import psutil
+
+    batches = ours(directory, size)
+
+    def timed() -> harness.Numbers:
+        after = []
+        images = 0
+        for _ in range(count):
+            images += sum(len(batch[0]) for batch in batches)
+            after.append(round(psutil.Process().memory_info().rss / 1e6))
+        return {"images": images, "after_epochs_mb": after}
+
+    return timed
+
+
+def waiting(directory: str, size: int, step_ms: float, seconds: float) -> harness.Timed:
+    """The share of the time that an accelerator would wait."""
+    from tfrecorder.throughput import benchmark
+
+    def timed() -> harness.Numbers:
+        found = benchmark(
+            directory, batch_size=BATCH, image_size=size, step_ms=step_ms, seconds=seconds
+        )
+        return {"images": found.images, "waiting": found.waiting}
+
+    return timed
+
+
+# ---------------------------------------------------------------------------------------------
+# The data and the cases.
+
+
+def _converted(name: str, source: Path, data: Path, shards: int = 8) -> str:
+    import tfrecorder
+
+    out = data / f"reading-{name}"
+    if not (out / "dataset_info.json").exists():
+        shutil.rmtree(out, ignore_errors=True)
+        tfrecorder.convert(source, out, num_shards=shards, progress=False)
+    harness.warm([str(path) for path in out.glob("*.tfrecord")])
+    return str(out)
+
+
+def _made(name: str, data: Path, count: int, make: Callable[[list[Path], Path], Path]) -> Path:
+    folder = data / f"source-{name}"
+    done = folder / "done.json"
+    if not done.exists() or json.loads(done.read_text()) != count:
+        shutil.rmtree(folder, ignore_errors=True)
+        photos.bring_photos(data / "photos")
+        make(reading_data.find_photos(data / "photos"), folder)
+        done.write_text(json.dumps(count))
+        shutil.rmtree(data / f"reading-{name}", ignore_errors=True)
+    return folder / "data.csv"
+
+
+def _medium_cases(data: Path, count: int) -> list[Case]:
+    folder = shared.photographs(data, count)
+    out = _converted(f"medium-{count}", shared.listed(folder, count), data)
+    files = str(folder / "train")
+    harness.warm([str(path) for path in (folder / "train").rglob("*.jpg")])
+    base = {"size": 224, "images": count, "warm_up": count // 2}
+    records, single = {**base, "directory": out}, {**base, "folder": files}
+    cases = [
+        ("load", "ours", records),
+        ("by hand, antialiased", "by_hand", {**records, "antialias": True}),
+        ("TFDS, antialiased", "tfds", {**records, "antialias": True}),
+        ("load(antialias=False)", "ours", {**records, "antialias": False}),
+        ("by hand, plain", "by_hand", records),
+        ("TFDS, plain", "tfds", records),
+        ("naive, plain", "naive", records),
+        ("image_dataset_from_directory", "from_directory", single),
+        ("Pillow generator", "generator", single),
+    ]
+    return [_case(f"500x375: {name}", reader, more) for name, reader, more in cases]
+
+
+def _large_cases(data: Path, name: str, target: int, count: int) -> list[Case]:
+    short = f"large-{target}"
+    source = _made(
+        short, data, count, lambda found, out: reading_data.make_large(found, out, count, target)
+    )
+    out = _converted(short, source, data, shards=4)
+    records = {"directory": out, "size": 224, "images": count * 4, "warm_up": count}
+    return [
+        _case(f"{name}: load", "ours", records),
+        _case(f"{name}: by hand, plain", "by_hand", records),
+        _case(f"{name}: by hand, antialiased", "by_hand", {**records, "antialias": True}),
+    ]
+
+
+def _small_cases(data: Path, count: int) -> list[Case]:
+    source = _made(
+        "small", data, count, lambda found, out: reading_data.make_small(found, out, count)
+    )
+    out = _converted("small", source, data)
+    records = {"directory": out, "size": 128, "images": count, "warm_up": count}
+    return [
+        _case("128x128: load", "ours", records),
+        _case("128x128: by hand", "by_hand", records),
+        _case("128x128: naive", "naive", records),
+    ]
+
+
+def _case(name: str, reader: str, arguments: dict[str, Any]) -> Case:
+    requires = ("tensorflow_datasets",) if reader == "tfds" else ()
+    return Case(name, "reading:read", {"reader": reader, **arguments}, requires=requires)
+
+
+def main(arguments: Sequence[str] | None = None) -> bool:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser.add_argument("--quick", action="store_true", help="small sizes, few rounds")
+    parser.add_argument("--small-images", type=int, help="128x128 pictures; all are 81282")
+    parser.add_argument("--rounds", type=int)
+    chosen = parser.parse_args(arguments)
+    quick = chosen.quick
+    rounds = chosen.rounds or (3 if quick else 5)
+    data = chosen.data.resolve()
+    medium = _medium_cases(data, 1000 if quick else 4000)
+    cases = list(medium)
+    for name, target in LARGE.items():
+        cases += _large_cases(data, name, target, 20 if quick else 40)
+    cases += _small_cases(data, chosen.small_images or (8000 if quick else 81_282))
+    where = medium[0].arguments["directory"]
+    simulated = {"directory": where, "size": 224, "step_ms": 50, "seconds": 5 if quick else 20}
+    cases += [
+        Case("500x375: load, step of 50 ms", "reading:waiting", simulated),
+        Case(
+            "500x375: load, 3 epochs",
+            "reading:epochs",
+            {"directory": where, "size": 224, "count": 3},
+        ),
+    ]
+    results = harness.run_rounds(cases, rounds, data)
+    for result in results:
+        for one in result.rounds:
+            one["images/s"] = one["images"] / one["seconds"]
+            one["CPU s/1000"] = one["cpu"] / one["images"] * 1000
+    print(harness.table(results, ["images/s", "CPU s/1000", "base_mb", "peak_mb"]))
+    met, lines = _verdicts(results)
+    print("\n" + "\n".join(lines))
+    harness.save("reading", results, verdicts=lines)
+    return met
+
+
+def _verdicts(results: Sequence[Result]) -> tuple[bool, list[str]]:
+    rate = {result.case.name: result.median("images/s") for result in results}
+    cpu = {result.case.name: result.median("CPU s/1000") for result in results}
+    at = "500x375: {}".format
+    checks = []
+    for kind, own in (("antialiased", at("load")), ("plain", at("load(antialias=False)"))):
+        others = [at(f"by hand, {kind}"), at(f"TFDS, {kind}")]
+        others = [name for name in others if rate[name] == rate[name]]
+        best_cpu, best_rate = min(cpu[name] for name in others), max(rate[name] for name in others)
+        checks += [
+            (f"CPU against the better, {kind}", cpu[own] / best_cpu, 1.02, False),
+            (f"images/s against the better, {kind}", rate[own] / best_rate, 0.95, True),
+        ]
+    own = at("load")
+    checks.append(
+        (
+            "CPU of the default against plain by hand",
+            cpu[own] / cpu[at("by hand, plain")],
+            1.02,
+            False,
+        )
+    )
+    for other in ("image_dataset_from_directory", "Pillow generator"):
+        checks.append((f"images/s against {other}", rate[own] / rate[at(other)], 1.0, True))
+    for name, bar in zip(LARGE, (1.25, 1.6), strict=True):
+        gain = cpu[f"{name}: by hand, plain"] / cpu[f"{name}: load"]
+        checks.append((f"{name}: images per CPU second against by hand", gain, bar, True))
+    checks.append(("128x128: images/s", rate["128x128: load"], 12_000, True))
+    by_name = {result.case.name: result for result in results}
+    share = by_name[at("load, step of 50 ms")].median("waiting")
+    checks.append(("share of time waiting, step of 50 ms", share, 0.05, False))
+    after = [one["after_epochs_mb"] for one in by_name[at("load, 3 epochs")].rounds]
+    growth = max(one[-1] / one[0] for one in after)
+    checks.append(("memory after the third epoch, of that after the first", growth, 1.1, False))
+    verdicts = [harness.verdict(*check) for check in checks]
+    memory = f"      memory after each of three epochs, MB: {after}"
+    return all(met for met, _ in verdicts), [line for _, line in verdicts] + [memory]
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)

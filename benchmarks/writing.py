@@ -1,0 +1,285 @@
+"""Writing, against what it must not lose to: a hand-written loop, and the bare check.
+
+    writing.py [--data DIR] [--rounds N] [--quick]
+
+(a) by hand   one process, `tf.io.TFRecordWriter`, the same keys, Pillow's header, nothing checked
+(b) check     a bare pool of as many threads as cores that reads each file and runs the strict
+              check of its JPEG; writes nothing
+    and its like, `check, write`, which also appends each file to one: no bar, but what this
+    machine's file system and memory take off (b), whoever writes
+(c) header    `tfrecorder.convert(verify="header")`
+(d) decode    `tfrecorder.convert(verify="decode")`
+
+All at two sizes, so that the cost an image (the slope) and the fixed cost come apart.  The
+same photographs of 500x375, warm page cache, seconds without imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import harness
+from harness import Case, Numbers, Result, Timed
+
+SIZES = (1000, 8000)
+QUICK_SIZES = (500, 2000)
+
+NAMES = ("by hand", "check", "check, write", "header", "decode")
+BY_HAND, CHECK, CHECK_WRITE, HEADER, DECODE = NAMES
+
+#: header >= 1.0 x by hand, decode >= 0.9 x check, by the slope.
+HEADER_BAR, DECODE_BAR = 1.0, 0.9
+FIXED_BAR = 1.0
+OUTPUT_BAR = 1.03
+
+
+def by_hand(source: str, out: str) -> Timed:
+    """The loop that everyone writes once."""
+    import tensorflow as tf
+    from PIL import Image
+
+    def as_bytes(value: bytes) -> tf.train.Feature:
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+    def as_int(value: int) -> tf.train.Feature:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+
+    def run() -> Numbers:
+        rows = read_rows(source)
+        numbers = {label: at for at, label in enumerate(sorted({row[2] for row in rows}))}
+        os.makedirs(out)
+        splits = dict.fromkeys(row[0] for row in rows)
+        writers = {
+            split: tf.io.TFRecordWriter(os.path.join(out, f"{split.lower()}.tfrecord"))
+            for split in splits
+        }
+        bytes_in = 0
+        for number, (split, uri, label) in enumerate(rows):
+            with open(uri, "rb") as file:
+                data = file.read()
+            bytes_in += len(data)
+            image = Image.open(io.BytesIO(data))
+            feature = {
+                "image/encoded": as_bytes(data),
+                "image/format": as_bytes(image.format.lower().encode()),
+                "image/height": as_int(image.height),
+                "image/width": as_int(image.width),
+                "image/channels": as_int(len(image.getbands())),
+                "image/filename": as_bytes(uri.encode()),
+                "image/source_id": as_bytes(str(number).encode()),
+                "image/class/label": as_int(numbers[label]),
+                "image/class/text": as_bytes(label.encode()),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=feature))
+            writers[split].write(example.SerializeToString())
+        for writer in writers.values():
+            writer.close()
+        return {"images": len(rows), "bytes_in": bytes_in, "bytes_out": record_bytes(out)}
+
+    return run
+
+
+def check(source: str, out: str | None = None) -> Timed:
+    """The limit of any verified conversion; with `out`, of one that also writes."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tfrecorder.jpeg import strict_check
+
+    def check_some(rows: list[list[str]], target: int | None) -> int:
+        size = 0
+        for _, uri, _ in rows:
+            with open(uri, "rb") as file:
+                data = file.read()
+            size += len(data)
+            assert strict_check(data) is None, uri
+            if target is not None:
+                os.write(target, data)
+        return size
+
+    def run() -> Numbers:
+        rows = read_rows(source)
+        # Handing over 16 at a time costs nothing; nor does it leave a core idle at the end.
+        tasks = [rows[at : at + 16] for at in range(0, len(rows), 16)]
+        target = None if out is None else os.open(out, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        with ThreadPoolExecutor(harness.cores()) as pool:
+            bytes_in = sum(pool.map(check_some, tasks, [target] * len(tasks)))
+        if target is not None:
+            os.close(target)
+        return {"images": len(rows), "bytes_in": bytes_in}
+
+    return run
+
+
+def convert(source: str, out: str, **options: object) -> Timed:
+    """tfrecorder, through Beam."""
+    import_writer()
+    import tfrecorder
+
+    def run() -> Numbers:
+        result = tfrecorder.convert(source, out, progress=False, **options)
+        return {
+            "images": result.records,
+            "bytes_in": result.input_bytes,
+            "bytes_out": result.bytes,
+            "directory_bytes": directory_bytes(out),
+        }
+
+    return run
+
+
+def import_writer() -> None:
+    """All modules that a conversion imports when it is called."""
+    import apache_beam
+    import apache_beam.runners.portability.fn_api_runner
+    import filelock
+    import pandas
+    import pyarrow.parquet
+
+    import tfrecorder.conversion
+    import tfrecorder.pipeline
+
+    del apache_beam, filelock, pandas, pyarrow, tfrecorder
+
+
+def read_rows(source: str) -> list[list[str]]:
+    """split, uri and label of each row of a CSV with a header."""
+    with open(source, newline="") as file:
+        return list(csv.reader(file))[1:]
+
+
+def record_bytes(folder: str) -> int:
+    return sum(path.stat().st_size for path in Path(folder).glob("*.tfrecord"))
+
+
+def directory_bytes(folder: str) -> int:
+    return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+
+
+def make_cases(sources: dict[int, str]) -> list[Case]:
+    cases = []
+    for size, source in sources.items():
+        here = {"source": source}
+        cases += [
+            Case(f"{BY_HAND} {size}", "writing:by_hand", here, True, ("tensorflow",)),
+            Case(f"{HEADER} {size}", "writing:convert", {**here, "verify": "header"}, True),
+            Case(f"{CHECK} {size}", "writing:check", here),
+            Case(f"{CHECK_WRITE} {size}", "writing:check", here, True),
+            Case(f"{DECODE} {size}", "writing:convert", {**here, "verify": "decode"}, True),
+        ]
+    return cases
+
+
+def slopes(results: Sequence[Result], name: str, sizes: tuple[int, int], key: str) -> list[float]:
+    """Of each round: seconds an image, by the difference between the two sizes."""
+    small, large = (_find(results, f"{name} {size}") for size in sizes)
+    return [
+        (big[key] - little[key]) / (sizes[1] - sizes[0])
+        for little, big in zip(small.rounds, large.rounds, strict=True)
+    ]
+
+
+def fixed(results: Sequence[Result], name: str, sizes: tuple[int, int]) -> float:
+    """Seconds that a run of no images would take."""
+    small = _find(results, f"{name} {sizes[0]}")
+    each = slopes(results, name, sizes, "seconds")
+    return statistics.median(
+        one["seconds"] - slope * sizes[0] for one, slope in zip(small.rounds, each, strict=True)
+    )
+
+
+def ratio(
+    results: Sequence[Result], name: str, peer: str, sizes: tuple[int, int], key: str
+) -> float:
+    """How many times the peer's throughput: the median of the rounds, each compared in itself."""
+    own, other = (slopes(results, one, sizes, key) for one in (name, peer))
+    return statistics.median(theirs / ours for ours, theirs in zip(own, other, strict=True))
+
+
+def best_ratio(results: Sequence[Result], name: str, peer: str, sizes: tuple[int, int]) -> float:
+    """The same by each case's fastest run: what a disturbed machine says most truly."""
+
+    def slope(one: str) -> float:
+        small, large = (
+            min(run["seconds"] for run in _find(results, f"{one} {size}").rounds) for size in sizes
+        )
+        return large - small
+
+    return slope(peer) / slope(name)
+
+
+def _find(results: Sequence[Result], name: str) -> Result:
+    return next(result for result in results if result.case.name == name)
+
+
+def check_same_bytes(results: Sequence[Result]) -> None:
+    """All cases of a size must have read the same bytes and kept all images."""
+    for size in {one["images"] for result in results for one in result.rounds}:
+        read = {
+            one["bytes_in"] for result in results for one in result.rounds if one["images"] == size
+        }
+        assert len(read) == 1, f"the cases of {size} images read different bytes: {read}"
+
+
+def report(results: Sequence[Result], sizes: tuple[int, int]) -> bool:
+    """Print what came out; whether all bars are met."""
+    check_same_bytes(results)
+    print(harness.table(results, ["seconds", "cpu", "others", "peak_mb", "bytes_out"]))
+    rows = [["by the slope", "images/s", "ms CPU an image", "fixed s"]]
+    for name in NAMES:
+        wall = statistics.median(slopes(results, name, sizes, "seconds"))
+        cpu = statistics.median(slopes(results, name, sizes, "cpu"))
+        start = fixed(results, name, sizes)
+        rows.append([name, f"{1 / wall:,.0f}", f"{cpu * 1e3:.3f}", f"{start:.2f}"])
+    print("\n" + harness.columns(rows) + "\n")
+    header, decode = (
+        ratio(results, HEADER, BY_HAND, sizes, "seconds"),
+        ratio(results, DECODE, CHECK, sizes, "seconds"),
+    )
+    large = _find(results, f"{DECODE} {sizes[1]}")
+    growth = large.median("directory_bytes") / large.median("bytes_in")
+    bars = [
+        harness.verdict("header / by hand, throughput", header, HEADER_BAR, at_least=True),
+        harness.verdict("decode / bare check, throughput", decode, DECODE_BAR, at_least=True),
+        harness.verdict(
+            "fixed seconds, header", fixed(results, HEADER, sizes), FIXED_BAR, at_least=False
+        ),
+        harness.verdict(
+            "fixed seconds, decode", fixed(results, DECODE, sizes), FIXED_BAR, at_least=False
+        ),
+        harness.verdict("output / input bytes", growth, OUTPUT_BAR, at_least=False),
+    ]
+    for _, line in bars:
+        print(line)
+    for name, peer in ((HEADER, BY_HAND), (DECODE, CHECK), (DECODE, CHECK_WRITE)):
+        print(
+            f"      by CPU seconds {name} / {peer}: {ratio(results, name, peer, sizes, 'cpu'):.3f}"
+        )
+    return all(met for met, _ in bars)
+
+
+def main(arguments: list[str] | None = None) -> bool:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="fewer images and rounds")
+    chosen = parser.parse_args(arguments)
+    sizes, rounds = (QUICK_SIZES, min(3, chosen.rounds)) if chosen.quick else (SIZES, chosen.rounds)
+    import data
+
+    folder = data.photographs(chosen.data, max(sizes))
+    sources = {size: str(data.listed(folder, size)) for size in sizes}
+    harness.warm([uri for _, uri, _ in read_rows(sources[max(sizes)])])
+    results = harness.run_rounds(make_cases(sources), rounds, chosen.data)
+    met = report(results, sizes)
+    harness.save("writing", results, sizes=sizes)
+    return met
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)
