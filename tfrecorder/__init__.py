@@ -30,13 +30,16 @@ from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
     from tfrecorder.conversion import convert
+    from tfrecorder.faults import VerificationReport
     from tfrecorder.load_options import LoadOptions
     from tfrecorder.reader import load
+    from tfrecorder.repairing import RepairResult, repair
     from tfrecorder.result import ConversionResult
     from tfrecorder.summary import DatasetInfo, info
     from tfrecorder.throughput import Throughput, benchmark
     from tfrecorder.training import TrainingPosition
     from tfrecorder.validation import validate
+    from tfrecorder.verification import verify
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
@@ -48,8 +51,12 @@ _LAZY = {
     "convert": "tfrecorder.conversion",
     "info": "tfrecorder.summary",
     "load": "tfrecorder.reader",
+    "repair": "tfrecorder.repairing",
     "validate": "tfrecorder.validation",
+    "verify": "tfrecorder.verification",
     "ConversionResult": "tfrecorder.result",
+    "RepairResult": "tfrecorder.repairing",
+    "VerificationReport": "tfrecorder.faults",
 }
 
 __all__ = [
@@ -62,17 +69,21 @@ __all__ = [
     "OptionError",
     "OutputError",
     "RejectedError",
+    "RepairResult",
     "SourceError",
     "TfrecorderError",
     "Throughput",
     "TrainingPosition",
     "ValidationError",
+    "VerificationReport",
     "__version__",
     "benchmark",
     "convert",
     "info",
     "load",
+    "repair",
     "validate",
+    "verify",
 ]
 
 

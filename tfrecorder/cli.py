@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from tfrecorder import report as reports
+from tfrecorder.cli_checking import repair, verify
 from tfrecorder.cli_reading import benchmark, info
 from tfrecorder.errors import TfrecorderError, ValidationError
 from tfrecorder.options import (
@@ -76,6 +77,8 @@ def main() -> None:
     \b
     tfrecorder validate flowers.csv
     tfrecorder convert flowers.csv out
+    tfrecorder verify out
+    tfrecorder repair out
     """
 
 
@@ -211,5 +214,7 @@ def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> N
     sys.exit(1 if reports.has_errors(found) else 0)
 
 
+main.add_command(verify)
+main.add_command(repair)
 main.add_command(info)
 main.add_command(benchmark)

@@ -26,10 +26,15 @@ from tfrecorder.tfrecord import frame
 
 #: Images that one task of the pool loads.  More in a task spares hand-overs between threads;
 #: fewer keep less in memory.
-TASK_ROWS = 4
+TASK_ROWS = 8
 
 #: Tasks under way for each thread: fewer let the threads wait while the writer is busy.
-TASKS_AHEAD = 4
+TASKS_AHEAD = 2
+
+#: A write of several records costs a third less than one for each.  The system takes at most
+#: 1,024 buffers at once (IOV_MAX).
+WRITE_BYTES = 2**20
+WRITE_PARTS = 900
 
 #: Seconds between two notes of a shard's progress.
 PROGRESS_SECONDS = 0.2
@@ -137,9 +142,10 @@ def write_shard(
 
     tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
     tally = _Tally(report)
+    loaded: list[bytes] = []
+    written = 0
     with storage.publish(output_dir, shard.file) as file:
         for outcomes in map_ahead(pool, load_rows, tasks, ahead=TASKS_AHEAD * threads):
-            loaded = []
             for outcome in outcomes:
                 if isinstance(outcome, Rejected):
                     if on_error == "raise":
@@ -148,8 +154,10 @@ def write_shard(
                 else:
                     tally.add_record(outcome)
                     loaded += outcome.parts
-            if loaded:
+            if tally.bytes - written >= WRITE_BYTES or len(loaded) >= WRITE_PARTS:
                 storage.write_all(file, *loaded)
+                loaded, written = [], tally.bytes
+        storage.write_all(file, *loaded)
     tally.publish(output_dir, shard)
     done = tally.done_record(plan.digest, shard, len(rows))
     storage.publish_bytes(output_dir, shard.done, done.to_json())

@@ -1,0 +1,113 @@
+"""What tests of verify and repair share: a dataset with everything in it, and ways to harm it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pandas as pd
+from support import PHOTOS, SAMPLES
+
+import tfrecorder
+from tfrecorder import storage
+from tfrecorder.commit import commit
+from tfrecorder.examples import encode_example, parse_example
+from tfrecorder.layout import Shard
+from tfrecorder.metadata import DoneRecord
+from tfrecorder.plan import read_plan
+from tfrecorder.tfrecord import frame, read_records
+
+SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
+SHARD = "train-00000-of-00003.tfrecord"
+
+
+def make_dataset(folder: Path) -> Path:
+    """A dataset of photographs, other formats, rejects and a suspect, from `folder/images`."""
+    images = folder / "images"
+    images.mkdir()
+    for photo in (*PHOTOS[:24], *sorted(SAMPLES.glob("mixed/*"))):
+        shutil.copy(photo, images / f"{photo.parent.name}-{photo.name}")
+    data = PHOTOS[30].read_bytes()
+    (images / "cut.jpg").write_bytes(data[: len(data) // 2])
+    middle = len(data) // 2
+    (images / "zeroes.jpg").write_bytes(data[:middle] + bytes(500) + data[middle + 500 :])
+    uris = [path.name for path in sorted(images.iterdir())] + ["missing.jpg"]
+    table = pd.DataFrame({"image_uri": uris, "label": [uri.split("-")[0][:5] for uri in uris]})
+    table["split"] = [SPLITS[row % len(SPLITS)] for row in range(len(table))]
+    table.to_csv(images / "images.csv", index=False)
+    out = folder / "out"
+    shards = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
+    result = tfrecorder.convert(images / "images.csv", out, num_shards=shards, progress=False)
+    assert set(result.rejects) == {"read/not_found", "check/truncated"}
+    assert result.suspects >= 1
+    return out
+
+
+def all_files(out: Path) -> dict[str, bytes]:
+    """Every file of a dataset directory, but for the lock, with its bytes."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def restore(out: Path, files: dict[str, bytes]) -> None:
+    """Bring a directory back to what it was."""
+    for path in out.rglob("*"):
+        if path.is_file() and str(path.relative_to(out)) not in files:
+            path.unlink()
+    for name, data in files.items():
+        if not (out / name).exists() or (out / name).read_bytes() != data:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).write_bytes(data)
+
+
+def flip(data: bytes, at: int, by: int) -> bytes:
+    """Bytes with one of them changed."""
+    return data[:at] + bytes([data[at] ^ by]) + data[at + 1 :]
+
+
+def framed(path: Path) -> list[bytes]:
+    """The records of a shard, each with its framing."""
+    with open(path, "rb") as file:
+        return [b"".join(frame([data])) for _, data in read_records(file)]
+
+
+def forge(out: Path, change: Callable[[list[dict[str, Any]]], None], shard: str = SHARD) -> None:
+    """Change the records of a shard as a wrong writer would: checksums, index and commit agree."""
+    path = out / shard
+    with open(path, "rb") as file:
+        examples = [dict(parse_example(data)) for _, data in read_records(file)]
+    change(examples)
+    records = [b"".join(frame([encode_example(example)])) for example in examples]
+    path.write_bytes(b"".join(records))
+    agree(out, shard, [len(record) for record in records])
+
+
+def agree(out: Path, shard: str, sizes: list[int]) -> None:
+    """Make the index, the done-record and the commit say what a shard's file holds."""
+    offsets = [sum(sizes[:place]) for place in range(len(sizes))]
+    index = "".join(f"{offset} {size}\n" for offset, size in zip(offsets, sizes, strict=True))
+    (out / f"_tfrecorder/index/{shard}.idx").write_text(index)
+    plan = read_plan(str(out))
+    assert plan is not None
+    data = (out / shard).read_bytes()
+    done = {}
+    for one in plan.shards:
+        found = _done(out, one)
+        if one.file == shard:
+            crc = google_crc32c.value(data)
+            found = dataclasses.replace(found, bytes=len(data), crc32c=crc)
+            storage.publish_bytes(str(out), one.done, found.to_json())
+        done[one] = found
+    commit(plan, done.values(), str(out), 1.0)
+
+
+def _done(out: Path, shard: Shard) -> DoneRecord:
+    return DoneRecord(**json.loads((out / shard.done).read_bytes()))

@@ -1,0 +1,56 @@
+"""The commands about what was written: `tfrecorder verify`, `tfrecorder repair`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+_progress_option = click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show a bar. Default: in a terminal.",
+)
+
+
+@click.command(
+    help="""Check every byte of the dataset in DIRECTORY; change nothing.
+
+    Every shard's size and checksum, every record's checksums, keys, types, label and image header,
+    the index, the lists of rejects and suspects, and the files of the commit. Ends with exit code
+    0 only if all is well.""",
+    epilog="Example: tfrecorder verify out --decode",
+)
+@click.argument("directory")
+@click.option("--decode", is_flag=True, help="Also decode every image, as training does.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print all faults as CSV.")
+@_progress_option
+def verify(directory: str, decode: bool, as_csv: bool, progress: bool | None) -> None:
+    from tfrecorder.verification import verify as run
+
+    report = run(directory, decode, progress)
+    if as_csv:
+        click.echo(report.faults.to_csv(index=False), nl=False)
+    else:
+        click.echo(report)
+    sys.exit(0 if report.ok else 1)
+
+
+@click.command(
+    help="""Write the missing and damaged files of the dataset in DIRECTORY again.
+
+    Each comes back with the bytes that it had, from the staged plan and the sources; where a
+    source has changed since, its shard is named and left as it is.""",
+    epilog="Example: tfrecorder repair out",
+)
+@click.argument("directory")
+@click.option(
+    "--base",
+    metavar="FOLDER",
+    help="Where relative image paths are taken from, if the images have moved.",
+)
+@_progress_option
+def repair(directory: str, base: str | None, progress: bool | None) -> None:
+    from tfrecorder.repairing import repair as run
+
+    click.echo(run(directory, base, progress))

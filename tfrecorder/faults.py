@@ -1,0 +1,167 @@
+"""Faults of a dataset directory, and the report that lists them.
+
+The codes:
+
+    missing           a file is not there
+    unreadable        a file cannot be read
+    foreign_shard     a shard that this dataset does not list
+    size              a shard is longer or shorter than it was written
+    checksum          a shard of the right size holds other bytes than were written
+    record_length     a record's length, or its checksum, is wrong: where the record ends is unknown
+    record_checksum   the checksum of a record's data is wrong
+    not_an_example    a record is no tf.train.Example
+    keys, type        a record has other keys, or values of another type, than the schema
+    format, shape     a record contradicts the header of its image
+    undecodable       TensorFlow does not decode the image, or to another shape (only if asked)
+    label             a label is outside the vocabulary, or its text is not the class name
+    row               a record or a reject is not as it was planned
+    duplicate_row     a row is there twice
+    rows_lost         planned rows are neither records nor rejects
+    damaged           a file of metadata cannot be what was written
+    differs           a file contradicts another one, or what the shards hold
+"""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FAULT_COLUMNS = ("file", "record", "offset", "code", "message")
+
+#: Of one code in one file; a shard that was exchanged would else list each of its records.
+MAX_FAULTS = 1000
+
+_SHOWN_FILES, _SHOWN_FAULTS = 10, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong.
+
+    Attributes:
+        file: its name below the dataset directory.
+        code: one of those above.
+        message: the same in words.
+        record: its number in the file, from 0; None where the fault is not one record's.
+        offset: where the record begins, in bytes from the start of the file.
+    """
+
+    file: str
+    code: str
+    message: str
+    record: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.record is None else f"record {self.record} at byte {self.offset}: "
+        return f"{where}{self.code}: {self.message}"
+
+
+def at_most(faults: Iterable[Fault], most: int = MAX_FAULTS) -> Iterator[Fault]:
+    """Faults without those of one code in one file that are more than `most`; these are counted."""
+    found: Counter[tuple[str, str]] = Counter()
+    for fault in faults:
+        found[fault.file, fault.code] += 1
+        if found[fault.file, fault.code] <= most:
+            yield fault
+    for (file, code), count in found.items():
+        if count > most:
+            yield Fault(file, code, f"and {count - most:,} more of this kind")
+
+
+@dataclass(frozen=True)
+class VerificationReport:
+    """What `verify` found.
+
+    Attributes:
+        directory: the dataset directory, as it was given.
+        files: checked.
+        records: checked.
+        bytes: of the shards that were read.
+        seconds: it took.
+        decoded: True if every image was decoded.
+        found: the faults, those of one file together.
+    """
+
+    directory: str
+    files: int
+    records: int
+    bytes: int
+    seconds: float
+    decoded: bool
+    found: tuple[Fault, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True if all is well."""
+        return not self.found
+
+    @property
+    def faults(self) -> pd.DataFrame:
+        """The faults as a frame: file, record, offset (in bytes), code and message."""
+        import pandas as pd
+
+        rows = [[getattr(fault, name) for name in FAULT_COLUMNS] for fault in self.found]
+        frame = pd.DataFrame(rows, columns=list(FAULT_COLUMNS))
+        return frame.astype({"record": "Int64", "offset": "Int64"})
+
+    def __str__(self) -> str:
+        lines = [self._headline()]
+        for file, faults in self._shown():
+            lines += ["", f"{file}: {len(faults):,} fault{'s' * (len(faults) > 1)}"]
+            lines += [f"  {fault}" for fault in faults[:_SHOWN_FAULTS]]
+            if len(faults) > _SHOWN_FAULTS:
+                lines.append(f"  ... and {len(faults) - _SHOWN_FAULTS:,} more")
+        return "\n".join([*lines, *(["", self._remedy()] if self.found else [])])
+
+    def _repr_html_(self) -> str:
+        headline = f"<p>{html.escape(self._headline())}</p>"
+        if self.ok:
+            return headline
+        rows = "".join(
+            f"<tr><td>{html.escape(file)}</td><td>{html.escape(str(fault))}</td></tr>"
+            for file, faults in self._shown()
+            for fault in faults[:_SHOWN_FAULTS]
+        )
+        head = "<tr><th>file</th><th>fault</th></tr>"
+        return (
+            f"{headline}<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+            f"<p>{html.escape(self._remedy())}</p>"
+        )
+
+    def _headline(self) -> str:
+        rate = self.bytes / self.seconds / 1e6 if self.seconds else 0
+        checked = (
+            f"{self.files:,} files, {self.records:,} records, {self.bytes:,} bytes in shards "
+            f"({self.seconds:.1f} s, {rate:,.0f} MB/s){', every image decoded' * self.decoded}"
+        )
+        if self.ok:
+            return f"{self.directory}: all is well: {checked}"
+        faults, files = len(self.found), len(self._by_file())
+        return (
+            f"{self.directory}: {faults:,} fault{'s' * (faults > 1)} in {files:,} "
+            f"file{'s' * (files > 1)}; checked {checked}"
+        )
+
+    def _by_file(self) -> dict[str, list[Fault]]:
+        files: dict[str, list[Fault]] = {}
+        for fault in self.found:
+            files.setdefault(fault.file, []).append(fault)
+        return files
+
+    def _shown(self) -> list[tuple[str, list[Fault]]]:
+        return list(self._by_file().items())[:_SHOWN_FILES]
+
+    def _remedy(self) -> str:
+        more = len(self._by_file()) - _SHOWN_FILES
+        others = f"{more:,} more files have faults; --csv lists all. " if more > 0 else ""
+        return (
+            f"{others}`tfrecorder repair {self.directory}` writes what is damaged again, from the "
+            "plan and the sources."
+        )
