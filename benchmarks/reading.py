@@ -182,7 +182,7 @@ def epochs(directory: str, size: int, count: int) -> harness.Timed:
 
 def waiting(directory: str, size: int, step_ms: float, seconds: float) -> harness.Timed:
     """The share of the time that an accelerator would wait."""
-    from tfrecorder.throughput import benchmark
+    from tfrecorder.reading.throughput import benchmark
 
     def timed() -> harness.Numbers:
         found = benchmark(

@@ -89,7 +89,7 @@ def check(source: str, out: str | None = None) -> Timed:
     """The limit of any verified conversion; with `out`, of one that also writes."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from tfrecorder.jpeg import strict_check
+    from tfrecorder.images.jpeg import strict_check
 
     def check_some(rows: list[list[str]], target: int | None) -> int:
         size = 0

@@ -1,6 +1,6 @@
 """The whole way in one minute: the bundled photographs become a dataset, and a batch comes back.
 
-    python samples/demo.py [OUTPUT_DIR]
+python samples/demo.py [OUTPUT_DIR]
 """
 
 import os

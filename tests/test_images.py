@@ -40,10 +40,10 @@ from image_cases import (
 )
 from PIL import Image, ImageFile
 
-from tfrecorder import jpeg
-from tfrecorder.images import CheckedImage, check_image
+from tfrecorder.images import jpeg
+from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.rejects import Reject
 from tfrecorder.options import VERIFY_LEVELS
-from tfrecorder.rejects import Reject
 
 KEPT = kept(photo(20))
 REENCODED = reencoded(photo(20))
@@ -563,7 +563,7 @@ def test_verify_is_checked() -> None:
 
 def test_tensorflow_and_beam_stay_out() -> None:
     code = (
-        "import sys; import tfrecorder.images, tfrecorder.jpeg, tfrecorder.png;"
+        "import sys; import tfrecorder.images.check, tfrecorder.images.jpeg, tfrecorder.images.png;"
         "sys.exit(any(m in sys.modules for m in ('tensorflow', 'apache_beam')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

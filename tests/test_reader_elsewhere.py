@@ -14,7 +14,7 @@ from reading_cases import SAMPLES, convert_photos, ids, photos, pillow_pixels
 
 import tfrecorder
 from tfrecorder import DatasetError
-from tfrecorder.summary import info
+from tfrecorder.reading.summary import info
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +230,7 @@ def test_keras_learns_from_the_photographs(out: str) -> None:
 def test_reading_does_not_load_beam_nor_info_tensorflow(out: str) -> None:
     code = f"""
 import sys, tfrecorder
-from tfrecorder.summary import info
+from tfrecorder.reading.summary import info
 info({out!r})
 assert "tensorflow" not in sys.modules
 tfrecorder.load({out!r})

@@ -13,10 +13,10 @@ from reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
 from tfrecorder import OptionError
-from tfrecorder.dataset import ShardFile
-from tfrecorder.load_options import LoadOptions
-from tfrecorder.record_order import bounds, shuffle_records, slices
-from tfrecorder.throughput import STAGES, benchmark
+from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.options import LoadOptions
+from tfrecorder.reading.order import bounds, shuffle_records, slices
+from tfrecorder.reading.throughput import STAGES, benchmark
 
 ROWS, LABELS = 4000, 10
 

@@ -16,10 +16,10 @@ from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import output
+from tfrecorder.checking.repairing import repair
+from tfrecorder.checking.verification import verify
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan import PlannedRow, read_shard_rows
-from tfrecorder.repairing import repair
-from tfrecorder.verification import verify
 
 OTHER = "train-00001-of-00003.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
@@ -385,7 +385,7 @@ def test_what_is_repaired_is_read_as_before(out: Path) -> None:
 
 def test_neither_tensorflow_nor_beam_is_loaded(out: Path) -> None:
     (out / SHARD).unlink()
-    code = f"from tfrecorder.repairing import repair; assert repair({str(out)!r}).files"
+    code = f"from tfrecorder.checking.repairing import repair; assert repair({str(out)!r}).files"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 

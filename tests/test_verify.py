@@ -20,13 +20,13 @@ from support import PHOTOS, photo_frame
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder import faults as fault_codes
+from tfrecorder.checking import faults as fault_codes
+from tfrecorder.checking.expectation import read_expectation
+from tfrecorder.checking.faults import FAULT_COLUMNS, Fault, VerificationReport, at_most
+from tfrecorder.checking.shard_check import check_shard
+from tfrecorder.checking.verification import verify
 from tfrecorder.errors import DatasetError
-from tfrecorder.expectation import read_expectation
-from tfrecorder.faults import FAULT_COLUMNS, Fault, VerificationReport, at_most
 from tfrecorder.plan import read_shard_rows
-from tfrecorder.shard_check import check_shard
-from tfrecorder.verification import verify
 
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
 DONE = "_tfrecorder/done/train-00000-of-00003.json"
@@ -531,10 +531,10 @@ def test_memory_holds_no_shard() -> None:
 
 
 def test_neither_tensorflow_nor_beam_is_loaded(clean: Path) -> None:
-    code = f"from tfrecorder.verification import verify; assert verify({str(clean)!r}).ok"
+    code = f"from tfrecorder.checking.verification import verify; assert verify({str(clean)!r}).ok"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 
 def test_decoding_loads_no_beam(clean: Path) -> None:
-    code = f"from tfrecorder.verification import verify; assert verify({str(clean)!r}, True).ok"
+    code = f"import tfrecorder; assert tfrecorder.verify({str(clean)!r}, True).ok"
     assert attempts_of(code, BEAM) == []

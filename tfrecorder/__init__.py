@@ -29,34 +29,34 @@ from tfrecorder.options import ConvertOptions
 from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
+    from tfrecorder.checking.faults import VerificationReport
+    from tfrecorder.checking.repairing import RepairResult, repair
+    from tfrecorder.checking.verification import verify
     from tfrecorder.conversion import convert
-    from tfrecorder.faults import VerificationReport
-    from tfrecorder.load_options import LoadOptions
-    from tfrecorder.reader import load
-    from tfrecorder.repairing import RepairResult, repair
+    from tfrecorder.reading.load import load
+    from tfrecorder.reading.options import LoadOptions
+    from tfrecorder.reading.summary import DatasetInfo, info
+    from tfrecorder.reading.throughput import Throughput, benchmark
+    from tfrecorder.reading.training import TrainingPosition
     from tfrecorder.result import ConversionResult
-    from tfrecorder.summary import DatasetInfo, info
-    from tfrecorder.throughput import Throughput, benchmark
-    from tfrecorder.training import TrainingPosition
     from tfrecorder.validation import validate
-    from tfrecorder.verification import verify
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
-    "DatasetInfo": "tfrecorder.summary",
-    "LoadOptions": "tfrecorder.load_options",
-    "Throughput": "tfrecorder.throughput",
-    "TrainingPosition": "tfrecorder.training",
-    "benchmark": "tfrecorder.throughput",
+    "DatasetInfo": "tfrecorder.reading.summary",
+    "LoadOptions": "tfrecorder.reading.options",
+    "Throughput": "tfrecorder.reading.throughput",
+    "TrainingPosition": "tfrecorder.reading.training",
+    "benchmark": "tfrecorder.reading.throughput",
     "convert": "tfrecorder.conversion",
-    "info": "tfrecorder.summary",
-    "load": "tfrecorder.reader",
-    "repair": "tfrecorder.repairing",
+    "info": "tfrecorder.reading.summary",
+    "load": "tfrecorder.reading.load",
+    "repair": "tfrecorder.checking.repairing",
     "validate": "tfrecorder.validation",
-    "verify": "tfrecorder.verification",
+    "verify": "tfrecorder.checking.verification",
     "ConversionResult": "tfrecorder.result",
-    "RepairResult": "tfrecorder.repairing",
-    "VerificationReport": "tfrecorder.faults",
+    "RepairResult": "tfrecorder.checking.repairing",
+    "VerificationReport": "tfrecorder.checking.faults",
 }
 
 __all__ = [

@@ -16,7 +16,7 @@ import click
 )
 @click.argument("directory")
 def info(directory: str) -> None:
-    from tfrecorder.summary import info as run
+    from tfrecorder.reading.summary import info as run
 
     click.echo(run(directory))
 
@@ -71,7 +71,7 @@ def benchmark(
 ) -> None:
     # TensorFlow's notes about the processor; read when it is loaded.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from tfrecorder.throughput import benchmark as run
+    from tfrecorder.reading.throughput import benchmark as run
 
     found = run(
         directory,

@@ -12,17 +12,16 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TypeVar
 
-import google_crc32c
-
 from tfrecorder import schema, storage
+from tfrecorder.crc32c import combine
 from tfrecorder.errors import RejectedError
 from tfrecorder.examples import encode_parts
-from tfrecorder.images import CheckedImage, check_image
+from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.rejects import Reject
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
-from tfrecorder.rejects import Reject
-from tfrecorder.tfrecord import frame
+from tfrecorder.tfrecord import frame, framed_crc
 
 #: Images that one task of the pool loads.  More in a task spares hand-overs between threads;
 #: fewer keep less in memory.
@@ -53,6 +52,7 @@ class Loaded:
     Attributes:
         parts: the framed record, in buffers to write one after the other.
         size: their bytes, together.
+        crc: their CRC32C.
         input_bytes: of the image's file.
     """
 
@@ -60,6 +60,7 @@ class Loaded:
     image: CheckedImage
     parts: list[bytes]
     size: int
+    crc: int
     input_bytes: int
 
 
@@ -78,7 +79,7 @@ def load_row(row: PlannedRow, base: str, verify: str, max_pixels: int) -> Loaded
     except Reject as reject:
         return Rejected(row, reject)
     parts = frame(encode_parts(record_features(row, image)))
-    return Loaded(row, image, parts, sum(map(len, parts)), input_bytes)
+    return Loaded(row, image, parts, sum(map(len, parts)), framed_crc(parts), input_bytes)
 
 
 def read_image(uri: str, base: str, verify: str, max_pixels: int) -> tuple[CheckedImage, int]:
@@ -229,8 +230,7 @@ class _Tally:
             self.suspect_rows.append((outcome.row.row, outcome.row.image_uri, image.warning))
         self.index.append(f"{self.bytes} {outcome.size}\n")
         self.bytes += outcome.size
-        for part in outcome.parts:
-            self.crc = google_crc32c.extend(self.crc, part)
+        self.crc = combine(self.crc, outcome.crc, outcome.size)
         self._note()
 
     def add_reject(self, outcome: Rejected) -> None:

@@ -68,7 +68,7 @@ def validate(
 
 def _check_images(checked: Checked, base: str, options: ConvertOptions) -> Finding:
     """The images that a conversion would reject, of the rows whose uri has no fault already."""
-    from tfrecorder.rejects import Reject
+    from tfrecorder.images.rejects import Reject
     from tfrecorder.shards import map_ahead, read_image
 
     faulty = [

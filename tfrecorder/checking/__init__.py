@@ -1,0 +1,1 @@
+"""Checking and repairing a finished directory: `verification.verify`, `repairing.repair`."""

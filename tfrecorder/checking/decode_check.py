@@ -1,0 +1,46 @@
+"""Decoding images as training does, to see whether TensorFlow can; imported only when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfrecorder import metadata, schema
+from tfrecorder.checking.expectation import Expectation
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.decoding import decode
+from tfrecorder.reading.options import LoadOptions
+from tfrecorder.reading.parsing import picture_of
+
+
+def decoder(expected: Expectation) -> Callable[[bytes], tuple[int, ...]]:
+    """The function from an encoded image to its shape, once `load` has decoded it in full size.
+
+    The function may be called by several threads; it raises ValueError with TensorFlow's words.
+    """
+    stored = StoredDataset(
+        directory=expected.directory,
+        form="tfrecorder",
+        splits={},
+        features={},
+        image_key=schema.ENCODED,
+        label_key=schema.LABEL,
+        image_shape=metadata.image_shape(expected.done.values()),
+        class_names=None,
+    )
+    picture = picture_of(stored, LoadOptions())
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def pixels_of(encoded: tf.Tensor) -> tf.Tensor:
+        # Not tf.shape of it, which the graph may know beforehand and then decodes nothing.
+        return decode(encoded, None, picture)
+
+    def found(encoded: bytes) -> tuple[int, ...]:
+        try:
+            with tf.device("/CPU:0"):  # where tf.data decodes
+                return tuple(pixels_of(tf.constant(encoded)).shape)
+        except tf.errors.OpError as error:
+            raise ValueError(f"TensorFlow: {error.message.splitlines()[0]}") from error
+
+    return found

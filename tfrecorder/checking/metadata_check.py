@@ -1,0 +1,148 @@
+"""The files of the commit: are they what the plan and the done-records make of them?
+
+Each is made once more, by the functions of the commit itself, and compared byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from tfrecorder import layout, metadata, schema, storage
+from tfrecorder.checking.expectation import Expectation, unread
+from tfrecorder.checking.faults import Fault
+from tfrecorder.layout import Shard
+from tfrecorder.metadata import DoneRecord
+from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
+
+
+def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
+    """Each file of the commit that follows from the plan and the done-records of all shards."""
+    plan = expected.plan
+    files = {
+        layout.FEATURES: metadata.features_json(plan, metadata.image_shape(done.values())),
+        layout.COMMIT: metadata.dataset_info_json(plan, done),
+    }
+    labels = metadata.labels_text(plan)
+    if labels is not None:
+        files[layout.labels_file(schema.LABEL)] = labels.encode()
+    if expected.staged:
+        files[layout.METADATA] = metadata.metadata_json(plan, done)
+    return files
+
+
+def common_files(expected: Expectation) -> int:
+    """How many files are looked at beside those of the shards."""
+    others = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA, layout.REJECTS, layout.SUSPECTS}
+    labels = metadata.labels_text(expected.plan) is not None
+    return len(others | {layout.FEATURES, layout.COMMIT}) + labels
+
+
+def check_commit(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> Iterator[Fault]:
+    """Where the files of the commit are not what they must be.
+
+    Args:
+        done: the done-records; nothing is compared unless all are there.
+    """
+    if len(done) < len(expected.plan.shards):
+        return
+    reported = {fault.file for fault in expected.faults}
+    for file, wanted in commit_files(expected, done).items():
+        try:
+            found = expected.read(file)
+        except storage.UnreadableError as error:
+            if file not in reported:
+                yield unread(file, error)
+            continue
+        if found != wanted:
+            yield Fault(file, "differs", _first_difference(found, wanted))
+
+
+def _first_difference(found: bytes, wanted: bytes) -> str:
+    """The first line in which two texts differ, in words."""
+    theirs, ours = found.split(b"\n"), wanted.split(b"\n")
+    pairs = enumerate(zip(theirs, ours, strict=False), 1)
+    for number, (one, other) in pairs:
+        if one != other:
+            return f"line {number} is {_short(one)}, but must be {_short(other)}"
+    return f"it has {len(found):,} bytes, but must have {len(wanted):,}"
+
+
+def _short(line: bytes, limit: int = 60) -> str:
+    text = line.decode(errors="backslashreplace").strip()
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
+def check_gathered(expected: Expectation, damaged: frozenset[str]) -> Iterator[Fault]:
+    """Where rejects.csv and suspects.csv are not the lists of the shards, one after the other.
+
+    Args:
+        damaged: files that are known to be; nothing is compared with them.
+    """
+    shards = expected.plan.shards
+    lists = {
+        layout.REJECTS: (REJECT_HEADER, [shard.rejects for shard in shards]),
+        layout.SUSPECTS: (SUSPECT_HEADER, [shard.suspects for shard in shards]),
+    }
+    for file, (header, parts) in lists.items():
+        if damaged.isdisjoint(parts):
+            yield from _check_list(expected, file, to_csv(header, []), parts)
+        elif not storage.exists(expected.path(file)):
+            yield Fault(file, "missing", "it is not there")
+
+
+def _check_list(
+    expected: Expectation, file: str, header: bytes, parts: list[str]
+) -> Iterator[Fault]:
+    try:
+        with open(expected.path(file), "rb") as gathered:
+            if gathered.read(len(header)) != header:
+                yield Fault(file, "damaged", f"its first line is not {header.decode().strip()!r}")
+                return
+            for part in parts:
+                rows = expected.read(part)[len(header) :]
+                if gathered.read(len(rows)) != rows:
+                    words = "one of the two is damaged"
+                    yield Fault(file, "differs", f"it does not hold the rows of {part}: {words}")
+                    if rows:
+                        yield Fault(part, "differs", f"its rows are not in {file}: {words}")
+                    return
+            if gathered.read(1):
+                yield Fault(file, "differs", "it has more rows than the lists of the shards")
+    except OSError as error:
+        code = "missing" if isinstance(error, FileNotFoundError) else "unreadable"
+        yield Fault(file, code, f"it cannot be read: {error.strerror}")
+
+
+def check_names(expected: Expectation) -> Iterator[Fault]:
+    """Shards in the directory that are not of the dataset."""
+    known = {shard.file for shard in expected.plan.shards}
+    for name in storage.names(expected.directory):
+        if name not in known and ".tfrecord" in name and not name.startswith("."):
+            words = "this dataset does not list it; whoever reads *.tfrecord would take it along"
+            yield Fault(name, "foreign_shard", words)
+
+
+def check_plan_rows(expected: Expectation) -> Iterator[Fault]:
+    """Where the staged rows are not each row of the source once; unreadable parts are passed over.
+
+    A byte a row is all the memory it takes.
+    """
+    import pyarrow.parquet as pq
+
+    seen = np.zeros(expected.plan.rows, dtype=bool)
+    try:
+        with pq.ParquetFile(expected.path(layout.PLAN_ROWS)) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group, columns=["row"]).column("row").to_numpy()
+                inside = rows[(rows >= 0) & (rows < len(seen))]
+                if len(inside) < len(rows) or seen[inside].any():
+                    words = f"row group {group} has rows that others have, or the source has not"
+                    yield Fault(layout.PLAN_ROWS, "duplicate_row", words)
+                seen[inside] = True
+    except (ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError):
+        return  # whoever checks the shards says so, with the shard
+    if not seen.all():
+        words = f"{int((~seen).sum()):,} of {len(seen):,} rows of the source are in no shard"
+        yield Fault(layout.PLAN_ROWS, "rows_lost", words)

@@ -1,0 +1,299 @@
+"""`repair`: write what is missing or damaged again, to the very bytes that it had.
+
+A shard is written from the staged plan and the sources into a folder of its own, and takes its
+place only if its CRC32C is the one that was written at first.  What follows from the plan and the
+done-records, the files of the commit, is made once more by the commit itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tfrecorder import layout, output, storage
+from tfrecorder.checking.directory_check import check_all, check_common, check_shards
+from tfrecorder.checking.done_check import shows_sources
+from tfrecorder.checking.expectation import Expectation, Written, read_expectation
+from tfrecorder.checking.faults import Fault
+from tfrecorder.checking.metadata_check import check_commit, check_gathered
+from tfrecorder.checking.shard_check import ShardFindings
+from tfrecorder.checking.source_change import describe
+from tfrecorder.commit import commit
+from tfrecorder.errors import DatasetError, OutputError, SourceError
+from tfrecorder.layout import Shard
+from tfrecorder.shards import write_shard
+
+_NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."
+
+
+@dataclass(frozen=True)
+class RepairResult:
+    """What `repair` did.
+
+    Attributes:
+        directory: the dataset directory, as it was given.
+        files: written again, by their names in it; empty if all was well.
+        bytes: of these files.
+        seconds: it took.
+    """
+
+    directory: str
+    files: tuple[str, ...]
+    bytes: int
+    seconds: float
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """The shards among the files."""
+        return tuple(file for file in self.files if layout.parse_shard(file))
+
+    def __str__(self) -> str:
+        if not self.files:
+            return f"{self.directory}: all is well; nothing was written. ({self.seconds:.1f} s)"
+        names = "".join(f"\n  {file}" for file in self.files)
+        return (
+            f"{self.directory}: {len(self.files):,} files, {self.bytes:,} bytes, were written "
+            f"again, as they were ({self.seconds:.1f} s):{names}"
+        )
+
+
+def repair(
+    directory: str | os.PathLike[str],
+    base: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> RepairResult:
+    """Write the missing and damaged files of a dataset directory again, to the bytes they had.
+
+    All that `verify` checks is checked first; what is sound is not touched.
+
+    Args:
+        directory: the output_dir of a finished conversion.
+        base: the folder that relative image uris are taken from, where it has moved since the
+            conversion.
+        progress: show a bar while files are checked; None shows it in a terminal and a notebook.
+
+    Returns:
+        The files that were written again.
+
+    Raises:
+        DatasetError: the directory holds no committed dataset, or what is left of it does not
+            suffice: the plan is gone, or no checksum is left to prove a shard.
+        SourceError: sources have changed or vanished; the shards concerned stay as they are, other
+            shards are repaired, and the files of the commit once all shards are.
+        OutputError: another conversion or repair is at work here, or the disk cannot be written.
+
+    Example:
+        >>> tfrecorder.repair("out").files  # doctest: +SKIP
+        ('train-00003-of-00012.tfrecord',)
+    """
+    started = time.perf_counter()
+    where = os.fspath(directory)
+    _refuse_foreign(where)
+    with output.claim(where):
+        files = _repair(where, None if base is None else os.path.abspath(base), progress)
+    sizes = [storage.size_or_none(os.path.join(where, file)) or 0 for file in files]
+    return RepairResult(where, tuple(files), sum(sizes), time.perf_counter() - started)
+
+
+def _refuse_foreign(directory: str) -> None:
+    expected = read_expectation(directory)
+    if not expected.staged:
+        raise DatasetError(
+            f"{directory} cannot be repaired: its plan, {layout.PLAN}, is damaged or gone, so which"
+            f" row stood where is not known. {_NO_PLAN}"
+        )
+    try:
+        output.refuse_foreign(directory)
+    except OutputError as error:
+        raise DatasetError(
+            f"{directory} holds files that are not of the dataset; move them away first, then "
+            f"repair again. ({error})"
+        ) from error
+
+
+def _repair(directory: str, base: str | None, progress: bool | None) -> list[str]:
+    expected = read_expectation(directory)
+    shards, faults = check_all(expected, progress=progress)
+    if not faults:
+        return []
+    _refuse_damaged_plan(directory, faults)
+    faulty = {fault.file for fault in faults}
+    written = _write_plan(expected, faulty) + _write_indexes(expected, shards, faulty)
+    groups = _groups_to_write(expected, shards, faulty - set(written))
+    _refuse_unproved(expected, shards, groups)
+    files, refusals = _write_shards(expected, shards, groups, base)
+    written += files
+    if not refusals:
+        written += _commit_again(read_expectation(directory))
+    written = sorted(set(written))
+    if refusals:
+        others = f" Other files were written again: {', '.join(written)}." if written else ""
+        raise SourceError(
+            f"{directory} is not repaired, because sources are not what they were: "
+            f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
+            f"and repair again, or convert again with overwrite=True.{others}"
+        )
+    _check_again(directory, [group for group, one in enumerate(shards) if one.faults])
+    return written
+
+
+def _check_again(directory: str, groups: Sequence[int]) -> None:
+    """Raise a DatasetError where what had a fault still has one."""
+    expected = read_expectation(directory)
+    found = [*expected.faults]
+    for one in check_shards(expected, groups, progress=False):
+        found += one.faults
+    found += check_common(expected, expected.done, found)
+    if found:
+        raise DatasetError(
+            f"{directory}: {found[0].file} is as it was written, and yet: {found[0]}. Writing it "
+            "again does not help: convert again with overwrite=True, and please report it."
+        )
+
+
+def _refuse_damaged_plan(directory: str, faults: Sequence[Fault]) -> None:
+    for fault in faults:
+        if fault.file == layout.PLAN_ROWS:
+            raise DatasetError(
+                f"{directory} cannot be repaired: its plan is damaged: {fault.file}: {fault} "
+                f"{_NO_PLAN}"
+            )
+
+
+def _write_plan(expected: Expectation, faulty: Collection[str]) -> list[str]:
+    """The plan's head, where it says what it must, but not in the form in which it was written."""
+    if layout.PLAN not in faulty:
+        return []
+    storage.publish_bytes(expected.directory, layout.PLAN, expected.plan.to_json())
+    return [layout.PLAN]
+
+
+def _write_indexes(
+    expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
+) -> list[str]:
+    """Damaged indexes of sound shards: the shard shows where records begin, without a source."""
+    written = []
+    for one in shards:
+        file = one.shard.index_file
+        if one.sound and file in faulty:
+            lines = "".join(f"{offset} {size}\n" for offset, size in one.places)
+            storage.publish_bytes(expected.directory, file, lines.encode())
+            written.append(file)
+    return written
+
+
+def _groups_to_write(
+    expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
+) -> list[int]:
+    """The shards to write again: damaged, or with something beside them that is."""
+    unsure = _totals_disagree(expected)
+    groups = []
+    for group, one in enumerate(shards):
+        shard = one.shard
+        files = {shard.file, shard.done, shard.index_file, shard.rejects, shard.suspects}
+        unproved = shard not in expected.done or not shows_sources(expected.done[shard])
+        if not files.isdisjoint(faulty) or (unsure and unproved):
+            groups.append(group)
+    return groups
+
+
+def _refuse_unproved(
+    expected: Expectation, shards: Sequence[ShardFindings], groups: Sequence[int]
+) -> None:
+    for group in groups:
+        if not expected.written(shards[group].shard):
+            raise DatasetError(
+                f"{expected.directory} cannot be repaired: of {shards[group].shard.file} neither "
+                f"the done-record nor {layout.METADATA} is left to prove what would be written. "
+                "Convert again with overwrite=True."
+            )
+
+
+def _totals_disagree(expected: Expectation) -> bool:
+    """True if the commit's list and the done-records count the sources otherwise.
+
+    Which of them is right, only the sources can tell.
+    """
+    try:
+        totals = json.loads(expected.read(layout.METADATA))["totals"]
+        counted = [totals["input_bytes"], totals["oriented"]]
+    except (storage.UnreadableError, KeyError, TypeError, ValueError):
+        return False  # then the done-records are right
+    done = expected.done.values()
+    return counted != [sum(one.input_bytes for one in done), sum(one.oriented for one in done)]
+
+
+def _write_shards(
+    expected: Expectation,
+    shards: Sequence[ShardFindings],
+    groups: Sequence[int],
+    base: str | None,
+) -> tuple[list[str], list[str]]:
+    """Write shards again; gives the files that took their places, and words for those refused."""
+    if not groups:
+        return [], []
+    folder = expected.path(f"{layout.TMP}/repair-{uuid.uuid4().hex}")
+    plan = expected.plan if base is None else dataclasses.replace(expected.plan, base=base)
+    written: list[str] = []
+    refusals: list[str] = []
+    threads = os.cpu_count() or 1
+    _lend_plan(expected, folder)
+    aside = dataclasses.replace(expected, directory=folder, done={}, listed={})
+    try:
+        with ThreadPoolExecutor(threads, thread_name_prefix="repair") as pool:
+            for group in groups:
+                done = write_shard(plan, group, folder, pool, threads)
+                shard, found = plan.shards[group], Written(done.records, done.bytes, done.crc32c)
+                if found in expected.written(shard).values():
+                    written += _take_places(expected, aside, shard, shards[group].sound)
+                else:
+                    refusals.append(describe(expected, aside, group, done))
+                storage.remove(aside.path(shard.file))
+    finally:
+        storage.remove(folder)
+    return written, refusals
+
+
+def _lend_plan(expected: Expectation, folder: str) -> None:
+    """Let `write_shard` find the rows of the plan in another folder."""
+    lent = os.path.join(folder, layout.PLAN_ROWS)
+    os.makedirs(os.path.dirname(lent))
+    try:
+        os.symlink(os.path.abspath(expected.path(layout.PLAN_ROWS)), lent)
+    except OSError:  # some disks know no symbolic links
+        shutil.copyfile(expected.path(layout.PLAN_ROWS), lent)
+
+
+def _take_places(old: Expectation, new: Expectation, shard: Shard, sound: bool) -> list[str]:
+    """Publish what of a proved shard does not stand in its place already, the done-record last."""
+    beside = (shard.index_file, shard.rejects, shard.suspects, shard.done)
+    moved = [] if sound else [shard.file]
+    moved += [file for file in beside if _bytes_or_none(old, file) != new.read(file)]
+    for file in moved:
+        os.makedirs(os.path.dirname(old.path(file)), exist_ok=True)
+        os.replace(new.path(file), old.path(file))
+    return moved
+
+
+def _bytes_or_none(where: Expectation, file: str) -> bytes | None:
+    try:
+        return where.read(file)
+    except storage.UnreadableError:
+        return None
+
+
+def _commit_again(expected: Expectation) -> list[str]:
+    """All files of the commit where one of them is not as it must be; gives those that were not."""
+    found = [*check_commit(expected, expected.done), *check_gathered(expected, frozenset())]
+    files = {fault.file for fault in (*expected.faults, *found)}
+    if files:
+        # The fraction was judged by the conversion, which committed.
+        commit(expected.plan, expected.done.values(), expected.directory, max_reject_fraction=1.0)
+    return sorted(files)

@@ -1,0 +1,84 @@
+"""A shard that was written again and came out otherwise: which row's source is not what it was?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import google_crc32c
+
+from tfrecorder import storage
+from tfrecorder.checking.expectation import Expectation
+from tfrecorder.checking.record_walk import SummedFile, walk
+from tfrecorder.checking.side_files import Place, RowList, read_index, read_rejects
+from tfrecorder.layout import Shard
+from tfrecorder.metadata import DoneRecord
+from tfrecorder.plan import PlannedRow, read_shard_rows
+
+
+def changed_row(old: Expectation, new: Expectation, group: int) -> str | None:
+    """The first row found to have changed, in words; None where what is left does not tell.
+
+    Args:
+        old: the dataset.
+        new: the directory in which the shard was written again.
+    """
+    shard = old.plan.shards[group]
+    rows = read_shard_rows(new.directory, group)
+    rejected = read_rejects(new, shard)
+    return _other_reject(read_rejects(old, shard), rejected) or _other_record(
+        old, new, shard, [row for row in rows if row.row not in set(rejected.numbers)]
+    )
+
+
+def _other_reject(before: RowList, now: RowList) -> str | None:
+    """The first row that is a reject now and was none, or the other way round."""
+    if before.rows is None:
+        return None
+    then = dict(zip(before.numbers, before.rows, strict=True))
+    for number, row in zip(now.numbers, now.rows or (), strict=True):
+        if then.pop(number, None) is None:
+            return f"row {number}, image {row[1]!r}, cannot be used now ({row[3]})"
+    for number, row in then.items():
+        return f"row {number}, image {row[1]!r}, was a reject ({row[3]}) and can be used now"
+    return None
+
+
+def _other_record(
+    old: Expectation, new: Expectation, shard: Shard, rows: list[PlannedRow]
+) -> str | None:
+    """The first record whose size, or else whose data, is another than before."""
+    places = read_index(new, shard)[0] or []
+    before = read_index(old, shard)[0]
+    for row, was, now in zip(rows, before or (), places, strict=False):
+        if was[1] != now[1]:
+            return f"row {row.row}, image {row.image_uri!r}, gives {now[1] - was[1]:+,} bytes now"
+    then = dict(_sums(old, shard, before or places))
+    now_sums = dict(_sums(new, shard, places))
+    for row, (offset, _) in zip(rows, places, strict=False):
+        if offset in then and then[offset] != now_sums[offset]:
+            return f"row {row.row}, image {row.image_uri!r}, has other bytes now"
+    return None
+
+
+def _sums(where: Expectation, shard: Shard, places: list[Place]) -> Iterator[tuple[int, int]]:
+    """Offset and CRC32C of the data of each sound record."""
+    size = storage.size_or_none(where.path(shard.file))
+    if size is None:
+        return
+    with open(where.path(shard.file), "rb") as file:
+        for met in walk(SummedFile(file), size, [offset for offset, _ in places]):
+            if met.data is not None:
+                yield met.offset, google_crc32c.value(met.data)
+
+
+def describe(old: Expectation, new: Expectation, group: int, done: DoneRecord) -> str:
+    """Why a shard was not written again, with its name and, where it can be told, the row."""
+    shard = old.plan.shards[group]
+    row = changed_row(old, new, group)
+    words = row or (
+        f"it comes out with {done.bytes:,} bytes of the CRC32C {done.crc32c:08x}, but which row "
+        "changed cannot be told"
+    )
+    reencoded = set(done.formats) - {"jpeg"}
+    pillow = " (or another version of Pillow encodes its images otherwise)" if reencoded else ""
+    return f"{shard.file}{pillow}: {words}"

@@ -1,0 +1,78 @@
+"""The CRC32C of joined data from the CRC32Cs of its parts, without reading the data again.
+
+A CRC is linear: crc(a + b) is crc(a), moved on by len(b) zero bytes, xor crc(b).  Moving on by
+2**k zero bytes is a 32 by 32 matrix over GF(2), kept here as four tables of 256, one for each byte
+of the CRC; any length is a product of such powers.
+Source: zlib, crc32_combine; the polynomial is Castagnoli's, RFC 3720, section 12.1.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+_POLYNOMIAL = 0x82F63B78  # bits reversed, as the CRC itself
+
+_Tables = tuple[tuple[int, ...], ...]
+
+
+def combine(first: int, second: int, size: int) -> int:
+    """The CRC32C of two pieces of data, one behind the other.
+
+    Args:
+        first: the CRC32C of the first piece.
+        second: that of the second piece.
+        size: bytes of the second piece, 0 to 2**64 - 1.
+
+    >>> import google_crc32c
+    >>> combine(google_crc32c.value(b"ab"), google_crc32c.value(b"cde"), 3) == google_crc32c.value(
+    ...     b"abcde"
+    ... )
+    True
+    """
+    power = 0
+    while size:
+        if size & 1:
+            one, two, three, four = _tables(power)
+            first = (
+                one[first & 0xFF]
+                ^ two[first >> 8 & 0xFF]
+                ^ three[first >> 16 & 0xFF]
+                ^ four[first >> 24]
+            )
+        size >>= 1
+        power += 1
+    return first ^ second
+
+
+@lru_cache(maxsize=64)
+def _tables(power: int) -> _Tables:
+    """What moves a CRC on by 2**power zero bytes."""
+    if power == 0:
+        columns = [_move_one_byte(1 << bit) for bit in range(32)]
+    else:
+        half = _tables(power - 1)
+        columns = [_apply(half, _apply(half, 1 << bit)) for bit in range(32)]
+    return tuple(_table(columns[start : start + 8]) for start in range(0, 32, 8))
+
+
+def _move_one_byte(crc: int) -> int:
+    for _ in range(8):
+        crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
+    return crc
+
+
+def _apply(tables: _Tables, crc: int) -> int:
+    return (
+        tables[0][crc & 0xFF]
+        ^ tables[1][crc >> 8 & 0xFF]
+        ^ tables[2][crc >> 16 & 0xFF]
+        ^ tables[3][crc >> 24]
+    )
+
+
+def _table(columns: list[int]) -> tuple[int, ...]:
+    """The images of all values of one byte, of whose bits the images are given."""
+    table = [0]
+    for column in columns:
+        table += [value ^ column for value in table]
+    return tuple(table)

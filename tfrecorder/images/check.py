@@ -1,0 +1,96 @@
+"""Image bytes in, checked bytes with their true shape out.
+
+    checked = check_image(data)             # raises Reject
+    checked.format, checked.height, checked.width, checked.channels
+
+What is accepted with verify="decode" or "strict" is decoded by TensorFlow without error, to the
+recorded shape.  JPEG (`jpeg.py`) and PNG (`png.py`) keep their own bytes; BMP, GIF (first frame),
+WebP, TIFF, PPM/PGM/PBM and AVIF are decoded by Pillow and written again as PNG, without loss.
+Nothing here imports TensorFlow or Beam, changes a global setting of Pillow, or depends on one.
+The reasons for a reject are listed in `rejects.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfrecorder.images import jpeg, magic, png
+from tfrecorder.images.header import Header
+from tfrecorder.images.reencode import reencode
+from tfrecorder.images.rejects import Reject
+from tfrecorder.options import DEFAULT_MAX_PIXELS, VERIFY_LEVELS
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedImage:
+    """An accepted image.
+
+    Attributes:
+        data: the bytes to store: the source's own if JPEG or PNG, else a lossless PNG.
+        format: "jpeg" or "png".
+        height, width: pixels, as TensorFlow decodes `data`: 1 and up (0 only when
+            verify="none" meets an unreadable header).  An EXIF orientation is not applied.
+        channels: 1 to 4, as TensorFlow decodes `data` with channels=0: 3 for a CMYK JPEG,
+            4 for a PNG palette with transparency (0 as for height).
+        oriented: the source has an EXIF orientation other than 1.
+        warning: the decoder's words if the image is suspect, else None.
+    """
+
+    data: bytes
+    format: str
+    height: int
+    width: int
+    channels: int
+    oriented: bool
+    warning: str | None
+
+
+def check_image(
+    data: bytes, verify: str = "decode", max_pixels: int = DEFAULT_MAX_PIXELS
+) -> CheckedImage:
+    """Checks an image, and turns it into JPEG or PNG if it is neither.
+
+    Args:
+        data: the whole file.
+        verify: how much to check of a JPEG or PNG; other formats are always decoded in full.
+            "decode": TensorFlow will decode it; a decoder's complaint makes it suspect.
+            "strict": the same, and a suspect is rejected.
+            "header": the size and format alone.
+            "none": nothing; the size is 0 where the header cannot be read.
+        max_pixels: the largest height times width, refused before decoding.  For JPEG and PNG
+            verify="none" does not look at it.
+
+    Raises:
+        Reject: the image cannot be used; the module's docstring lists the codes.
+        ValueError: `verify` is none of `VERIFY_LEVELS`.
+
+    Thread safe; the decoders release the interpreter lock.
+
+        >>> check_image(b"")
+        Traceback (most recent call last):
+        tfrecorder.images.rejects.Reject: empty: the file has no bytes
+    """
+    if verify not in VERIFY_LEVELS:
+        raise ValueError(f"verify is {verify!r}; it must be one of {', '.join(VERIFY_LEVELS)}")
+    kind = magic.sniff(data)
+    if kind in ("jpeg", "png"):
+        header, warning = _check_kept(data, kind, verify, max_pixels)
+    else:
+        data, header, warning = reencode(data, kind, max_pixels)
+        kind = "png"
+    if warning and verify == "strict":
+        raise Reject("check", "suspect", warning)
+    return CheckedImage(data, kind, *header, warning)
+
+
+def _check_kept(data: bytes, kind: str, verify: str, max_pixels: int) -> tuple[Header, str | None]:
+    """The header and the decoder's complaint of a JPEG or PNG, whose bytes stay as they are."""
+    module = jpeg if kind == "jpeg" else png
+    if verify == "header":
+        return module.read_header(data, max_pixels), None
+    if verify == "none":
+        try:
+            return module.read_header(data, None), None
+        except Reject:
+            return Header(0, 0, 0, False), None
+    return module.check(data, max_pixels)

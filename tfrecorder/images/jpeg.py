@@ -1,0 +1,190 @@
+"""JPEG: the header, and the check that what is stored will decode.
+
+The rule: the strict check is clean, accept; it complains, decode in full with Pillow; that fails,
+reject; it passes, accept as suspect.  TensorFlow decodes with libjpeg-turbo, forgives what
+libjpeg calls a warning, but not an early end; so "passes" includes that the end of the image is
+there.  Some files that both decoders read are refused by TensorFlow (lossless coding, for one),
+which is why the kind of frame is looked at first.
+
+Source: ITU-T T.81, annex B (markers).  The walk over the markers passes over what libjpeg passes
+over, so that it finds the same frame.
+"""
+
+from __future__ import annotations
+
+import re
+
+import simplejpeg
+from PIL import Image
+
+from tfrecorder.images.header import Header, check_size, exif_orientation
+from tfrecorder.images.rejects import Reject
+
+# The frames that TensorFlow's libjpeg decodes: baseline, extended, progressive, and the latter
+# two with arithmetic coding.
+_FRAMES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
+_OTHER_FRAMES = {
+    **dict.fromkeys((0xC3, 0xCB), "lossless"),
+    **dict.fromkeys((0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF), "hierarchical"),
+    0xC8: "a reserved",
+}
+# Markers without a length: TEM and RST0 to RST7.
+_BARE = frozenset((0x01, *range(0xD0, 0xD8)))
+# Markers before the frame that libjpeg knows: DHT, DAC, DQT, DNL, DRI, APP0 to APP15, COM.
+_SKIPPED = frozenset((0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)))
+
+_MODES = {1: ("L", "L"), 3: ("RGB", "RGB"), 4: ("CMYK", "CMYK;I")}  # Pillow's, by components
+_NEXT_MARKER = re.compile(rb"\xff+([^\x00\xff])", re.DOTALL)
+
+
+def strict_check(data: bytes) -> str | None:
+    """The complaint of a strict decoder about a JPEG, None if it has none.
+
+    It decodes all entropy-coded data but transforms only to 1/8 of the size, in gray: the
+    cheapest call that notices damage.  It releases the interpreter lock.
+
+        >>> strict_check(b"\\xff\\xd8\\xff\\xd9")
+        'truncated: the JPEG ends before its frame header'
+    """
+    try:
+        _read_frame(data)
+    except Reject as reject:
+        return str(reject)
+    return _complaint(data)
+
+
+def _complaint(data: bytes) -> str | None:
+    """`strict_check` for a JPEG whose frame is known to be one of `_FRAMES`.
+
+    Never call it for others: libjpeg does not scale a lossless JPEG, and simplejpeg 1.9 lets it
+    write past the end of the small buffer.
+    """
+    try:
+        simplejpeg.decode_jpeg(data, "GRAY", True, True, 1, 1)
+    except (ValueError, KeyError, RuntimeError) as error:
+        return str(error)
+    return None
+
+
+def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
+    """The header of a JPEG that TensorFlow decodes, and the complaint if it is suspect.
+
+    Raises:
+        Reject: TensorFlow would refuse it, or it is too large.
+    """
+    header, components = _read_frame(data)
+    check_size(header.height, header.width, components, max_pixels)
+    complaint = _complaint(data)
+    if complaint is not None:
+        _decode_in_full(data, header, components, complaint)
+    return header, complaint
+
+
+def read_header(data: bytes, max_pixels: int | None) -> Header:
+    """The shape of a JPEG by its header alone.
+
+    Raises:
+        Reject: there is no frame that TensorFlow decodes, or it is too large.
+    """
+    header, components = _read_frame(data)
+    check_size(header.height, header.width, components, max_pixels)
+    return header
+
+
+def _read_frame(data: bytes) -> tuple[Header, int]:
+    """The header, and the number of components of the frame (4 for CMYK, where channels is 3)."""
+    at = 2
+    end = len(data)
+    exif = None
+    while True:
+        at = data.find(b"\xff", at) + 1
+        while 0 < at < end and data[at] == 0xFF:  # fill bytes
+            at += 1
+        if not 0 < at < end - 2:
+            raise Reject("check", "truncated", "the JPEG ends before its frame header")
+        marker = data[at]
+        if marker in _SKIPPED:
+            length = data[at + 1] << 8 | data[at + 2]
+            if marker == 0xE1 and exif is None and data[at + 3 : at + 9] == b"Exif\0\0":
+                exif = data[at + 9 : at + 1 + length]
+            at += 1 + max(length, 2)
+        elif 0xC0 <= marker <= 0xCF:
+            break
+        elif marker in _BARE or marker == 0:
+            at += 1
+        else:
+            detail = f"the JPEG has the marker {marker:02x} before its frame header"
+            raise Reject("check", "damaged", detail)
+    height, width, components = _parse_frame(data, at)
+    oriented = exif is not None and exif_orientation(exif) != 1
+    return Header(height, width, min(components, 3), oriented), components
+
+
+def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:
+    """Height, width and components of the frame header whose marker is at `at`."""
+    if at + 9 > len(data):
+        raise Reject("check", "truncated", "the JPEG ends inside its frame header")
+    length = data[at + 1] << 8 | data[at + 2]
+    precision = data[at + 3]
+    height = data[at + 4] << 8 | data[at + 5]
+    width = data[at + 6] << 8 | data[at + 7]
+    components = data[at + 8]
+    if data[at] not in _FRAMES:
+        detail = f"{_OTHER_FRAMES[data[at]]} coding (frame {data[at]:02x})"
+    elif precision != 8:
+        detail = f"{precision} bits a sample"
+    elif components not in _MODES:
+        detail = f"{components} components"
+    elif height == 0 or width == 0:
+        detail = f"a size of {width} x {height} in the frame header"
+    elif length != 8 + 3 * components:
+        raise Reject("check", "damaged", "the JPEG's frame header has a wrong length")
+    else:
+        return height, width, components
+    raise Reject("check", "unsupported_jpeg", f"TensorFlow cannot read {detail}")
+
+
+def _decode_in_full(data: bytes, header: Header, components: int, complaint: str) -> None:
+    """Raises Reject unless Pillow decodes the whole image and its end is there.
+
+    `frombytes`, because `Image.open` would warn and fail over metadata that nobody needs, and its
+    `load` is silent about damage when the process sets LOAD_TRUNCATED_IMAGES.
+    """
+    if not _has_end(data):
+        raise Reject("check", "truncated", f"the JPEG has no end marker ({complaint})")
+    if not _size_agrees(data, header):
+        raise Reject("check", "damaged", complaint)
+    mode, raw_mode = _MODES[components]
+    try:
+        Image.frombytes(mode, (header.width, header.height), data, "jpeg", raw_mode, "")
+    except (ValueError, OSError) as error:
+        code = "truncated" if "not enough" in str(error) else "damaged"
+        raise Reject("check", code, complaint) from None
+
+
+def _size_agrees(data: bytes, header: Header) -> bool:
+    """False if libjpeg reads another size.
+
+    Pillow's decoder writes rows of libjpeg's width into a buffer of the width that it is told,
+    so the two must not differ, whatever the bytes.
+    """
+    try:
+        height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
+    except (ValueError, KeyError, RuntimeError):  # it knows fewer samplings than libjpeg
+        return True
+    return (height, width) == (header.height, header.width)
+
+
+def _has_end(data: bytes) -> bool:
+    """Whether the walk from marker to marker reaches the end of the image (EOI)."""
+    at = 2
+    while match := _NEXT_MARKER.search(data, at):
+        marker = match[1][0]
+        at = match.end()
+        if marker == 0xD9:
+            return True
+        if (
+            marker >= 0xC0 and marker not in _BARE
+        ):  # below are no markers; libjpeg resumes after them
+            at += max(int.from_bytes(data[at : at + 2], "big"), 2)
+    return False

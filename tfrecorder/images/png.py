@@ -1,0 +1,301 @@
+"""PNG: the header, and the check that what is stored will decode.
+
+Pillow's decode is no help here: it accepts more than twenty kinds of file that TensorFlow refuses
+(no IEND, a bad CRC in it, an unknown critical chunk, two palettes, ...) and refuses some that
+TensorFlow reads.  So this module checks what libpng, TensorFlow's decoder, insists on: the order
+and checksums of the chunks, and image data that inflates to exactly the right size with known
+filters.  The tests hold the two together.
+
+Source: the PNG specification (W3C, third edition): 5 chunks, 7.2 scanlines, 8 interlacing,
+9 filters, 10 compression, 11.2 and 11.3 chunk by chunk.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfrecorder.images.header import Header, check_size, exif_orientation
+from tfrecorder.images.rejects import Reject
+
+_GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGBA = 0, 2, 3, 4, 6
+_SAMPLES = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGBA: 4}
+_DEPTHS = {
+    _GRAY: (1, 2, 4, 8, 16),
+    _RGB: (8, 16),
+    _PALETTE: (1, 2, 4, 8),
+    _GRAY_ALPHA: (8, 16),
+    _RGBA: (8, 16),
+}
+_TRANSPARENCY_LENGTH = {_GRAY: 2, _RGB: 6}
+# First column, first row, step across, step down of the seven passes (section 8.1).
+_PASSES = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
+_FEED, _PIECE = 1 << 16, 1 << 18  # bytes given to zlib, and taken from it, at a time
+_LARGEST_SURPLUS = 1 << 20  # inflated bytes beyond the image that are still looked at
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The fields of IHDR that matter."""
+
+    width: int
+    height: int
+    depth: int
+    color: int
+    interlaced: bool
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """(bytes a row with its filter byte, rows) of the image, or of each interlace pass."""
+        for column, row, across, down in _PASSES if self.interlaced else ((0, 0, 1, 1),):
+            width = -(-(self.width - column) // across)
+            rows = -(-(self.height - row) // down)
+            if width > 0 and rows > 0:
+                yield 1 + (width * self.depth * _SAMPLES[self.color] + 7) // 8, rows
+
+
+def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
+    """The header of a PNG that TensorFlow decodes, and a complaint if it is suspect.
+
+    Raises:
+        Reject: TensorFlow would refuse it, or it is too large.
+    """
+    frame = _read_frame(data, max_pixels)
+    walk = _Walk(frame)
+    for kind, start, end, intact in _chunks(data):
+        walk.visit(kind, memoryview(data)[start:end], intact)
+        if kind == b"IEND":
+            if end + 4 < len(data):
+                walk.complain("there are bytes after the IEND chunk")
+            return _header(frame, walk.transparent, walk.oriented), walk.complaint
+    raise Reject("check", "truncated", "the PNG has no IEND chunk")
+
+
+def read_header(data: bytes, max_pixels: int | None) -> Header:
+    """The shape of a PNG by its chunks' headers; nothing is inflated.
+
+    Raises:
+        Reject: the IHDR chunk is not sound, or the image is too large.
+    """
+    frame = _read_frame(data, max_pixels)
+    walk = _Walk(frame)
+    try:
+        for kind, start, end, intact in _chunks(data, checked=(b"PLTE", b"tRNS")):
+            if kind in (b"IDAT", b"IEND"):
+                break
+            if kind in (b"PLTE", b"tRNS", b"eXIf"):
+                walk.visit(kind, memoryview(data)[start:end], intact)
+    except Reject:
+        pass  # what is wrong after IHDR is not the header's business
+    return _header(frame, walk.transparent, walk.oriented)
+
+
+def _header(frame: _Frame, transparent: bool, oriented: bool) -> Header:
+    """TensorFlow expands a palette to RGB or RGBA, and ignores other colours' tRNS."""
+    channels = _SAMPLES[frame.color]
+    if frame.color == _PALETTE:
+        channels = 4 if transparent else 3
+    return Header(frame.height, frame.width, channels, oriented)
+
+
+def _damaged(detail: str) -> Reject:
+    return Reject("check", "damaged", f"the PNG {detail}")
+
+
+def _read_frame(data: bytes, max_pixels: int | None) -> _Frame:
+    """The IHDR chunk, which must be the first."""
+    if len(data) < 33:
+        raise Reject("check", "truncated", "the PNG ends inside its IHDR chunk")
+    if data[8:16] != b"\0\0\0\x0dIHDR":
+        raise _damaged("does not begin with an IHDR chunk")
+    if zlib.crc32(data[12:29]) != int.from_bytes(data[29:33], "big"):
+        raise _damaged("has a wrong checksum in its IHDR chunk")
+    fields = struct.unpack_from(">IIBBBBB", data, 16)
+    width, height, depth, color, compression, filtering, interlace = fields
+    known = depth in _DEPTHS.get(color, ()) and compression == filtering == 0 and interlace < 2
+    if not known or not 0 < width < 2**31 or not 0 < height < 2**31:
+        raise _damaged("has values in its IHDR chunk that the standard does not know")
+    check_size(height, width, _SAMPLES[color] if color != _PALETTE else 4, max_pixels)
+    return _Frame(width, height, depth, color, interlace == 1)
+
+
+def _chunks(
+    data: bytes, checked: tuple[bytes, ...] | None = None
+) -> Iterator[tuple[bytes, int, int, bool]]:
+    """(kind, start and end of its content, checksum is right) of each chunk from IHDR on.
+
+    `checked` limits the checksums to these kinds of chunk; None means all.
+    """
+    view = memoryview(data)
+    at = 8
+    while at < len(data):
+        kind = data[at + 4 : at + 8]
+        length = int.from_bytes(data[at : at + 4], "big")
+        start, end = at + 8, at + 8 + length
+        if len(kind) == 4 and (not kind.isalpha() or length >= 2**31):
+            raise _damaged("has a chunk whose name or length is not valid")
+        if end + 4 > len(data):
+            raise Reject("check", "truncated", "the PNG ends inside a chunk")
+        intact = True
+        if checked is None or kind in checked:
+            intact = zlib.crc32(view[at + 4 : end]) == int.from_bytes(data[end : end + 4], "big")
+        yield kind, start, end, intact
+        at = end + 4
+
+
+class _Walk:
+    """What is known after each chunk; raises Reject where libpng gives up.
+
+    Attributes:
+        transparent: a valid tRNS chunk was seen.
+        oriented: an eXIf chunk with an orientation other than 1 was seen.
+        complaint: the first thing that libpng only warns of, None if there is none.
+    """
+
+    def __init__(self, frame: _Frame) -> None:
+        self.transparent = False
+        self.oriented = False
+        self.complaint: str | None = None
+        self._frame = frame
+        self._inflater = _Inflater(frame)
+        self._palette: int | None = None  # its number of colours
+        self._last = b""
+
+    def complain(self, detail: str) -> None:
+        self.complaint = self.complaint or f"the PNG: {detail}"
+
+    def visit(self, kind: bytes, content: memoryview, intact: bool) -> None:
+        critical = kind[0] & 0x20 == 0
+        if not intact and critical:
+            raise _damaged(f"has a wrong checksum in its {kind.decode()} chunk")
+        if self._last == b"IDAT" and kind != b"IDAT":
+            self._inflater.finish()
+        if not intact:
+            self.complain(f"wrong checksum in its {kind.decode()} chunk")
+        elif kind == b"IDAT":
+            self._image_data(content)
+        elif kind == b"PLTE":
+            self._visit_palette(content)
+        elif kind == b"tRNS":
+            self._visit_transparency(content)
+        elif kind == b"eXIf":
+            self.oriented = exif_orientation(bytes(content)) != 1
+        elif kind == b"IHDR":
+            if self._last:
+                raise _damaged("has two IHDR chunks")
+        elif kind == b"IEND":
+            if not self._inflater.begun:
+                raise _damaged("has no image data")
+            if content:
+                self.complain("its IEND chunk is not empty")
+        elif critical:
+            raise _damaged(f"has a critical chunk {kind.decode()} that no decoder knows")
+        self._last = kind
+
+    def _image_data(self, content: memoryview) -> None:
+        if self._frame.color == _PALETTE and not self._palette:
+            raise _damaged("has no palette before its image data")
+        if self._inflater.begun and self._last != b"IDAT":
+            self.complain("its IDAT chunks are not consecutive")
+        elif complaint := self._inflater.feed(content):
+            self.complain(complaint)
+
+    def _visit_palette(self, content: memoryview) -> None:
+        if self._palette is not None:
+            raise _damaged("has two PLTE chunks")
+        colors, rest = divmod(len(content), 3)
+        valid = rest == 0 and colors <= 256
+        self._palette = colors if valid else 0
+        if self._inflater.begun:
+            self.complain("its PLTE chunk comes after the image data")
+        elif self._frame.color in (_GRAY, _GRAY_ALPHA):
+            self.complain("a gray image with a PLTE chunk")
+        elif not content or (not valid and self._frame.color == _PALETTE):
+            raise _damaged("has a PLTE chunk of a wrong length")
+        elif not valid:
+            self.complain("its PLTE chunk has a wrong length")
+
+    def _visit_transparency(self, content: memoryview) -> None:
+        color, length = self._frame.color, len(content)
+        if color == _PALETTE:
+            largest = min(self._palette or 0, 1 << self._frame.depth)
+            valid = 0 < length <= largest
+        else:
+            valid = length == _TRANSPARENCY_LENGTH.get(color)
+        if not valid or self._inflater.begun or self.transparent:
+            self.complain("its tRNS chunk is not valid, or out of place")
+        else:
+            self.transparent = True
+
+
+class _Inflater:
+    """Inflates the image data piece by piece, keeping none of it, and checks size and filters."""
+
+    def __init__(self, frame: _Frame) -> None:
+        self.begun = False
+        self._runs = list(frame.runs())
+        self._size = sum(stride * rows for stride, rows in self._runs)
+        self._done = 0
+        self._zlib = zlib.decompressobj(wbits=0)  # 0: the window that the stream declares
+        self._piece = _PIECE
+
+    def feed(self, content: memoryview) -> str | None:
+        """Takes the content of one IDAT chunk; returns a complaint."""
+        if not self.begun and content:
+            self._heed_window(content[0])
+            self.begun = True
+        if self._zlib.eof and content:
+            return "there are bytes after the end of its image data"
+        for at in range(0, len(content), _FEED):
+            self._inflate(content[at : at + _FEED])
+            if self._zlib.unused_data:
+                return "there are bytes after the end of its image data"
+        return "it has more image data than its size needs" if self._done > self._size else None
+
+    def finish(self) -> None:
+        """Called after the last consecutive IDAT chunk."""
+        if self._done < self._size or not self._zlib.eof:
+            raise Reject("check", "truncated", "the PNG's image data ends too early")
+
+    def _heed_window(self, first: int) -> None:
+        """libpng inflates row by row, where a window smaller than a stream needs is noticed."""
+        window = 256 << (first >> 4)
+        if window < min(self._size, 32768):
+            self._piece = min(256, *(stride for stride, _ in self._runs))
+
+    def _inflate(self, data: bytes | memoryview) -> None:
+        while not self._zlib.eof:
+            # Never across the end of the image, so that what comes after it is told apart.
+            wanted = min(self._piece, max(self._size - self._done, 0) or _FEED)
+            try:
+                piece = self._zlib.decompress(data, wanted)
+            except zlib.error as error:
+                raise _damaged(f"has image data that does not inflate: {error}") from None
+            data = self._zlib.unconsumed_tail
+            self._check_filters(piece)
+            self._done += len(piece)
+            if self._done > self._size + _LARGEST_SURPLUS:
+                raise _damaged("has far more image data than its size needs")
+            if not data and len(piece) < wanted:
+                return
+
+    def _check_filters(self, piece: bytes) -> None:
+        """Every row begins with its filter, 0 to 4."""
+        start = 0  # of the run, in the inflated data
+        for stride, rows in self._runs:
+            end = start + stride * rows
+            if start < self._done + len(piece) and self._done < end:
+                first = start + -(-max(self._done - start, 0) // stride) * stride - self._done
+                filters = piece[first : end - self._done : stride]
+                if filters.translate(None, b"\0\1\2\3\4"):
+                    raise _damaged("has a row with an unknown filter")
+            start = end

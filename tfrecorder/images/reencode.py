@@ -1,0 +1,179 @@
+"""What is neither JPEG nor PNG becomes PNG: decoded by Pillow, and written again without loss."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any, cast
+
+from PIL import (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    PpmImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from tfrecorder.images import png
+from tfrecorder.images.header import Header, check_size, exif_orientation
+from tfrecorder.images.rejects import Reject
+
+_PLUGINS = {
+    "bmp": BmpImagePlugin.BmpImageFile,
+    "gif": GifImagePlugin.GifImageFile,
+    "webp": WebPImagePlugin.WebPImageFile,
+    "tiff": TiffImagePlugin.TiffImageFile,
+    "ppm": PpmImagePlugin.PpmImageFile,
+    "avif": AvifImagePlugin.AvifImageFile,
+}
+
+# What undoes the turn that Pillow gives a TIFF, and no other format, by its orientation.
+_TURNED_BACK = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+# Pillow's modes: those that PNG holds as they are, and what the others become.
+_PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))
+# Big-endian pixels go by way of "I": Pillow's direct conversion to "I;16" clips them to 255.
+_CONVERSIONS = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA", "I;16B": "I", "I;16L": "I"}
+# On photographs the highest level saves 1 % more than the lowest, and takes twice the time.
+_COMPRESS_LEVEL = 1
+
+# `warnings.catch_warnings` is not thread safe: two threads that leave it in the wrong order would
+# keep the filter for good.
+_quiet_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps Pillow's warnings (odd TIFF tags, bombs) from the user, one thread at a time."""
+    with _quiet_lock, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        yield
+
+
+def reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, Header, str | None]:
+    """The image as PNG, its header, and a complaint if something was lost."""
+    try:
+        image, oriented, warning = _decode(data, kind, max_pixels)
+    except (Reject, KeyboardInterrupt):
+        raise
+    except Image.DecompressionBombError as error:
+        raise Reject("check", "too_large", _words(error)) from None
+    except MemoryError:
+        raise Reject("check", "too_large", f"not enough memory to decode the {kind}") from None
+    except Exception as error:  # hostile bytes may raise anything
+        words = _words(error)
+        code = "truncated" if re.search("truncat|not enough|incomplete", words) else "damaged"
+        raise Reject("check", code, f"Pillow cannot decode the {kind}: {words}") from None
+    image = _for_png(image)
+    options = {"compress_level": _COMPRESS_LEVEL}
+    if image.mode == "P" and _beyond_palette(image):
+        options["bits"] = 8  # fewer would cut the upper bits off
+    out = io.BytesIO()
+    image.save(out, "PNG", **options)
+    encoded = out.getvalue()
+    header = png.read_header(encoded, None)
+    return encoded, header._replace(oriented=oriented), warning
+
+
+def _decode(data: bytes, kind: str, max_pixels: int) -> tuple[Image.Image, bool, str | None]:
+    """The decoded first frame, whether it is oriented, and a complaint.
+
+    The plugin is called by name, not through `Image.open`, which would try other formats and
+    check the size against the user's global limit.
+    """
+    with _quiet():
+        image = _PLUGINS[kind](io.BytesIO(data))
+        check_size(image.height, image.width, len(image.getbands()), max_pixels)
+        orientation = _orientation(image)
+        warning = _reduced(image)
+        if kind == "tiff":  # its tags are still being read, with warnings, while it loads
+            _load(image, data)
+    if kind != "tiff":
+        _load(image, data)
+    elif orientation in _TURNED_BACK:
+        turned = image.transpose(_TURNED_BACK[orientation])
+        turned.info = image.info
+        return turned, True, warning
+    return image, orientation != 1, warning
+
+
+def _load(image: ImageFile.ImageFile, data: bytes) -> None:
+    """Decodes the pixels, and raises for damage even if the process wants it passed over."""
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        # With this flag `load` is silent about damage to raw and GIF data (other decoders raise
+        # all the same; WebP's and AVIF's tile is the decoded image); `frombytes` knows no flag.
+        for decoder, extents, offset, args in image.tile:
+            if decoder in ("raw", "gif") and extents and image.format not in ("WEBP", "AVIF"):
+                size = (extents[2] - extents[0], extents[3] - extents[1])
+                mode = image.mode if decoder == "raw" else "L"
+                Image.frombytes(mode, size, data[offset:], decoder, args)
+    image.load()
+
+
+def _orientation(image: ImageFile.ImageFile) -> int:
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        value = image.getexif().get(0x0112, 1)  # where Pillow itself looks when it turns a TIFF
+        return value if value in range(1, 9) else 1
+    return exif_orientation(image.info.get("exif", b"").removeprefix(b"Exif\0\0"))
+
+
+def _reduced(image: ImageFile.ImageFile) -> str | None:
+    """A complaint if Pillow keeps only the upper 8 bits of wider samples."""
+    bits = 8
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        bits = max(image.tag_v2.get(258, (1,)))
+    elif isinstance(image, PpmImagePlugin.PpmImageFile):
+        arguments = image.tile[0].args  # the raw mode, and the largest value where it is not 255
+        if isinstance(arguments, tuple):
+            bits = max(a.bit_length() for a in (0, *arguments) if isinstance(a, int))
+    if bits > 8 and not image.mode.startswith(("I", "F")):
+        return "the samples are wider than 8 bits; only the upper 8 were kept"
+    return None
+
+
+def _for_png(image: Image.Image) -> Image.Image:
+    """The image in a mode that PNG holds, with no metadata but a palette's transparency."""
+    if image.mode not in _PNG_MODES and image.mode not in ("I", "F"):
+        image = image.convert(_CONVERSIONS.get(image.mode, "RGB"))
+    if image.mode == "F" or (image.mode == "I" and not _fits_16_bits(image)):
+        name = {"F": "floating point", "I": "wide integer"}[image.mode]
+        raise Reject("convert", "unsupported_pixels", f"PNG cannot hold {name} pixels")
+    if image.mode == "I":
+        image = image.convert("I;16")
+    info: dict[str | tuple[int, int], Any] = {}
+    if image.mode == "P" and "transparency" in image.info:
+        info["transparency"] = image.info["transparency"]
+    image.info = info
+    return image
+
+
+def _fits_16_bits(image: Image.Image) -> bool:
+    low, high = cast("tuple[int, int]", image.getextrema())
+    return low >= 0 and high <= 65535
+
+
+def _beyond_palette(image: Image.Image) -> bool:
+    """Whether a pixel's index has no colour in the palette."""
+    _, high = cast("tuple[int, int]", image.getextrema())
+    return image.palette is None or high >= len(image.palette.palette) // 3
+
+
+def _words(error: BaseException) -> str:
+    """An error's first line, without the addresses that differ from run to run."""
+    text = str(error) or type(error).__name__
+    return re.sub(r"<[^>]* at 0x[0-9a-f]+>", "the file", text.splitlines()[0])[:200]

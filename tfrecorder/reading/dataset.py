@@ -1,0 +1,218 @@
+"""Opening a dataset directory: what is in it, and whether its files are all there.
+
+Three forms are known: a directory of this package, one of TFDS with images and labels, and bare
+TFRecord files with the usual image keys (`foreign.py` knows the last two).  No TensorFlow here:
+whoever opens gives the functions that read files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder import layout, schema, storage
+from tfrecorder.errors import DatasetError
+from tfrecorder.splits import SPELLINGS, SPLITS
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """One file of records.
+
+    Attributes:
+        path: of the file, with its scheme.
+        records: in it; None where that is not known without reading it.
+        bytes: of the file.
+    """
+
+    path: str
+    records: int | None
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StoredDataset:
+    """What a directory holds.
+
+    Attributes:
+        directory: as the user gave it.
+        form: "tfrecorder", "tfds" or "files".
+        splits: the shards of each split, in order.
+        features: the kind of each key of a record: image, text, int64, float or label.
+        image_key: of the encoded image.
+        label_key: of the class, or None where records have none.
+        image_shape: (height, width, channels) of every image, None where images differ.
+        class_names: by integer, or None where classes have no names.
+        sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
+            pixels; None where that is not known.
+    """
+
+    directory: str
+    form: str
+    splits: dict[str, tuple[ShardFile, ...]]
+    features: dict[str, str]
+    image_key: str
+    label_key: str | None
+    image_shape: tuple[int | None, int | None, int]
+    class_names: tuple[str, ...] | None
+    sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+
+    def split(self, word: str) -> str:
+        """The name of the split that a user's word means.
+
+        Raises:
+            DatasetError: there is no such split here.
+        """
+        name = word if word in self.splits else SPELLINGS.get(word.strip().lower(), word)
+        if name in self.splits:
+            return name
+        near = difflib.get_close_matches(word.upper(), self.splits, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise DatasetError(
+            f"split={word!r}: {self.directory} has no such split; {hint}"
+            f"it has {', '.join(self.splits)}."
+        )
+
+    def records(self, split: str) -> int | None:
+        """The number of records of a split, or None where that is not known."""
+        counts = [shard.records for shard in self.splits[split]]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    def bytes(self, split: str) -> int:
+        """The bytes of a split's files."""
+        return sum(shard.bytes for shard in self.splits[split])
+
+
+@dataclass(frozen=True)
+class Files:
+    """How files are reached: the local disk here, TensorFlow's file systems in the reader.
+
+    Attributes:
+        read: a path -> its bytes; raises `UnreadableError` or `OSError`.
+        sizes: a folder -> the size of each file in it; empty where there is no such folder.
+        glob: a pattern -> the paths that match it, sorted.
+        count: a path -> the records in it, or None where that would mean reading it whole.
+    """
+
+    read: Callable[[str], bytes]
+    sizes: Callable[[str], dict[str, int]]
+    glob: Callable[[str], list[str]]
+    count: Callable[[str], int | None]
+
+
+def open_dataset(directory: str | os.PathLike[str], files: Files) -> StoredDataset:
+    """The dataset in a directory, its shards checked by name and size.
+
+    Args:
+        directory: of one of the known forms, or a pattern of TFRecord files, as "in/*.tfrecord".
+        files: how to read them.
+
+    Raises:
+        DatasetError: no known form, not committed yet, or a shard is missing, of another size
+            than was written, or of another conversion.
+    """
+    from tfrecorder.reading import foreign  # it builds on the types above
+
+    where = os.fspath(directory)
+    if any(character in where for character in "*?["):
+        return foreign.open_files(where, files.glob(where), files)
+    sizes = files.sizes(where)
+    if layout.COMMIT not in sizes:
+        return foreign.open_uncommitted(where, sizes, files)
+    metadata = _read_metadata(where, files)
+    if metadata is None:
+        return foreign.open_tfds(where, sizes, files)
+    return _open_own(where, sizes, metadata)
+
+
+def _read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
+    try:
+        data = files.read(os.path.join(directory, layout.METADATA))
+    except (storage.UnreadableError, OSError):
+        return None
+    return parse_json(data, directory, layout.METADATA)
+
+
+def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -> StoredDataset:
+    check_shards(directory, sizes, {shard["file"]: shard["bytes"] for shard in metadata["shards"]})
+    splits = {
+        split: tuple(
+            ShardFile(os.path.join(directory, shard["file"]), shard["records"], shard["bytes"])
+            for shard in metadata["shards"]
+            if shard["split"] == split
+        )
+        for split in sorted(metadata["split_rows"], key=SPLITS.index)
+    }
+    names = metadata["class_names"]
+    return StoredDataset(
+        directory=directory,
+        form="tfrecorder",
+        splits=splits,
+        features=dict(metadata["features"]),
+        image_key=schema.ENCODED,
+        label_key=schema.LABEL,
+        image_shape=tuple(metadata["image_shape"]),
+        class_names=None if names is None else tuple(names),
+        sides=_sides(metadata.get("image_sides")),
+    )
+
+
+def _sides(found: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Two pairs of JSON; none from a conversion that did not note them, or of no image."""
+    if not found:
+        return None
+    shorter, longer = found
+    return (shorter[0], shorter[1]), (longer[0], longer[1])
+
+
+def check_shards(
+    directory: str, sizes: Mapping[str, int], written: Mapping[str, int | None]
+) -> None:
+    """Compare the files that are there with those that were written.
+
+    Args:
+        directory: for the messages.
+        sizes: the size of each file found.
+        written: the size of each shard as it was written; None where only its name is known.
+
+    Raises:
+        DatasetError: the first few files that are missing, of another size, or not of this
+            dataset, each with its name.
+    """
+    faults = [f"{name} is missing" for name in written if name not in sizes]
+    faults += [
+        f"{name} has {sizes[name]:,} bytes, but {size:,} were written"
+        for name, size in written.items()
+        if size is not None and name in sizes and sizes[name] != size
+    ]
+    faults += [
+        f"{name} is a shard that this dataset does not list"
+        for name in sizes
+        if name not in written and ".tfrecord" in name and not name.startswith(".")
+    ]
+    if faults:
+        more = f"\n  and {len(faults) - 5} more" if len(faults) > 5 else ""
+        shown = "".join(f"\n  {fault}" for fault in faults[:5])
+        raise DatasetError(
+            f"{directory} is not whole:{shown}{more}\n"
+            f"Copy the files again from where they were written, or convert again; "
+            f"`tfrecorder verify {directory}` checks every byte."
+        )
+
+
+def parse_json(data: bytes, directory: str, name: str) -> Any:
+    """A metadata file's content.
+
+    Raises:
+        DatasetError: it is no JSON.
+    """
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise DatasetError(
+            f"{os.path.join(directory, name)} is damaged: {error}. Copy it again, or convert again."
+        ) from error

@@ -1,0 +1,185 @@
+"""Directories that other tools wrote: TFDS's, and bare TFRecord files with the usual image keys."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from tfrecorder import layout, schema
+from tfrecorder.errors import DatasetError
+from tfrecorder.reading.dataset import Files, ShardFile, StoredDataset, check_shards, parse_json
+from tfrecorder.splits import SPELLINGS
+
+#: TFDS's own template, where a dataset names no other.
+_TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+
+_USUAL_KEYS = {feature.key: feature.kind for feature in schema.DEFAULT_FEATURES}
+_WORD = re.compile(r"[a-z]+")
+_TFDS_FEATURE = re.compile(r".*\.(\w+)$")
+
+
+def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
+    """A directory without `dataset_info.json`: bare TFRecord files, or an error that says why."""
+    if files.sizes(os.path.join(directory, layout.PRIVATE)):
+        raise DatasetError(
+            f"{directory} is not committed yet: its conversion is under way or was interrupted. "
+            "Wait for it, or run the same conversion again to complete it."
+        )
+    paths = [os.path.join(directory, name) for name in sorted(sizes) if ".tfrecord" in name]
+    if paths:
+        return open_files(directory, paths, files)
+    if not sizes and not files.glob(directory):
+        raise DatasetError(f"{directory}: there is no such directory. Check the path.")
+    raise DatasetError(
+        f"{directory} is no dataset: it has neither {layout.COMMIT} nor any "
+        "*.tfrecord. Give the output_dir of a conversion, a TFDS directory with its version "
+        "(as flowers/1.0.0), or a pattern of TFRecord files."
+    )
+
+
+def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
+    """TFRecord files with the usual image keys; a file's name says its split, else it is TRAIN."""
+    if not paths:
+        raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
+    folders = {folder: files.sizes(folder) for folder in {os.path.dirname(path) for path in paths}}
+    splits: dict[str, list[ShardFile]] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        shard = ShardFile(path, files.count(path), folders[folder][name])
+        splits.setdefault(_split_of(name), []).append(shard)
+    return StoredDataset(
+        directory=pattern,
+        form="files",
+        splits={name: tuple(shards) for name, shards in sorted(splits.items(), key=_split_order)},
+        features=dict(_USUAL_KEYS),
+        image_key=schema.ENCODED,
+        label_key=schema.LABEL,
+        image_shape=(None, None, 3),
+        class_names=None,
+    )
+
+
+def _split_of(name: str) -> str:
+    words = (SPELLINGS.get(word) for word in _WORD.findall(name.lower()))
+    return next((word for word in words if word), "TRAIN")
+
+
+def _split_order(split: tuple[str, Any]) -> int:
+    return ("TRAIN", "VALIDATION", "TEST", "UNASSIGNED").index(split[0])
+
+
+def open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
+    """A TFDS directory that holds images with one class each."""
+    info = parse_json(files.read(os.path.join(directory, layout.COMMIT)), directory, layout.COMMIT)
+    if layout.FEATURES not in sizes:
+        raise DatasetError(
+            f"{directory} has a {layout.COMMIT} but no {layout.FEATURES}, so what its records hold "
+            "is not known. Copy it again; for a TFDS dataset give the directory of one version."
+        )
+    document = parse_json(
+        files.read(os.path.join(directory, layout.FEATURES)), directory, layout.FEATURES
+    )
+    if info.get("fileFormat", "tfrecord") != "tfrecord":
+        raise DatasetError(
+            f"{directory} holds {info['fileFormat']} files; load reads tfrecord only. "
+            "Write it with file_format='tfrecord'."
+        )
+    forms = document.get("featuresDict", {}).get("features", {})
+    kinds = {key: _kind(form) for key, form in forms.items()}
+    image_key, label_key = _supervised(directory, info, kinds)
+    splits = {
+        SPELLINGS.get(split["name"], split["name"]): _tfds_shards(directory, sizes, info, split)
+        for split in info.get("splits", ())
+    }
+    named = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
+    check_shards(directory, sizes, named)
+    return StoredDataset(
+        directory=directory,
+        form="tfds",
+        splits=splits,
+        features={key: kind for key, kind in kinds.items() if kind},
+        image_key=image_key,
+        label_key=label_key,
+        image_shape=_tfds_shape(directory, forms[image_key]),
+        class_names=_tfds_names(directory, label_key, sizes, files),
+    )
+
+
+def _kind(form: dict[str, Any]) -> str | None:
+    """The kind of a feature in TFDS's form; None for those that image classification has not."""
+    match = _TFDS_FEATURE.match(form.get("pythonClassName", ""))
+    name = match[1] if match else ""
+    if name in ("Image", "ClassLabel", "Text"):
+        return {"Image": "image", "ClassLabel": "label", "Text": "text"}[name]
+    tensor = form.get("tensor", {})
+    if name not in ("Scalar", "Tensor") or tensor.get("shape", {}).get("dimensions"):
+        return None
+    dtype = tensor.get("dtype", "")
+    if dtype in ("string", "object"):
+        return "text"
+    return "float" if dtype.startswith("float") else "int64"
+
+
+def _supervised(
+    directory: str, info: dict[str, Any], kinds: dict[str, str | None]
+) -> tuple[str, str | None]:
+    """The keys of the image and of its class."""
+    items = info.get("supervisedKeys", {}).get("tuple", {}).get("items", [])
+    keys = [item.get("featureKey") for item in items]
+    images = [key for key, kind in kinds.items() if kind == "image"]
+    if (
+        len(keys) == 2
+        and kinds.get(keys[0]) == "image"
+        and kinds.get(keys[1]) in ("label", "int64")
+    ):
+        return keys[0], keys[1]
+    labels = [key for key, kind in kinds.items() if kind == "label"]
+    if len(images) != 1 or len(labels) > 1:
+        raise DatasetError(
+            f"{directory} is no image classification: its features are {', '.join(kinds)}. "
+            "load needs one image and at most one class; read others with "
+            "tfds.builder_from_directory."
+        )
+    return images[0], labels[0] if labels else None
+
+
+def _tfds_shards(
+    directory: str, sizes: dict[str, int], info: dict[str, Any], split: dict[str, Any]
+) -> tuple[ShardFile, ...]:
+    lengths = [int(length) for length in split.get("shardLengths", ())]
+    template = split.get("filepathTemplate") or _TFDS_TEMPLATE
+    shards = []
+    for index, length in enumerate(lengths):
+        name = template.format(
+            DATASET=info.get("name", ""),
+            SPLIT=split["name"],
+            FILEFORMAT="tfrecord",
+            SHARD_INDEX=f"{index:05d}",
+            NUM_SHARDS=f"{len(lengths):05d}",
+            SHARD_X_OF_Y=f"{index:05d}-of-{len(lengths):05d}",
+        )
+        shards.append(ShardFile(os.path.join(directory, name), length, sizes.get(name, 0)))
+    return tuple(shards)
+
+
+def _tfds_shape(directory: str, form: dict[str, Any]) -> tuple[int | None, int | None, int]:
+    image = form.get("image", {})
+    if image.get("dtype", "uint8") != "uint8":
+        raise DatasetError(
+            f"{directory} holds images of {image['dtype']}; load decodes to 8 bits. Read them "
+            "with tfds.builder_from_directory."
+        )
+    sides = [int(side) for side in image.get("shape", {}).get("dimensions", ())] or [-1, -1, 3]
+    height, width, channels = (None if side < 0 else side for side in sides)
+    return height, width, channels or 3
+
+
+def _tfds_names(
+    directory: str, label_key: str | None, sizes: dict[str, int], files: Files
+) -> tuple[str, ...] | None:
+    name = layout.labels_file(label_key or "")
+    if name not in sizes:
+        return None
+    text = files.read(os.path.join(directory, name)).decode()
+    return tuple(line.strip() for line in text.split("\n") if line.strip())

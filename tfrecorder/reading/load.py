@@ -1,0 +1,227 @@
+"""`load`: a dataset directory as tf.data pipelines that keep the accelerator busy."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.examples import parse_example
+from tfrecorder.reading.dataset import StoredDataset, open_dataset
+from tfrecorder.reading.options import LoadOptions, steps
+from tfrecorder.reading.order import (
+    bounds,
+    random_seeds,
+    read_records,
+    shuffle,
+    shuffle_records,
+    slices,
+)
+from tfrecorder.reading.parsing import batch_parser, record_parser
+from tfrecorder.reading.remote import files_of
+
+#: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
+#: work for each element costs more than it gives in parallelism.
+SMALL_RECORD_BYTES = 16 * 2**10
+
+#: For memory estimates where nothing better is known.
+_DECODED_TO_ENCODED = 8
+_USUAL_RECORD_BYTES = 100_000
+
+
+def load(
+    directory: str | os.PathLike[str], split: str | None = None, **options: Any
+) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
+    """A dataset directory as tf.data, ready for `model.fit`.
+
+    Args:
+        directory: what `convert` wrote; a TFDS directory of images with one class each; or TFRecord
+            files with the usual image keys, as a folder or a pattern ("in/train-*"). Local, or
+            anything that TensorFlow reads, as gs://.
+        split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling; None gives a dict of all.
+        **options: see `tfrecorder.LoadOptions`; among them `batch_size`, `image_size`, `dtype`,
+            `shuffle`, `seed`, `cache`, `augment` and `map_fn`.
+
+    Returns:
+        A dataset of `(image, label)`: `image` uint8 of [height, width, channels] unless options
+        say otherwise, `label` int64, -1 where there is none; with `batch_size` both with a
+        leading batch axis.  `len(dataset)` is right for every combination of options.
+
+    Raises:
+        OptionError: an option's name or value is wrong.
+        DatasetError: the directory is no whole dataset, or has no such split.
+
+    Example:
+        >>> train = tfrecorder.load("out", "TRAIN", batch_size=64,
+        ...                         image_size=(224, 224))  # doctest: +SKIP
+        >>> model.fit(train, epochs=5)  # doctest: +SKIP
+    """
+    chosen = LoadOptions.of(options)
+    stored = open_for_reading(directory)
+    _check_sizes(stored, chosen)
+    if split is not None:
+        return _load_split(stored, stored.split(split), chosen)
+    return {name: _load_split(stored, name, chosen) for name in stored.splits}
+
+
+def open_for_reading(directory: str | os.PathLike[str]) -> StoredDataset:
+    """`open_dataset` by TensorFlow's file systems, where bare files tell their own features."""
+    where = os.fspath(directory)
+    stored = open_dataset(where, files_of(where))
+    return _as_found(stored) if stored.form == "files" else stored
+
+
+def _as_found(stored: StoredDataset) -> StoredDataset:
+    path = next(iter(stored.splits.values()))[0].path
+    try:
+        first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
+        found = parse_example(first)
+    except (tf.errors.OpError, ValueError) as error:
+        raise DatasetError(f"{path} holds no tf.train.Example: {error}") from error
+    if stored.image_key not in found:
+        keys = ", ".join(sorted(found)) or "none"
+        raise DatasetError(
+            f"{path} has no feature {stored.image_key!r}; its first record has: {keys}. load knows "
+            "the usual image keys; read other records with tf.data.TFRecordDataset."
+        )
+    features = {key: kind for key, kind in stored.features.items() if key in found}
+    label_key = stored.label_key if stored.label_key in found else None
+    return dataclasses.replace(stored, features=features, label_key=label_key)
+
+
+def _check_sizes(stored: StoredDataset, options: LoadOptions) -> None:
+    differ = None in stored.image_shape[:2]
+    to_batch = options.batch_size and options.decode and not options.map_fn
+    if differ and to_batch and options.image_size is None:
+        raise OptionError(
+            f"batch_size={options.batch_size}: the images of {stored.directory} differ in size "
+            "and cannot share a batch; give image_size, as image_size=(224, 224)."
+        )
+
+
+def _load_split(stored: StoredDataset, split: str, options: LoadOptions) -> tf.data.Dataset:
+    records = _count(stored, split, options)
+    if records is not None:
+        _check_start(records, options)
+    dataset = _decoded(stored, split, records, options)
+    if records is not None:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps(records, options)))
+    return dataset.prefetch(tf.data.AUTOTUNE).with_options(_tf_options(split, options))
+
+
+def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | None:
+    """The records that this host reads, None where nobody knows."""
+    records = stored.records(split)
+    if options.shard is None:
+        return records
+    if records is None:
+        raise DatasetError(
+            f"shard={options.shard!r}: how many records {stored.directory} has is not known "
+            "without reading it, so it cannot be divided. Copy it to a local disk, or give each "
+            "host a pattern of its own."
+        )
+    first, end = bounds(records, options.shard)
+    return end - first
+
+
+def _check_start(records: int, options: LoadOptions) -> None:
+    whole = steps(records, dataclasses.replace(options, start_step=0))
+    if options.start_step > whole:
+        raise OptionError(
+            f"start_step={options.start_step}: an epoch has {whole} steps; give at most that."
+        )
+
+
+def _decoded(
+    stored: StoredDataset, split: str, records: int | None, options: LoadOptions
+) -> tf.data.Dataset:
+    """The elements of one epoch after another, in order or shuffled, batched if asked."""
+    shuffled = options.shuffles(split)
+    parallel: dict[str, Any] = {
+        "num_parallel_calls": tf.data.AUTOTUNE,
+        "deterministic": options.is_deterministic(split),
+    }
+    runs = slices(stored.splits[split], options.shard)
+    # What is cached must have one order, so that the shards are then read in theirs.
+    dataset = read_records(runs, shuffled and not options.cache, options)
+    cache_pixels = _caches_pixels(options)
+    if cache_pixels:
+        dataset = dataset.map(record_parser(stored, options), **parallel)
+    if options.cache:
+        dataset = dataset.cache(_cache_path(stored, split, options))
+    if shuffled:
+        held = shuffle_records(_held_bytes(stored, split, options), records, options)
+        dataset = shuffle(dataset, held, "records", options)
+    if options.augment:
+        dataset = tf.data.Dataset.zip(dataset, random_seeds(options))
+    if options.start_step:  # before decoding, so that what was seen costs no more than reading
+        dataset = dataset.skip(options.start_step * (options.batch_size or 1))
+    if not cache_pixels and _decodes_batches(stored, split, options):
+        dataset = dataset.batch(options.batch_size, options.drop_remainder)
+        return dataset.map(batch_parser(stored, options), **parallel)
+    if not cache_pixels:
+        dataset = dataset.map(record_parser(stored, options), **parallel)
+    if options.map_fn is not None:
+        dataset = dataset.map(options.map_fn, **parallel)
+    if options.batch_size is not None:
+        dataset = dataset.batch(options.batch_size, options.drop_remainder)
+    return dataset
+
+
+def _caches_pixels(options: LoadOptions) -> bool:
+    """True if the cache holds decoded images: only where they are the same in each epoch."""
+    return bool(options.cache) and options.decode and not options.augment
+
+
+def _decodes_batches(stored: StoredDataset, split: str, options: LoadOptions) -> bool:
+    if options.batch_size is None or options.map_fn is not None:
+        return False
+    return _record_bytes(stored, split) <= SMALL_RECORD_BYTES
+
+
+def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
+    """The files of a split's cache; "" stands for memory.
+
+    TensorFlow reads whatever cache it finds under the name, so that the name must tell all that
+    decides what is in it.
+    """
+    if options.cache is True:
+        return ""
+    folder = str(options.cache)
+    tf.io.gfile.makedirs(folder)
+    content = ("size", "resize", "antialias", "dtype", "low_high", "decode", "features")
+    decides = [getattr(options, name) for name in (*content, "shard", "augment")]
+    text = repr((stored.directory, stored.splits[split], decides))
+    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    return os.path.join(folder, f"{split.lower()}-{digest}")
+
+
+def _record_bytes(stored: StoredDataset, split: str) -> float:
+    """The mean size of a record."""
+    records = stored.records(split)
+    return stored.bytes(split) / records if records else _USUAL_RECORD_BYTES
+
+
+def _held_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+    """The mean size of what the shuffle buffer holds."""
+    if not _caches_pixels(options):
+        return _record_bytes(stored, split)
+    height, width = options.size or stored.image_shape[:2]
+    if height is None or width is None:
+        return _record_bytes(stored, split) * _DECODED_TO_ENCODED
+    return height * width * stored.image_shape[2] * tf.as_dtype(options.dtype).size
+
+
+def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
+    chosen = tf.data.Options()
+    chosen.deterministic = options.is_deterministic(split)
+    chosen.autotune.ram_budget = options.budget
+    if options.augment:
+        # By files, tf.distribute would divide the records and the random seeds apart.
+        by_data = tf.data.experimental.AutoShardPolicy.DATA
+        chosen.experimental_distribute.auto_shard_policy = by_data
+    return chosen

@@ -1,0 +1,272 @@
+"""The options of reading: one frozen value that validates itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.errors import OptionError
+from tfrecorder.options import parse_size
+from tfrecorder.reading.memory import default_budget
+
+RESIZE_MODES = ("stretch", "crop", "pad")
+DTYPES = ("uint8", "float16", "bfloat16", "float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How records become batches.  Every value is checked here, before any file is opened.
+
+    Attributes:
+        batch_size: images of a batch, at least 1; None gives single images.
+        drop_remainder: leave out the last batch of an epoch if it is not full.
+        image_size: (height, width) in pixels, or one number for a square; None keeps each
+            image's own size.
+        resize: how an image of another shape gets to `image_size`.  "stretch" changes its
+            proportions, "crop" cuts the longer side about the centre, "pad" adds black borders.
+        antialias: average all pixels that fall together when an image shrinks.  False is plain
+            bilinear sampling: less work, but aliased.
+        dtype: of the pixels: "uint8", "float32", "float16" or "bfloat16".
+        value_range: (low, high) that a pixel of 0 and of 255 become; None is (0, 1) for floats.
+        decode: True gives pixels; False gives the stored bytes of each image.
+        shuffle: True, False, or the number of records held in memory to choose from.  None
+            shuffles TRAIN, with a number that fits `ram_budget`, and keeps the order of others.
+        seed: of shuffling and augmentation, 0 to 2**32 - 1; None is another order on each run.
+        deterministic: the same batches for the same seed on every run.  None is True if there is
+            a seed or no shuffling.
+        cache: True keeps the decoded images in memory after the first epoch (with `augment` or
+            `decode=False` the stored bytes), a path keeps them in files there; False reads and
+            decodes each epoch.
+        map_fn: called on (image, label), or on the dict of `features`, of each record, in
+            parallel, after decoding and before batching.  TensorFlow traces it.
+        augment: a random part of each image, resized, and mirrored in half of the cases.
+        features: a dict of every stored feature in place of (image, label).
+        shard: (index, count): only this host's part.  The parts of all hosts are disjoint,
+            complete, and differ in length by at most one record.
+        ram_budget: bytes, or a text as "4GiB", for buffers of this split; None is a quarter of
+            the memory that the process may use.
+        epoch: which epoch's order, from 0; every iteration then gives this epoch.  Needs `seed`.
+            None goes on to another order with each iteration.
+        start_step: batches (without batch_size: images) of `epoch` to leave out, because they
+            were trained on before an interruption.
+
+    Raises:
+        OptionError: a value is of a wrong type or out of range, or two do not go together.
+
+    >>> LoadOptions(image_size=224).size
+    (224, 224)
+    """
+
+    batch_size: int | None = None
+    drop_remainder: bool = False
+    image_size: int | tuple[int, int] | None = None
+    resize: str = "stretch"
+    antialias: bool = True
+    dtype: str = "uint8"
+    value_range: tuple[float, float] | None = None
+    decode: bool = True
+    shuffle: bool | int | None = None
+    seed: int | None = None
+    deterministic: bool | None = None
+    cache: bool | str = False
+    map_fn: Callable[..., Any] | None = None
+    augment: bool = False
+    features: bool = False
+    shard: tuple[int, int] | None = None
+    ram_budget: int | str | None = None
+    epoch: int | None = None
+    start_step: int = 0
+
+    def __post_init__(self) -> None:
+        replace = object.__setattr__  # the way a frozen dataclass normalises what it was given
+        if hasattr(self.dtype, "name"):  # tf.float32, numpy.dtype("float32")
+            replace(self, "dtype", self.dtype.name)
+        if isinstance(self.cache, os.PathLike):
+            replace(self, "cache", os.fspath(self.cache))
+        for name, check in _CHECKS.items():
+            value = getattr(self, name)
+            if fault := check(value):
+                raise OptionError(f"{name}={value!r}: {fault}")
+        if fault := _conflict(self):
+            raise OptionError(fault)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> LoadOptions:
+        """Options by name; a misspelt name is an OptionError that suggests the nearest."""
+        known = [item.name for item in dataclasses.fields(cls)]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+                raise OptionError(f"there is no option {name!r}; {hint}")
+        return cls(**options)
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """`image_size` as (height, width)."""
+        if self.image_size is None:
+            return None
+        sides = self.image_size if isinstance(self.image_size, Sequence) else (self.image_size,) * 2
+        return int(sides[0]), int(sides[1])
+
+    @property
+    def low_high(self) -> tuple[float, float]:
+        """`value_range`, or the default of the `dtype`."""
+        if self.value_range is None:
+            return (0.0, 255.0) if self.dtype == "uint8" else (0.0, 1.0)
+        return float(self.value_range[0]), float(self.value_range[1])
+
+    @property
+    def budget(self) -> int:
+        """`ram_budget` in bytes, or the default."""
+        return default_budget() if self.ram_budget is None else parse_size(self.ram_budget)
+
+    def shuffles(self, split: str) -> bool:
+        """True if the records of a split are to be shuffled."""
+        return split == "TRAIN" if self.shuffle is None else bool(self.shuffle)
+
+    def is_deterministic(self, split: str) -> bool:
+        """True if the order of a split must be the same on every run."""
+        if self.deterministic is not None:
+            return self.deterministic
+        return self.seed is not None or not self.shuffles(split)
+
+
+def steps(records: int, options: LoadOptions) -> int:
+    """The elements of one iteration over so many records: batches, or images without batch_size.
+
+    >>> steps(100, LoadOptions(batch_size=32)), steps(100, LoadOptions(batch_size=32, seed=1,
+    ...     epoch=0, start_step=3, drop_remainder=True))
+    (4, 0)
+    """
+    size = options.batch_size or 1
+    whole = records // size if options.drop_remainder else -(-records // size)
+    return max(0, whole - options.start_step)
+
+
+def is_whole(value: Any) -> bool:
+    """Python's and NumPy's integers, but not booleans."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _conflict(options: LoadOptions) -> str | None:
+    """What is wrong with two options together, or None."""
+    resumes = options.epoch is not None
+    if options.start_step and not resumes:
+        return f"start_step={options.start_step}: say of which epoch; give epoch=0, 1, …"
+    if resumes and (options.seed is None or options.deterministic is False):
+        return (
+            f"epoch={options.epoch}: an epoch's order comes from the seed; give the seed of the "
+            "run to continue, as seed=1, and leave deterministic as it is."
+        )
+    if not options.decode:
+        pixels = [name for name in ("image_size", "augment") if getattr(options, name)]
+        if pixels or options.dtype != "uint8":
+            return f"decode=False gives the stored bytes; leave out {(pixels or ['dtype'])[0]}."
+    if options.augment and options.image_size is None:
+        return "augment=True: random parts differ in size; give image_size, as image_size=224."
+    if options.dtype == "uint8" and options.value_range not in (None, (0, 255)):
+        return (
+            f"value_range={options.value_range!r}: uint8 pixels are 0 to 255; give "
+            "dtype='float32' for another range."
+        )
+    if options.drop_remainder and options.batch_size is None:
+        return "drop_remainder=True: there are no batches; give batch_size."
+    return None
+
+
+def _whole(low: int, high: int | None = None, none: bool = True) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if value is None and none:
+            return None
+        if not is_whole(value) or value < low or (high is not None and value > high):
+            return f"give a whole number from {low}" + (f" to {high}." if high else ".")
+        return None
+
+    return check
+
+
+def _one_of(*words: Any) -> Callable[[Any], str | None]:
+    shown = ", ".join(repr(word) for word in words)
+    return lambda value: None if value in words else f"give one of {shown}."
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "give True or False."
+
+
+def _check_image_size(value: Any) -> str | None:
+    sides = (value,) if is_whole(value) else value
+    if value is None:
+        return None
+    if not isinstance(sides, (tuple, list)) or len(sides) > 2 or not all(map(is_whole, sides)):
+        return "give (height, width) in pixels, as (224, 224)."
+    return None if min(sides) >= 1 and len(sides) + is_whole(value) == 2 else "give two sides >= 1."
+
+
+def _check_value_range(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        low, high = map(float, value)
+    except (TypeError, ValueError):
+        return "give (low, high), as (-1, 1)."
+    return None if low < high else "low must be less than high, as (-1, 1)."
+
+
+def _check_shuffle(value: Any) -> str | None:
+    if value is None or isinstance(value, bool) or (is_whole(value) and value >= 1):
+        return None
+    return "give True, False, or how many records to hold, at least 1."
+
+
+def _check_cache(value: Any) -> str | None:
+    if isinstance(value, bool) or (isinstance(value, str) and value):
+        return None
+    return "give True for memory, or a path for files."
+
+
+def _check_shard(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, (tuple, list)) or len(value) != 2 or not all(map(is_whole, value)):
+        return "give (index, count), as (0, 4) for the first of four hosts."
+    index, count = value
+    return None if 0 <= index < count else "index must be from 0 to count - 1."
+
+
+def _check_ram_budget(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        size = parse_size(value)
+    except (TypeError, ValueError):
+        return "give bytes, or a number with a unit, as '4GiB'."
+    return None if size >= 2**20 else "give at least 1 MiB."
+
+
+_CHECKS: dict[str, Callable[[Any], str | None]] = {
+    "batch_size": _whole(1),
+    "drop_remainder": _flag,
+    "image_size": _check_image_size,
+    "resize": _one_of(*RESIZE_MODES),
+    "antialias": _flag,
+    "dtype": _one_of(*DTYPES),
+    "value_range": _check_value_range,
+    "decode": _flag,
+    "shuffle": _check_shuffle,
+    "seed": _whole(0, 2**32 - 1),
+    "deterministic": _one_of(None, True, False),
+    "cache": _check_cache,
+    "map_fn": lambda value: None if value is None or callable(value) else "give a function.",
+    "augment": _flag,
+    "features": _flag,
+    "shard": _check_shard,
+    "ram_budget": _check_ram_budget,
+    "epoch": _whole(0),
+    "start_step": _whole(0, none=False),
+}

@@ -1,0 +1,133 @@
+"""In which order a split's records are read: which part of which shard, shuffled how."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.options import LoadOptions, is_whole
+
+#: Shards that are read at the same time: at most so many, and at most this share of them.  If all
+#: were read at once, a record would come at nearly the same time in each epoch.
+CYCLE = 8
+CYCLE_SHARE = 0.25
+
+#: A shuffle buffer is bounded by both, and by its share of the memory budget: records are
+#: shuffled when they are written, so a larger one gains nothing, and must be filled before the
+#: first batch.
+MAX_SHUFFLE_RECORDS = 10_000
+MAX_SHUFFLE_BYTES = 512 * 2**20
+SHUFFLE_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A run of records in one shard: `take` of them after the first `skip`; -1 takes all."""
+
+    path: str
+    skip: int = 0
+    take: int = -1
+
+
+def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Slice]:
+    """The runs of records that one host reads; of all hosts together, each record once.
+
+    Args:
+        shards: of a split; their `records` must be known where there is a `part`.
+        part: (index, count) of the host, None for all.
+
+    >>> slices([ShardFile("a", 4, 0), ShardFile("b", 4, 0)], (1, 3))
+    [Slice(path='a', skip=2, take=2), Slice(path='b', skip=0, take=1)]
+    """
+    if part is None:
+        return [Slice(shard.path) for shard in shards if shard.records != 0]
+    first, end = bounds(sum(shard.records or 0 for shard in shards), part)
+    runs, begin = [], 0
+    for shard in shards:
+        skip = max(first - begin, 0)
+        take = min(end - begin, shard.records or 0) - skip
+        if take > 0:
+            runs.append(Slice(shard.path, skip, take))
+        begin += shard.records or 0
+    return runs
+
+
+def bounds(records: int, part: tuple[int, int]) -> tuple[int, int]:
+    """The first record of a host's part, and the one after its last.
+
+    >>> [bounds(8, (index, 3)) for index in range(3)]
+    [(0, 2), (2, 5), (5, 8)]
+    """
+    index, count = part
+    return records * index // count, records * (index + 1) // count
+
+
+def derive_seed(seed: int, epoch: int, purpose: str) -> int:
+    """A seed for one purpose of one epoch, the same on every machine and Python."""
+    digest = hashlib.blake2b(f"{seed}/{epoch}/{purpose}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1  # int64 without its sign
+
+
+def shuffle_records(element_bytes: float, records: int | None, options: LoadOptions) -> int:
+    """How many records the shuffle buffer holds.
+
+    Args:
+        element_bytes: the mean size of what is held.
+        records: of the split, or None where not known.
+        options: of the load; `shuffle` as a number is taken as it is.
+    """
+    if options.shuffle is not None and is_whole(options.shuffle):
+        return int(options.shuffle)
+    room = min(MAX_SHUFFLE_BYTES, options.budget * SHUFFLE_SHARE)
+    fitting = max(1, int(room / max(element_bytes, 1.0)))
+    return min(fitting, MAX_SHUFFLE_RECORDS, records or MAX_SHUFFLE_RECORDS)
+
+
+def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) -> tf.data.Dataset:
+    """The serialized records of some shards; `shuffled`: the shards in random order, and mixed."""
+    deterministic = options.seed is not None or not shuffled
+    if options.deterministic is not None:
+        deterministic = options.deterministic
+    columns = (
+        tf.constant([run.path for run in runs], tf.string),
+        tf.constant([run.skip for run in runs], tf.int64),
+        tf.constant([run.take for run in runs], tf.int64),
+    )
+    files = tf.data.Dataset.from_tensor_slices(columns)
+    if not shuffled:
+        return files.flat_map(_read_slice)
+    return shuffle(files, len(runs), "shards", options).interleave(
+        _read_slice,
+        cycle_length=max(1, min(CYCLE, int(len(runs) * CYCLE_SHARE))),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=deterministic,
+    )
+
+
+def _read_slice(path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
+    return tf.data.TFRecordDataset(path).skip(skip).take(take)
+
+
+def shuffle(
+    dataset: tf.data.Dataset, buffer: int, purpose: str, options: LoadOptions
+) -> tf.data.Dataset:
+    """Shuffle anew with each iteration, or always as in `options.epoch` if that is given."""
+    seed = options.seed
+    if seed is not None:
+        seed = derive_seed(seed, options.epoch or 0, purpose)
+    return dataset.shuffle(
+        max(buffer, 1), seed=seed, reshuffle_each_iteration=options.epoch is None
+    )
+
+
+def random_seeds(options: LoadOptions) -> tf.data.Dataset:
+    """An endless dataset of int64 [2], for stateless random operations."""
+    seed = options.seed
+    if seed is not None:
+        seed = derive_seed(seed, options.epoch or 0, "augment")
+    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=options.epoch is None)
+    return numbers.batch(2, drop_remainder=True)

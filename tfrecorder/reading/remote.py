@@ -1,0 +1,55 @@
+"""Reaching the files of a dataset through TensorFlow's own file systems: gs:// and others."""
+
+from __future__ import annotations
+
+import os
+
+import tensorflow as tf
+
+from tfrecorder import storage
+from tfrecorder.errors import DatasetError
+from tfrecorder.reading.dataset import Files
+from tfrecorder.reading.files import local_files
+
+
+def files_of(path: str) -> Files:
+    """How the files of a dataset are read: local ones directly, others by TensorFlow.
+
+    Raises:
+        DatasetError: TensorFlow has no file system for the path's scheme.
+    """
+    scheme = storage.scheme(path)
+    if not scheme:
+        return local_files()
+    readable = sorted(name for name in tf.io.gfile.get_registered_schemes() if name)
+    if scheme not in readable:
+        raise DatasetError(
+            f"{path}: TensorFlow has no reader of {scheme}://, only of {', '.join(readable)}. "
+            "Copy the directory to a local disk or to gs://, mount the bucket as a folder, or "
+            "install and import tensorflow-io, which adds s3 and az."
+        )
+    return Files(read=_read, sizes=_sizes, glob=_glob, count=lambda path: None)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read()
+    except tf.errors.OpError as error:
+        raise OSError(f"{path}: {error.message}") from error
+
+
+def _sizes(folder: str) -> dict[str, int]:
+    try:
+        names = tf.io.gfile.listdir(folder)
+    except tf.errors.NotFoundError:
+        return {}
+    except tf.errors.OpError as error:
+        raise DatasetError(f"{folder} cannot be listed: {error.message}") from error
+    files = [name for name in names if not name.endswith("/")]
+    stats = {name: tf.io.gfile.stat(os.path.join(folder, name)) for name in files}
+    return {name: stat.length for name, stat in stats.items() if not stat.is_directory}
+
+
+def _glob(pattern: str) -> list[str]:
+    return sorted(tf.io.gfile.glob(pattern))

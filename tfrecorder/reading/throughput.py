@@ -1,0 +1,218 @@
+"""How fast a dataset is read: what `tfrecorder benchmark` shows.
+
+The rate alone misleads, because a reader that takes both cores leaves none to the training.  So
+the CPU seconds are shown beside it, and with the duration of a training step the share of time
+that an accelerator would wait.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.reading.load import load, open_for_reading
+
+#: Batches before the measurement: caches fill, and tf.data finds its parallelism.
+WARM_UP_BATCHES = 10
+WARM_UP_SECONDS = 2.0
+
+#: What the operations of a trace are for, by the beginning of their kernel's name.
+_STAGES = {
+    "DecodeJpeg": "decode",
+    "DecodeAndCropJpeg": "decode",
+    "ExtractJpegShape": "decode",
+    "ResizeArea": "resize",
+    "ResizeBilinear": "resize",
+    "ScaleAndTranslate": "resize",
+    "Pad": "resize",
+    "ReverseV2": "resize",
+    "ParseExampleV2": "parse",
+    "Cast": "convert",
+    "AddV2": "convert",
+    "Mul": "convert",
+}
+STAGES = ("read", "parse", "decode", "resize", "convert", "batch and the rest")
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """One measurement.
+
+    Attributes:
+        images: read in the measured time.
+        seconds: measured, simulated steps included.
+        megabytes: of records read, in 10**6 bytes, by their mean size.
+        cpu_seconds: user and system time of the process.
+        first_batch_seconds: from the call of `load` to its first batch.
+        step_ms: duration of the simulated training step, None without.
+        waiting: share of the time, 0 to 1, in which the next batch was not ready; None without
+            `step_ms`.
+        stages: share of the CPU time of each stage, where it was traced.
+    """
+
+    images: int
+    seconds: float
+    megabytes: float
+    cpu_seconds: float
+    first_batch_seconds: float
+    step_ms: float | None = None
+    waiting: float | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def images_per_second(self) -> float:
+        return self.images / self.seconds
+
+    @property
+    def cpu_seconds_per_1000(self) -> float:
+        return self.cpu_seconds / self.images * 1000
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.images_per_second:,.0f} images/s, "
+            f"{self.megabytes / self.seconds:,.1f} MB/s of records",
+            f"{self.cpu_seconds_per_1000:.2f} CPU seconds per 1,000 images",
+            f"{self.first_batch_seconds:.2f} s to the first batch",
+        ]
+        if self.waiting is not None:
+            lines.append(
+                f"{self.waiting:.1%} of the time waiting for input, with a step of "
+                f"{self.step_ms:g} ms"
+            )
+        if self.stages:
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in self.stages.items())
+            lines.append(f"CPU time: {shares}")
+        return "\n".join(lines)
+
+
+def benchmark(
+    directory: str | os.PathLike[str],
+    split: str = "TRAIN",
+    *,
+    batch_size: int = 64,
+    image_size: int | tuple[int, int] | None = 224,
+    seconds: float = 10.0,
+    step_ms: float | None = None,
+    trace: bool = False,
+    **options: Any,
+) -> Throughput:
+    """Read a split again and again for some seconds, and measure.
+
+    Args:
+        directory: as for `load`.
+        split: of it.
+        batch_size: images of a batch.
+        image_size: as for `load`.
+        seconds: to measure, after a warm-up of ten batches or two seconds; more than 0.
+        step_ms: milliseconds that a training step would take on an accelerator, during which the
+            CPU is free for reading; None asks for batches as fast as they come.
+        trace: measure the stages too, afterwards and for at most as long again.
+        **options: of `load`.
+
+    Raises:
+        OptionError: as `load`, or `seconds` or `step_ms` is not positive.
+        DatasetError: as `load`, or the split has no batch.
+
+    Example:
+        >>> print(tfrecorder.benchmark("out", step_ms=50))  # doctest: +SKIP
+    """
+    for name, value in (("seconds", seconds), ("step_ms", step_ms)):
+        if value is not None and not value > 0:
+            raise OptionError(f"{name}={value!r}: give a number above 0.")
+    begun = time.perf_counter()
+    dataset = load(directory, split, batch_size=batch_size, image_size=image_size, **options)
+    assert isinstance(dataset, tf.data.Dataset)
+    batches = iter(dataset.repeat())
+    if next(batches, None) is None:
+        raise DatasetError(f"{os.fspath(directory)} has no batch of {batch_size} in {split}.")
+    first = time.perf_counter() - begun
+    _run(batches, WARM_UP_SECONDS, step_ms, at_most=WARM_UP_BATCHES)
+    cpu = time.process_time()
+    images, lasted, waited = _run(batches, seconds, step_ms)
+    cpu = time.process_time() - cpu
+    return Throughput(
+        images=images,
+        seconds=lasted,
+        megabytes=images * _record_bytes(directory, split) / 1e6,
+        cpu_seconds=cpu,
+        first_batch_seconds=first,
+        step_ms=step_ms,
+        waiting=None if step_ms is None else waited / lasted,
+        stages=_traced(batches, seconds) if trace else {},
+    )
+
+
+def _run(
+    batches: Iterator[Any], seconds: float, step_ms: float | None, at_most: int | None = None
+) -> tuple[int, float, float]:
+    """Take batches for some time: (images, seconds, of which waiting for a batch)."""
+    images, waited, begun = 0, 0.0, time.perf_counter()
+    taken = 0
+    while time.perf_counter() - begun < seconds and taken != at_most:
+        asked = time.perf_counter()
+        batch = next(batches)
+        waited += time.perf_counter() - asked
+        images += int(tf.nest.flatten(batch)[0].shape[0])
+        taken += 1
+        if step_ms is not None:
+            time.sleep(step_ms / 1000)
+    return images, time.perf_counter() - begun, waited
+
+
+def _record_bytes(directory: str | os.PathLike[str], split: str) -> float:
+    stored = open_for_reading(directory)
+    name = stored.split(split)
+    return stored.bytes(name) / (stored.records(name) or 1)
+
+
+def _traced(batches: Iterator[Any], seconds: float) -> dict[str, float]:
+    """The share of each stage in the CPU time, from TensorFlow's own trace."""
+    options = tf.profiler.experimental.ProfilerOptions(
+        host_tracer_level=3, python_tracer_level=0, device_tracer_level=0
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        cpu = time.process_time()
+        tf.profiler.experimental.start(folder, options=options)
+        try:
+            _run(batches, min(seconds, 3.0), None)
+            cpu = time.process_time() - cpu
+        finally:
+            tf.profiler.experimental.stop()
+        (path,) = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
+        found = _stage_seconds(path)
+    found["batch and the rest"] = max(0.0, cpu - sum(found.values()))
+    total = sum(found.values())
+    return {stage: found[stage] / total for stage in STAGES}
+
+
+def _stage_seconds(path: str) -> dict[str, float]:
+    """Seconds of each stage, added over all threads."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2  # no public reader of traces exists
+
+    space = xplane_pb2.XSpace()
+    with open(path, "rb") as file:
+        space.ParseFromString(file.read())
+    seconds = dict.fromkeys(STAGES, 0.0)
+    for plane in space.planes:
+        stages = {key: _stage_of(meta.name) for key, meta in plane.event_metadata.items()}
+        for line in plane.lines:
+            for event in line.events:
+                if stage := stages[event.metadata_id]:
+                    seconds[stage] += event.duration_ps / 1e12
+    return seconds
+
+
+def _stage_of(event: str) -> str | None:
+    """The stage of an event: an operation is "name:Kernel", an iterator "Iterator::A::B"."""
+    name = event.partition("#")[0]
+    if name.startswith("Iterator::"):
+        return "read" if name.endswith("::TFRecord") else None
+    return _STAGES.get(name.rpartition(":")[2])

@@ -1,0 +1,124 @@
+"""Going on with a Keras training after an interruption, with exactly the batches not seen.
+
+    position = tfrecorder.TrainingPosition("run", model, every=100)
+    for epoch, start_step in position.epochs(5):
+        train = tfrecorder.load("out", "TRAIN", batch_size=64, image_size=224, seed=7,
+                                epoch=epoch, start_step=start_step)
+        model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[position])
+
+The same lines begin a training and go on with one.  What is kept is the model with its optimizer
+and two numbers: the order of the records follows from the seed, so no shuffle buffer is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from tfrecorder.errors import OptionError
+from tfrecorder.reading.options import is_whole
+
+_POINTER = "position.json"
+
+
+class TrainingPosition(keras.callbacks.Callback):
+    """A Keras callback that saves a model and where its training stands, and finds both again.
+
+    Both are saved together: a kill at any moment leaves the last complete pair.
+
+    Args:
+        directory: local, for this training alone; made if it is not there.
+        model: compiled, and of the same layers each time.  If the directory holds a position, the
+            model's and the optimizer's variables are set from it.
+        every: steps between two saves, at least 1; the end of an epoch is always saved.
+
+    Attributes:
+        epoch: to go on with, from 0.
+        step: of that epoch, the batches that were trained on.
+
+    Raises:
+        OptionError: `every` is no positive whole number, or the saved variables do not fit.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], model: keras.Model, every: int = 100
+    ) -> None:
+        super().__init__()
+        if not is_whole(every) or every < 1:
+            raise OptionError(f"every={every!r}: give a whole number of steps from 1.")
+        self._directory = Path(directory)
+        self._every = int(every)
+        self.epoch = self.step = 0
+        self._begun_at = 0
+        self._restore(model)
+
+    def epochs(self, epochs: int) -> Iterator[tuple[int, int]]:
+        """(epoch, start_step) of each epoch still to train, for `load` and `fit`.
+
+        Args:
+            epochs: of the whole training, those done before included.
+        """
+        while self.epoch < epochs:
+            before = self.epoch, self.step
+            yield before
+            if (self.epoch, self.step) == before:
+                raise OptionError(
+                    "epochs(): the epoch was not trained to its end; give this callback to "
+                    "model.fit, as callbacks=[position], with epochs=epoch + 1."
+                )
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._begun_at = self.step if epoch == self.epoch else 0
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        # With several steps an execution, Keras calls once for all, with the last one's number.
+        self.step = self._begun_at + batch + 1
+        # The last one is saved when the epoch ends: of no batches left, fit could make no epoch.
+        is_last = batch + 1 == self.params.get("steps")
+        if not is_last and self.step // self._every > self._saved // self._every:
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.epoch, self.step, self._begun_at = epoch + 1, 0, 0
+        self._save()
+
+    def _save(self) -> None:
+        """Variables into a file of their own; then one rename makes them the position."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        name = f"epoch-{self.epoch:05d}-step-{self.step:08d}.weights.h5"
+        unready = self._directory / f"unready-{name}"
+        self.model.save_weights(unready, overwrite=True)
+        os.replace(unready, self._directory / name)
+        document = {"epoch": self.epoch, "step": self.step, "variables": name}
+        pointer = self._directory / f"{_POINTER}.tmp"
+        pointer.write_text(json.dumps(document))
+        os.replace(pointer, self._directory / _POINTER)
+        self._saved = self.step
+        for old in self._directory.glob("*.weights.h5"):
+            if old.name != name:
+                old.unlink()
+
+    def _restore(self, model: keras.Model) -> None:
+        self._saved = 0
+        pointer = self._directory / _POINTER
+        if not pointer.exists():
+            return
+        document = json.loads(pointer.read_text())
+        if model.optimizer is not None and not model.optimizer.built:
+            # Unbuilt, it has no variables yet, and its saved ones would be passed over.
+            model.optimizer.build(model.trainable_variables)
+        try:
+            model.load_weights(self._directory / document["variables"])
+        except (ValueError, KeyError) as error:
+            raise OptionError(
+                f"directory={str(self._directory)!r}: what is saved there does not fit this model: "
+                f"{error}. Give the model that was trained, or another directory."
+            ) from error
+        self.epoch, self.step = document["epoch"], document["step"]
+        self._saved = self.step
