@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
     except BaseException as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
-        failure = _read_failure(output_dir)
+        failure = _read_failure(output_dir) or _find_failure(str(error))
         if failure is None:
             raise
         raise failure from None  # Beam's own hundred lines of traceback say nothing more
@@ -144,3 +145,16 @@ def _read_failure(output_dir: str) -> TfrecorderError | None:
     note = json.loads(storage.read_bytes(path))
     kind: type[TfrecorderError] = getattr(errors, note["error"], TfrecorderError)
     return kind(note["message"])
+
+
+#: One of our errors in what Beam makes of a worker's: a traceback, with a word of its own.
+_FAILURE = re.compile(
+    r"^(?:tfrecorder\.errors\.)(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE
+)
+
+
+def _find_failure(words: str) -> TfrecorderError | None:
+    """The error that a worker could not leave in the directory, because the disk is full."""
+    found = _FAILURE.search(words)
+    kind = getattr(errors, found[1], None) if found else None
+    return kind(found[2]) if found and kind else None

@@ -6,11 +6,11 @@ import csv
 import io
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import BinaryIO
 
 from tfrecorder import schema, storage
 from tfrecorder.crc32c import combine
@@ -22,13 +22,14 @@ from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
 from tfrecorder.tfrecord import frame, framed_crc
+from tfrecorder.threads import run_in_order
 
 #: Images that one task of the pool loads.  More in a task spares hand-overs between threads;
 #: fewer keep less in memory.
-TASK_ROWS = 8
+TASK_ROWS = 2
 
 #: Tasks under way for each thread: fewer let the threads wait while the writer is busy.
-TASKS_AHEAD = 2
+TASKS_AHEAD = 8
 
 #: A write of several records costs a third less than one for each.  The system takes at most
 #: 1,024 buffers at once (IOV_MAX).
@@ -40,9 +41,6 @@ PROGRESS_SECONDS = 0.2
 
 REJECT_HEADER = ("row", "image_uri", "stage", "reason")
 SUSPECT_HEADER = ("row", "image_uri", "warning")
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -141,46 +139,28 @@ def write_shard(
     def load_rows(some: list[PlannedRow]) -> list[Loaded | Rejected]:
         return [load_row(row, plan.base, verify, max_pixels) for row in some]
 
-    tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
     tally = _Tally(report)
-    loaded: list[bytes] = []
-    written = 0
     with storage.publish(output_dir, shard.file) as file:
-        for outcomes in map_ahead(pool, load_rows, tasks, ahead=TASKS_AHEAD * threads):
+        writing = _Writing(file)
+
+        def write_rows(outcomes: list[Loaded | Rejected]) -> None:
             for outcome in outcomes:
-                if isinstance(outcome, Rejected):
-                    if on_error == "raise":
-                        raise _as_error(outcome)
-                    tally.add_reject(outcome)
-                else:
+                if isinstance(outcome, Loaded):
                     tally.add_record(outcome)
-                    loaded += outcome.parts
-            if tally.bytes - written >= WRITE_BYTES or len(loaded) >= WRITE_PARTS:
-                storage.write_all(file, *loaded)
-                loaded, written = [], tally.bytes
-        storage.write_all(file, *loaded)
+                    writing.add(outcome)
+                elif on_error == "raise":
+                    raise _as_error(outcome)
+                else:
+                    tally.add_reject(outcome)
+
+        tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
+        run_in_order(pool, threads, load_rows, write_rows, tasks, ahead=TASKS_AHEAD * threads)
+        writing.flush()
     tally.publish(output_dir, shard)
     done = tally.done_record(plan.digest, shard, len(rows))
     storage.publish_bytes(output_dir, shard.done, done.to_json())
     storage.remove(os.path.join(output_dir, shard.progress))
     return done
-
-
-def map_ahead(
-    pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int
-) -> Iterator[R]:
-    """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat."""
-    under_way: deque[Future[R]] = deque()
-    try:
-        for item in items:
-            under_way.append(pool.submit(work, item))
-            if len(under_way) >= ahead:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-    finally:
-        for future in under_way:
-            future.cancel()
 
 
 def _as_error(outcome: Rejected) -> RejectedError:
@@ -189,6 +169,25 @@ def _as_error(outcome: Rejected) -> RejectedError:
         f"row {row.row}, image {row.image_uri!r} was rejected at the stage {reject.stage}: "
         f'{reject}. Mend or drop the row, or list such rows in rejects.csv with on_error="reject".'
     )
+
+
+class _Writing:
+    """Records on their way into a file, several of them in one write."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._parts: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, record: Loaded) -> None:
+        self._parts += record.parts
+        self._bytes += record.size
+        if self._bytes >= WRITE_BYTES or len(self._parts) >= WRITE_PARTS:
+            self.flush()
+
+    def flush(self) -> None:
+        storage.write_all(self._file, *self._parts)
+        self._parts, self._bytes = [], 0
 
 
 #: Of some tuples of integers, the smallest and the largest value at each place; () of none.

@@ -69,7 +69,8 @@ def validate(
 def _check_images(checked: Checked, base: str, options: ConvertOptions) -> Finding:
     """The images that a conversion would reject, of the rows whose uri has no fault already."""
     from tfrecorder.images.rejects import Reject
-    from tfrecorder.shards import map_ahead, read_image
+    from tfrecorder.shards import read_image
+    from tfrecorder.threads import map_ahead
 
     faulty = [
         row

@@ -25,7 +25,7 @@ from tfrecorder.checking.shard_check import Decode, ShardFindings, check_shard
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.progress import is_shown
-from tfrecorder.shards import map_ahead
+from tfrecorder.threads import map_ahead
 
 
 def check_all(

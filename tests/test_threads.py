@@ -1,0 +1,68 @@
+"""Work in threads with its results in order."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfrecorder.threads import map_ahead, run_in_order
+
+
+@given(
+    delays=st.lists(st.sampled_from([0, 0, 0.001]), max_size=20),
+    threads=st.integers(1, 4),
+    more=st.integers(0, 4),
+)
+def test_results_are_finished_once_and_in_order(delays, threads, more):
+    finished, under_way, most = [], set(), 0
+    lock = threading.Lock()
+
+    def work(number):
+        nonlocal most
+        with lock:
+            under_way.add(number)
+            most = max(most, len(under_way))
+        time.sleep(delays[number])
+        return number
+
+    def finish(number):
+        finished.append(number)
+        with lock:
+            under_way.discard(number)
+
+    with ThreadPoolExecutor(threads) as pool:
+        run_in_order(pool, threads, work, finish, range(len(delays)), ahead=threads + more)
+    assert finished == list(range(len(delays)))
+    assert most <= threads + more
+
+
+@pytest.mark.parametrize("fails", ["work", "finish"])
+def test_an_error_stops_every_thread_and_is_raised(fails):
+    started = []
+
+    def work(number):
+        started.append(number)
+        if fails == "work" and number == 5:
+            raise ValueError("five")
+        return number
+
+    def finish(number):
+        if fails == "finish" and number == 5:
+            raise ValueError("five")
+
+    with ThreadPoolExecutor(3) as pool, pytest.raises(ValueError, match="five"):
+        run_in_order(pool, 3, work, finish, range(10_000), ahead=6)
+    assert len(started) < 20
+
+
+def test_map_ahead_keeps_few_under_way():
+    done = []
+    with ThreadPoolExecutor(2) as pool:
+        results = map_ahead(pool, lambda number: done.append(number) or number, range(100), ahead=4)
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        time.sleep(0.05)
+        assert len(done) <= 7
+        assert list(results) == list(range(3, 100))

@@ -1,0 +1,119 @@
+"""Work in a pool of threads with its results in order, and never too much of it under way."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, wait
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def map_ahead(
+    pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int
+) -> Iterator[R]:
+    """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat."""
+    under_way: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            under_way.append(pool.submit(work, item))
+            if len(under_way) >= ahead:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        for future in under_way:
+            future.cancel()
+
+
+def run_in_order(
+    pool: Executor,
+    threads: int,
+    work: Callable[[T], R],
+    finish: Callable[[R], None],
+    items: Sequence[T],
+    ahead: int,
+) -> None:
+    """`finish(work(item))` for each item: `work` in the threads of a pool, `finish` in order.
+
+    No thread of its own finishes: whichever holds the next result does so, while the data are
+    still in its core's cache, and then those that wait for it.  One thread at a time finishes.
+
+    Args:
+        pool: with at least `threads` threads.
+        ahead: items under way at most, at least `threads`.
+
+    Raises:
+        What `work` or `finish` raises, once every thread has stopped.
+    """
+    line = _Line(work, finish, items, ahead)
+    runs = [pool.submit(line.run) for _ in range(min(threads, len(items)))]
+    try:
+        for run in runs:
+            run.result()
+    finally:
+        line.stop()  # after an error, or Ctrl-C in the thread that waits here
+        wait(runs)
+
+
+class _Line(Generic[T, R]):
+    """Items under way, and results that wait for their turn."""
+
+    def __init__(
+        self,
+        work: Callable[[T], R],
+        finish: Callable[[R], None],
+        items: Sequence[T],
+        ahead: int,
+    ) -> None:
+        self._work, self._finish, self._items, self._ahead = work, finish, items, ahead
+        self._changed = threading.Condition()
+        self._taken = self._finished = 0
+        self._ready: dict[int, R] = {}
+        self._finishing = self._stopped = False
+
+    def run(self) -> None:
+        """What each thread does until there are no items left."""
+        try:
+            while (number := self._take()) is not None:
+                self._hand_in(number, self._work(self._items[number]))
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _take(self) -> int | None:
+        with self._changed:
+            while self._taken - self._finished >= self._ahead and not self._stopped:
+                self._changed.wait()
+            if self._stopped or self._taken == len(self._items):
+                return None
+            self._taken += 1
+            return self._taken - 1
+
+    def _hand_in(self, number: int, result: R) -> None:
+        with self._changed:
+            self._ready[number] = result
+            if self._finishing or number != self._finished:
+                return  # the thread that finishes will come to it
+            self._finishing = True
+        while (following := self._next()) is not None:
+            self._finish(following[0])
+            with self._changed:
+                self._finished += 1
+                self._changed.notify_all()
+
+    def _next(self) -> tuple[R] | None:
+        """The next result if it is there; else nobody finishes any more."""
+        with self._changed:
+            if self._stopped or self._finished not in self._ready:
+                self._finishing = False
+                return None
+            return (self._ready.pop(self._finished),)
