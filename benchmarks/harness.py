@@ -72,6 +72,7 @@ class Case:
         writes: give it a fresh directory as the argument `out`, removed afterwards.
         requires: packages to import; the case is skipped with a word where one is missing.
         environment: variables set for its process.
+        rehearse: run it once in its process before it is timed; what it wrote is removed between.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Case:
     writes: bool = False
     requires: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    rehearse: bool = False
 
 
 @dataclass
@@ -130,7 +132,8 @@ def run_once(case: Case, work: Path = DATA) -> Numbers:
             arguments["out"] = os.path.join(scratch, "out")
         answer, log = Path(scratch, "answer.json"), Path(scratch, "log.txt")
         command = [sys.executable, str(HERE / "harness.py"), case.prepare, json.dumps(arguments)]
-        command += [str(answer), *([os.path.join(scratch, "touched")] if case.writes else [])]
+        touched = os.path.join(scratch, "touched") if case.writes else ""
+        command += [str(answer), touched, "rehearse" if case.rehearse else ""]
         environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **case.environment}
         with open(log, "wb") as words:
             process = subprocess.Popen(command, stdout=words, stderr=words, env=environment)
@@ -191,10 +194,15 @@ def _tree_mb(root: psutil.Process) -> float:
 # Inside the process of a case.
 
 
-def _run_case(prepare: str, arguments: dict[str, Any], answer: str, touched: str | None) -> None:
+def _run_case(
+    prepare: str, arguments: dict[str, Any], answer: str, touched: str, rehearse: bool
+) -> None:
     module, function = prepare.split(":")
     timed: Timed = getattr(importlib.import_module(module), function)(**arguments)
-    if touched is not None:
+    if rehearse:
+        timed()
+        _remove(arguments.get("out"))
+    elif touched:
         _touch_memory(touched)
     base = psutil.Process().memory_info().rss / 1e6
     busy, cpu = _busy_seconds(), _CpuClock()
@@ -213,6 +221,13 @@ def _run_case(prepare: str, arguments: dict[str, Any], answer: str, touched: str
     sys.stdout.flush()
     # Without the interpreter's farewell: threads of TensorFlow or Beam may hold it up.
     os._exit(0)
+
+
+def _remove(path: str | None) -> None:
+    if path and os.path.isdir(path):
+        shutil.rmtree(path)
+    elif path:
+        os.remove(path)
 
 
 def _touch_memory(path: str) -> None:
@@ -376,4 +391,5 @@ def _say(words: str) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE))
-    _run_case(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], (sys.argv[4:] or [None])[0])
+    _prepare, _arguments, _answer, _touched, _rehearse = sys.argv[1:]
+    _run_case(_prepare, json.loads(_arguments), _answer, _touched, bool(_rehearse))
