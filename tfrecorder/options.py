@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import operator
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ from typing import Any
 
 from tfrecorder import schema
 from tfrecorder.errors import OptionError
+from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 from tfrecorder.splits import SPELLINGS, SPLITS
 
 VERIFY_LEVELS = ("decode", "strict", "header", "none")
@@ -25,10 +24,6 @@ DEFAULT_SHARD_SIZE = "128MiB"
 
 #: Beam's runner names in any case; the announcement of the original tool wrote "DataFlowRunner".
 RUNNERS = {"directrunner": "DirectRunner", "dataflowrunner": "DataflowRunner"}
-
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
 def _option(default: Any, text: str, *, content: bool = False, metavar: str | None = None) -> Any:
@@ -146,12 +141,7 @@ class ConvertOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> ConvertOptions:
         """Options by name; a misspelt name is an OptionError that suggests the nearest."""
-        known = [item.name for item in dataclasses.fields(cls)]
-        for name in options:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
-                raise OptionError(f"there is no option {name!r}; {hint}")
+        refuse_unknown(options, cls)
         return cls(**options)
 
     @property
@@ -177,20 +167,6 @@ class ConvertOptions:
         return chosen
 
 
-def parse_size(size: int | str) -> int:
-    """A size in bytes, from a number or a number with a unit.
-
-    >>> parse_size("128MiB"), parse_size(1000)
-    (134217728, 1000)
-    """
-    if not isinstance(size, str):
-        return int(size)
-    match = _SIZE.fullmatch(size)
-    if not match or match[2].upper() not in _UNITS:
-        raise ValueError(f"{size!r} is no size; write for instance 128MiB")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
-
-
 def _normal(name: str, value: Any) -> Any:
     """A checked value as Python's own and this object's own: no NumPy scalar, no shared dict."""
     if name == "runner":
@@ -203,20 +179,11 @@ def _normal(name: str, value: Any) -> Any:
         return dict(value)
     if isinstance(value, (str, bool)) or value is None:
         return value
-    return operator.index(value) if _is_whole(value) else float(value)
+    return operator.index(value) if is_whole(value) else float(value)
 
 
 def _split_word(word: Any) -> str:
     return SPELLINGS.get(str(word).strip().lower(), "")
-
-
-def _is_whole(value: Any) -> bool:
-    """Python's and NumPy's integers, but not booleans."""
-    try:
-        operator.index(value)
-    except TypeError:
-        return False
-    return not isinstance(value, bool)
 
 
 def _is_text(value: Any) -> bool:
@@ -228,28 +195,6 @@ def _is_text(value: Any) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _whole(low: int, high: int | None = None, none: bool = False) -> Any:
-    def check(value: Any) -> str | None:
-        if value is None and none:
-            return None
-        if not _is_whole(value) or value < low or (high is not None and value > high):
-            return f"give a whole number from {low}" + (f" to {high}." if high else ".")
-        return None
-
-    return check
-
-
-def _one_of(*words: str) -> Any:
-    shown = ", ".join(repr(word) for word in words)
-    return lambda value: (
-        None if isinstance(value, str) and value in words else f"give one of {shown}."
-    )
-
-
-def _flag(value: Any) -> str | None:
-    return None if isinstance(value, bool) else "give True or False."
 
 
 def _check_columns(value: Any) -> str | None:
@@ -273,7 +218,7 @@ def _check_labels(value: Any) -> str | None:
     if not len(value):
         return "give at least one name."
     for label in value:
-        if not (_is_text(label) or _is_whole(label)):
+        if not (_is_text(label) or is_whole(label)):
             return f"{label!r} is no class name; give text or integers."
     twice = [label for label, count in Counter(map(str, value)).items() if count > 1]
     return f"{twice[0]!r} appears more than once." if twice else None
@@ -281,14 +226,14 @@ def _check_labels(value: Any) -> str | None:
 
 def _check_num_shards(value: Any) -> str | None:
     if not isinstance(value, Mapping):
-        return _whole(1, none=True)(value)
+        return whole(1, none=True)(value)
     splits = [_split_word(word) for word in value]
     for split, (word, number) in zip(splits, value.items(), strict=True):
         if split not in SPLITS:
             return f"{word!r} is no split; there are {', '.join(SPLITS)}."
         if splits.count(split) > 1:
             return f"{split} is given more than once; give it one number."
-        if fault := _whole(1)(number):
+        if fault := whole(1)(number):
             return f"{word}: {fault}"
     return None
 
@@ -326,18 +271,18 @@ _CHECKS = {
     "labels": _check_labels,
     "num_shards": _check_num_shards,
     "shard_size": _check_shard_size,
-    "shuffle": _flag,
-    "seed": _whole(0, 2**32 - 1),
-    "verify": _one_of(*VERIFY_LEVELS),
-    "max_pixels": _whole(1),
-    "on_error": _one_of(*ON_ERROR),
+    "shuffle": flag,
+    "seed": whole(0, 2**32 - 1),
+    "verify": one_of(*VERIFY_LEVELS),
+    "max_pixels": whole(1),
+    "on_error": one_of(*ON_ERROR),
     "max_reject_fraction": _check_fraction,
-    "overwrite": _flag,
-    "retry_rejects": _flag,
+    "overwrite": flag,
+    "retry_rejects": flag,
     "runner": _check_runner,
     "project": _check_text,
     "region": _check_text,
-    "num_workers": _whole(1, none=True),
-    "num_threads": _whole(1, none=True),
+    "num_workers": whole(1, none=True),
+    "num_threads": whole(1, none=True),
     "progress": _check_progress,
 }

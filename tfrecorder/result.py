@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 
 from tfrecorder import layout, storage
+from tfrecorder.tables import text_table
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,7 @@ class ConversionResult:
         return sum(split.bytes for split in self.splits.values())
 
     def __str__(self) -> str:
-        head, *body = self._table()
-        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if at == 0 else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in (head, *body)
-        ]
+        lines = text_table(self._table())
         return "\n".join([self._headline(), "", *lines, "", *self._notes()]).rstrip()
 
     def _repr_html_(self) -> str:

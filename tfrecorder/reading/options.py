@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.errors import OptionError
-from tfrecorder.options import parse_size
+from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 from tfrecorder.reading.memory import default_budget
 
 RESIZE_MODES = ("stretch", "crop", "pad")
@@ -97,12 +95,7 @@ class LoadOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> LoadOptions:
         """Options by name; a misspelt name is an OptionError that suggests the nearest."""
-        known = [item.name for item in dataclasses.fields(cls)]
-        for name in options:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
-                raise OptionError(f"there is no option {name!r}; {hint}")
+        refuse_unknown(options, cls)
         return cls(**options)
 
     @property
@@ -148,11 +141,6 @@ def steps(records: int, options: LoadOptions) -> int:
     return max(0, whole - options.start_step)
 
 
-def is_whole(value: Any) -> bool:
-    """Python's and NumPy's integers, but not booleans."""
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
 def _conflict(options: LoadOptions) -> str | None:
     """What is wrong with two options together, or None."""
     resumes = options.epoch is not None
@@ -177,26 +165,6 @@ def _conflict(options: LoadOptions) -> str | None:
     if options.drop_remainder and options.batch_size is None:
         return "drop_remainder=True: there are no batches; give batch_size."
     return None
-
-
-def _whole(low: int, high: int | None = None, none: bool = True) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        if value is None and none:
-            return None
-        if not is_whole(value) or value < low or (high is not None and value > high):
-            return f"give a whole number from {low}" + (f" to {high}." if high else ".")
-        return None
-
-    return check
-
-
-def _one_of(*words: Any) -> Callable[[Any], str | None]:
-    shown = ", ".join(repr(word) for word in words)
-    return lambda value: None if value in words else f"give one of {shown}."
-
-
-def _flag(value: Any) -> str | None:
-    return None if isinstance(value, bool) else "give True or False."
 
 
 def _check_image_size(value: Any) -> str | None:
@@ -250,23 +218,23 @@ def _check_ram_budget(value: Any) -> str | None:
 
 
 _CHECKS: dict[str, Callable[[Any], str | None]] = {
-    "batch_size": _whole(1),
-    "drop_remainder": _flag,
+    "batch_size": whole(1, none=True),
+    "drop_remainder": flag,
     "image_size": _check_image_size,
-    "resize": _one_of(*RESIZE_MODES),
-    "antialias": _flag,
-    "dtype": _one_of(*DTYPES),
+    "resize": one_of(*RESIZE_MODES),
+    "antialias": flag,
+    "dtype": one_of(*DTYPES),
     "value_range": _check_value_range,
-    "decode": _flag,
+    "decode": flag,
     "shuffle": _check_shuffle,
-    "seed": _whole(0, 2**32 - 1),
-    "deterministic": _one_of(None, True, False),
+    "seed": whole(0, 2**32 - 1, none=True),
+    "deterministic": one_of(None, True, False),
     "cache": _check_cache,
     "map_fn": lambda value: None if value is None or callable(value) else "give a function.",
-    "augment": _flag,
-    "features": _flag,
+    "augment": flag,
+    "features": flag,
     "shard": _check_shard,
     "ram_budget": _check_ram_budget,
-    "epoch": _whole(0),
-    "start_step": _whole(0, none=False),
+    "epoch": whole(0, none=True),
+    "start_step": whole(0),
 }

@@ -12,6 +12,7 @@ from tfrecorder import layout, storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.reading.dataset import StoredDataset, open_dataset, parse_json
 from tfrecorder.reading.files import local_files
+from tfrecorder.tables import text_table
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,7 @@ class DatasetInfo:
         return sum(split.bytes for split in self.splits.values())
 
     def __str__(self) -> str:
-        head, *body = self._table()
-        widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if at == 0 else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in (head, *body)
-        ]
+        lines = text_table(self._table())
         notes = [f"{name}: {value}" for name, value in self._notes()]
         return "\n".join([self.directory, "", *lines, "", *notes])
 

@@ -1,0 +1,83 @@
+"""Checks of option values that writing and reading share.
+
+A check takes a value and returns None, or the remedy in words: what to give instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfrecorder.errors import OptionError
+
+Check = Callable[[Any], str | None]
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def refuse_unknown(options: Mapping[str, Any], cls: type) -> None:
+    """Raise an OptionError, with the nearest name, if an option is no field of a dataclass."""
+    known = [item.name for item in dataclasses.fields(cls)]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+            raise OptionError(f"there is no option {name!r}; {hint}")
+
+
+def parse_size(size: int | str) -> int:
+    """A size in bytes, from a number or a number with a unit.
+
+    >>> parse_size("128MiB"), parse_size(1000)
+    (134217728, 1000)
+    """
+    if not isinstance(size, str):
+        return int(size)
+    match = _SIZE.fullmatch(size)
+    if not match or match[2].upper() not in _UNITS:
+        raise ValueError(f"{size!r} is no size; write for instance 128MiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def is_whole(value: Any) -> bool:
+    """Python's and NumPy's integers, but not booleans."""
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def whole(low: int, high: int | None = None, none: bool = False) -> Check:
+    """A whole number from `low` to `high`, both included; with `none` also None."""
+
+    def check(value: Any) -> str | None:
+        if value is None and none:
+            return None
+        if not is_whole(value) or value < low or (high is not None and value > high):
+            return f"give a whole number from {low}" + (f" to {high}." if high else ".")
+        return None
+
+    return check
+
+
+def one_of(*words: str | bool | None) -> Check:
+    """One of some words, or of True, False and None."""
+    shown = ", ".join(repr(word) for word in words)
+
+    def check(value: Any) -> str | None:
+        given = any(value is word or (isinstance(value, str) and value == word) for word in words)
+        return None if given else f"give one of {shown}."
+
+    return check
+
+
+def flag(value: Any) -> str | None:
+    """True or False."""
+    return None if isinstance(value, bool) else "give True or False."
