@@ -12,7 +12,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from tfrecorder import schema, storage
-from tfrecorder.crc32c import combine
 from tfrecorder.errors import RejectedError
 from tfrecorder.examples import encode_parts
 from tfrecorder.images.check import CheckedImage, check_image
@@ -43,7 +42,6 @@ class Loaded:
     Attributes:
         parts: the framed record, in buffers to write one after the other.
         size: their bytes, together.
-        crc: their CRC32C.
         input_bytes: of the image's file.
     """
 
@@ -51,7 +49,6 @@ class Loaded:
     image: CheckedImage
     parts: list[bytes]
     size: int
-    crc: int
     input_bytes: int
 
 
@@ -70,7 +67,7 @@ def load_row(row: PlannedRow, base: str, verify: str, max_pixels: int) -> Loaded
     except Reject as reject:
         return Rejected(row, reject)
     parts = frame(encode_parts(record_features(row, image)))
-    return Loaded(row, image, parts, sum(map(len, parts)), framed_crc(parts), input_bytes)
+    return Loaded(row, image, parts, sum(map(len, parts)), input_bytes)
 
 
 def read_image(uri: str, base: str, verify: str, max_pixels: int) -> tuple[CheckedImage, int]:
@@ -133,7 +130,7 @@ def write_shard(
         return [load_row(row, plan.base, verify, max_pixels) for row in some]
 
     tally = _Tally(report)
-    with storage.publish(output_dir, shard.file) as file:
+    with storage.publish(output_dir, shard.file) as file, storage.appending(file) as append:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:
             parts: list[bytes] = []
@@ -145,7 +142,7 @@ def write_shard(
                     raise _as_error(outcome)
                 else:
                     tally.add_reject(outcome)
-            storage.write_all(file, *parts)
+            append(*parts)
 
         tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
         run_in_order(pool, threads, load_rows, write_rows, tasks, ahead=TASKS_AHEAD * threads)
@@ -203,7 +200,7 @@ class _Tally:
             self.suspect_rows.append((outcome.row.row, outcome.row.image_uri, image.warning))
         self.index.append(f"{self.bytes} {outcome.size}\n")
         self.bytes += outcome.size
-        self.crc = combine(self.crc, outcome.crc, outcome.size)
+        self.crc = framed_crc(outcome.parts, self.crc)
         self._note()
 
     def add_reject(self, outcome: Rejected) -> None:

@@ -76,21 +76,22 @@ def frame(parts: Sequence[bytes]) -> list[bytes]:
     return [header, *parts, _CRC.pack(masked_crc(crc))]
 
 
-def framed_crc(buffers: Sequence[bytes]) -> int:
-    """The CRC32C of a whole framed record, from the checksum that it holds: its data, nearly all
-    of a shard, are not read again.
+def framed_crc(buffers: Sequence[bytes], before: int = 0) -> int:
+    """The CRC32C of a file that ends with a framed record, from the checksum that the record holds:
+    its data, nearly all of a shard, are not read again.
 
     Args:
         buffers: what `frame` returned.
+        before: the CRC32C of all that stands before the record.
 
-    >>> record = frame([b"abc"])
-    >>> framed_crc(record) == google_crc32c.value(b"".join(record))
+    >>> one, two = frame([b"abc"]), frame([b"de"])
+    >>> framed_crc(two, framed_crc(one)) == google_crc32c.value(b"".join(one + two))
     True
     """
     header, footer = buffers[0], buffers[-1]
     (size,) = _LENGTH.unpack(header[: _LENGTH.size])
     (masked,) = _CRC.unpack(footer)
-    crc = combine(google_crc32c.value(header), _unmasked_crc(masked), size)
+    crc = combine(google_crc32c.extend(before, header), _unmasked_crc(masked), size)
     return google_crc32c.extend(crc, footer)
 
 
