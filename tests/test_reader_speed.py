@@ -55,10 +55,9 @@ def test_the_shuffle_buffer_fits_the_memory() -> None:
     """12-megapixel photographs of 3.6 MB, on a machine of 16 GiB."""
     options = LoadOptions(ram_budget="4GiB")
     held = shuffle_records(3.6e6, 100_000, options)
-    assert held >= 100
-    assert held * 3.6e6 <= 2**29
-    assert shuffle_records(88e3, 1_000_000, options) == pytest.approx(6100, rel=0.01)
-    assert shuffle_records(5e3, 1_000_000, options) == 10_000
+    assert held >= 64
+    assert held * 3.6e6 <= 2**28
+    assert shuffle_records(5e3, 1_000_000, options) == 2048
     assert shuffle_records(5e3, 300, options) == 300
     assert shuffle_records(1e6, 300, LoadOptions(ram_budget="20MiB")) == 5
     assert shuffle_records(1e9, 300, LoadOptions(ram_budget="1MiB")) == 1

@@ -213,7 +213,7 @@ def test_check_images_finds_what_a_conversion_would_reject() -> None:
     for name, data in files.items():
         Path(name).write_bytes(data)
     Path("folder.jpg").mkdir()
-    names = [*files, "folder.jpg", "missing.jpg", "nul\0.jpg", "gs://b/a.jpg", None]
+    names = [*files, "folder.jpg", "missing.jpg", "nul\0.jpg", "http://b/a.jpg", None]
     frame = pd.DataFrame({"image_uri": names})
     report = frame.tensorflow.validate(check_images=True)
     found = report[report.code == "unusable_image"].set_index("row").message

@@ -472,9 +472,12 @@ def test_a_directory_of_tfds_is_one_clear_error(out: Path) -> None:
         verify(out)
 
 
-def test_a_bucket_is_one_clear_error() -> None:
-    with pytest.raises(DatasetError, match="checks local directories only; copy the dataset"):
+def test_what_cannot_be_reached_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    with pytest.raises(DatasetError, match="there are no Google Cloud credentials: run `gcloud"):
         verify("gs://bucket/out")
+    with pytest.raises(DatasetError, match=r"https://bucket/out cannot be read: put the files"):
+        verify("https://bucket/out")
 
 
 def test_with_nothing_to_check_against_there_is_one_clear_error(out: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tfrecorder import layout, metadata, schema, storage
 from tfrecorder.errors import OutputError, RejectedError
@@ -27,8 +27,10 @@ def commit(
     _check_conservation(plan, by_shard)
     check_rejects(metadata.add_up(by_shard.values()), max_reject_fraction, output_dir)
 
-    _gather(plan, output_dir, layout.REJECTS, REJECT_HEADER, lambda shard: shard.rejects)
-    _gather(plan, output_dir, layout.SUSPECTS, SUSPECT_HEADER, lambda shard: shard.suspects)
+    rejects = [shard.rejects for shard, one in by_shard.items() if one.rejects]
+    suspects = [shard.suspects for shard, one in by_shard.items() if one.suspects]
+    _gather(output_dir, layout.REJECTS, REJECT_HEADER, rejects)
+    _gather(output_dir, layout.SUSPECTS, SUSPECT_HEADER, suspects)
     labels = metadata.labels_text(plan)
     if labels is not None:
         storage.publish_bytes(output_dir, layout.labels_file(schema.LABEL), labels.encode())
@@ -78,18 +80,15 @@ def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -
     )
 
 
-def _gather(
-    plan: Plan,
-    output_dir: str,
-    name: str,
-    header: tuple[str, ...],
-    part: Callable[[Shard], str],
-) -> None:
-    """One CSV from those of the shards, a shard at a time."""
+def _gather(output_dir: str, name: str, header: tuple[str, ...], parts: Sequence[str]) -> None:
+    """One CSV from those of the shards that list anything, a few shards at a time."""
     head = to_csv(header, [])
+
+    def rows_of(part: str) -> bytes:
+        return storage.read_bytes(os.path.join(output_dir, part))[len(head) :]
+
     with storage.publish(output_dir, name) as file:
         storage.write_all(file, head)
-        for shard in plan.shards:
-            rows = storage.read_bytes(os.path.join(output_dir, part(shard)))[len(head) :]
-            if rows:
-                storage.write_all(file, rows)
+        for at in range(0, len(parts), storage.REMOTE_THREADS):
+            some = parts[at : at + storage.REMOTE_THREADS]
+            storage.write_all(file, b"".join(storage.each(rows_of, some, output_dir)))

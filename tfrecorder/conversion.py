@@ -62,7 +62,7 @@ def convert(
     """
     started = time.perf_counter()
     chosen = ConvertOptions.of(options)
-    where = os.path.abspath(_local_path(output_dir))
+    where = storage.absolute(_output_path(output_dir))
     launch.check_runner(chosen, where)
     table = read_source(source, chosen.columns, chosen.labels)
     checked = check_source(table, chosen.seed, chosen.labels)
@@ -89,14 +89,15 @@ def convert(
     return read_result(os.fspath(output_dir), passed_over, seconds)
 
 
-def _local_path(output_dir: str | os.PathLike[str]) -> str:
+def _output_path(output_dir: str | os.PathLike[str]) -> str:
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
         raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
     path = os.fspath(output_dir)
-    if storage.scheme(path) not in storage.supported_schemes():
+    refusal = storage.refusal(storage.scheme(path))
+    if refusal is not None:
         raise OptionError(
-            f"output_dir={path!r}: this version writes to local directories only; give a path "
-            "without a scheme."
+            f"output_dir={path!r}: a dataset cannot be written to {storage.scheme(path)}://: "
+            f"{refusal}."
         )
     if not path.isprintable():  # a NUL, or bytes that are no Unicode
         raise OptionError(f"output_dir={path!r}: give a path of printable characters.")
@@ -107,7 +108,8 @@ def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertO
     """The plan to follow: the staged one if there is one to continue, else a new one, staged."""
     frame = checked.frame
     sampled = frame[URI_COLUMN].iloc[sample_rows(len(frame), SAMPLE_ROWS, options.seed)]
-    sizes = [storage.size_or_none(storage.resolve(uri, table.base)) for uri in sampled]
+    paths = [storage.resolve(uri, table.base) for uri in sampled]
+    sizes = storage.each(storage.size_or_none, paths, _remote_one(paths))
     plan, planned = make_plan(
         checked, table.base, [size for size in sizes if size is not None], options
     )
@@ -123,13 +125,18 @@ def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertO
     return reopen(output_dir, staged, table.base, pending)
 
 
+def _remote_one(paths: list[str]) -> str:
+    """A path on a remote store, if any is: it decides how many requests are under way at once."""
+    return next((path for path in paths if not storage.is_local(path)), "")
+
+
 def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:
     """The shards to write: those not done, and those with rejects that are to be tried again.
 
     These are images that could not be read; but any rejects where the conversion could only stop
     for them once more.
     """
-    done = {shard: metadata.read_done(output_dir, shard, plan.digest) for shard in plan.shards}
+    done = metadata.read_all_done(output_dir, plan.shards, plan.digest)
     rejects = sum(one.rejects for one in done.values() if one)
     every = options.on_error == "raise" or rejects > options.max_reject_fraction * plan.rows
     return [
@@ -149,7 +156,7 @@ def _open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
             return f"{storage.resolve(uri, base)}: {error.detail}"
         return None
 
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(storage.REMOTE_THREADS) as pool:
         faults = [words for words in pool.map(fault, uris) if words]
     share = len(faults) / len(uris)
     if share < 1 and share <= max(MISSING_SHARE, options.max_reject_fraction):

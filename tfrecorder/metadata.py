@@ -11,11 +11,12 @@ import builtins
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfrecorder import layout, schema, storage
+from tfrecorder.errors import OutputError
 from tfrecorder.labels import to_labels_file
 from tfrecorder.layout import Shard
 from tfrecorder.plan import Plan
@@ -47,6 +48,7 @@ class DoneRecord:
         formats: records by image format.
         shapes: smallest and largest (height, width, channels) of the records; empty without any.
         sides: smallest and largest (shorter side, longer side) of the records.
+        retries: further attempts that reading the images took.
     """
 
     plan: str
@@ -62,6 +64,7 @@ class DoneRecord:
     formats: dict[str, int]
     shapes: list[list[int]] = field(default_factory=list)
     sides: list[list[int]] = field(default_factory=list)
+    retries: int = 0
 
     @property
     def rejects(self) -> int:
@@ -78,15 +81,26 @@ class DoneRecord:
 
 def read_done(output_dir: str, shard: Shard, plan_digest: str) -> DoneRecord | None:
     """The done-record of a shard whose file is whole, or None if it must be written (again)."""
-    path = os.path.join(output_dir, shard.done)
-    if not storage.exists(path):
-        return None
     try:
-        done = DoneRecord(**json.loads(storage.read_bytes(path)))
+        done = DoneRecord(**json.loads(storage.read_bytes(os.path.join(output_dir, shard.done))))
+    except storage.UnreadableError as error:
+        if error.code == "not_found":
+            return None
+        raise OutputError(f"{output_dir}/{shard.done} cannot be read: {error}.") from error
     except (ValueError, TypeError):  # after a loss of power a file may be there without its bytes
         return None
     size = storage.size_or_none(os.path.join(output_dir, shard.file))
     return done if done.plan == plan_digest and size == done.bytes else None
+
+
+def read_all_done(
+    output_dir: str, shards: Collection[Shard], plan_digest: str
+) -> dict[Shard, DoneRecord | None]:
+    """`read_done` of many shards: nothing is asked about those without a done-record."""
+    there = set(storage.names(os.path.join(output_dir, layout.DONE)))
+    begun = [shard for shard in shards if os.path.basename(shard.done) in there]
+    found = storage.each(lambda shard: read_done(output_dir, shard, plan_digest), begun, output_dir)
+    return {**dict.fromkeys(shards), **dict(zip(begun, found, strict=True))}
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,7 @@ class Totals:
     input_bytes: int
     bytes: int
     formats: dict[str, int]
+    retries: int
 
     @property
     def rejects(self) -> int:
@@ -123,6 +138,7 @@ def add_up(done: Iterable[DoneRecord]) -> Totals:
         input_bytes=sum(one.input_bytes for one in done),
         bytes=sum(one.bytes for one in done),
         formats=dict(sorted(formats.items())),
+        retries=sum(one.retries for one in done),
     )
 
 

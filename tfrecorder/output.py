@@ -18,29 +18,42 @@ from tfrecorder.plan import Plan, describe_difference, read_plan
 def claim(output_dir: str) -> Iterator[None]:
     """Hold the directory for one conversion; the claim dies with its process.
 
+    A bucket has no such claim: two runs of one plan do the same work there, and write the same
+    bytes; another plan is refused by `plan_to_continue`, and by workers that meet it.
+
     Raises:
         OutputError: the directory cannot be made or written, is foreign, or is claimed already.
     """
-    import filelock
-
-    lock = os.path.join(output_dir, layout.LOCK)
     try:
         refuse_foreign(output_dir)
-        os.makedirs(os.path.dirname(lock), exist_ok=True)
+        if storage.is_local(output_dir):
+            with _locked(os.path.join(output_dir, layout.LOCK)):
+                yield
+        else:
+            yield
+    except (OSError, storage.UnreadableError) as error:
+        words = getattr(error, "strerror", None) or error
+        raise OutputError(f"{output_dir} cannot be written: {words}.") from error
+
+
+@contextlib.contextmanager
+def _locked(lock: str) -> Iterator[None]:
+    import filelock
+
+    os.makedirs(os.path.dirname(lock), exist_ok=True)
+    try:
         with filelock.FileLock(lock, timeout=0):
             yield
     except filelock.Timeout as error:
         raise OutputError(
-            f"{output_dir}: another conversion is writing this directory; wait for its end, or "
-            "choose another output_dir."
+            f"{lock.removesuffix(layout.LOCK).rstrip('/')}: another conversion is writing this "
+            "directory; wait for its end, or choose another output_dir."
         ) from error
-    except OSError as error:
-        raise OutputError(f"{output_dir} cannot be written: {error.strerror or error}.") from error
 
 
 def refuse_foreign(output_dir: str) -> None:
     """Raise an OutputError where the directory holds anything that no conversion wrote."""
-    if storage.exists(output_dir) and not os.path.isdir(output_dir):
+    if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
     known = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(read_plan(output_dir))}
     for name in storage.names(output_dir):
@@ -98,9 +111,13 @@ def reopen(output_dir: str, staged: Plan, base: str, pending: Iterable[Shard]) -
         base: the folder of relative uris, which may have moved since the plan was staged.
         pending: the shards to write, again or for the first time.
     """
-    leftovers = (layout.COMMIT, layout.FAILURE, layout.TMP, layout.PROGRESS)
-    for name in (*leftovers, *(shard.done for shard in pending)):
-        storage.remove(os.path.join(output_dir, name))
+    private = os.path.join(output_dir, layout.PRIVATE)
+    done = storage.names(os.path.join(output_dir, layout.DONE))
+    there = {f"{layout.DONE}/{name}" for name in done}
+    storage.remove(os.path.join(output_dir, layout.COMMIT))
+    leftovers = {f"{layout.PRIVATE}/{name}" for name in storage.names(private)}
+    leftovers &= {layout.FAILURE, layout.TMP, layout.PROGRESS}
+    storage.remove_all(output_dir, leftovers | (there & {shard.done for shard in pending}))
     if staged.base != base:
         staged = dataclasses.replace(staged, base=base)
         storage.publish_bytes(output_dir, layout.PLAN, staged.to_json())
@@ -109,12 +126,15 @@ def reopen(output_dir: str, staged: Plan, base: str, pending: Iterable[Shard]) -
 
 def clear(output_dir: str) -> None:
     """Remove a dataset: the commit first, so that no reader takes the rest for a whole one."""
-    public = _public_files(read_plan(output_dir))
+    there = set(storage.names(output_dir))
+    public = _public_files(read_plan(output_dir)) & there
     private = {
         f"{layout.PRIVATE}/{name}"
         for name in storage.names(os.path.join(output_dir, layout.PRIVATE))
     }
     # The plan last: it makes the directory known as ours should we be interrupted on the way.
-    middle = sorted((public | private) - {layout.COMMIT, layout.LOCK, layout.PLAN})
-    for name in (layout.COMMIT, *middle, layout.PLAN):
-        storage.remove(os.path.join(output_dir, name))
+    if layout.COMMIT in there:
+        storage.remove(os.path.join(output_dir, layout.COMMIT))
+    storage.remove_all(output_dir, (public | private) - {layout.COMMIT, layout.LOCK, layout.PLAN})
+    if layout.PLAN in private:
+        storage.remove(os.path.join(output_dir, layout.PLAN))

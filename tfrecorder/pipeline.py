@@ -9,9 +9,7 @@ everything about it is in the plan that stands staged in the output directory.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,29 +17,27 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
 from tfrecorder.commit import commit
 from tfrecorder.errors import OutputError, TfrecorderError
+from tfrecorder.failures import Failure, note_failure
+from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord, read_done
-from tfrecorder.plan import Plan, read_plan
-from tfrecorder.shards import write_shard
+from tfrecorder.plan import Plan, read_footer, read_plan
+from tfrecorder.shards import Pool, write_shard
+from tfrecorder.threads import cores
 
-COUNTERS = ("rows", "records", "rejects", "input_bytes", "bytes")
-
-
-class _Pool:
-    """Threads that load images; Beam's `Shared` keeps one a process for all its DoFns."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self.executor = ThreadPoolExecutor(threads, thread_name_prefix="tfrecorder")
+COUNTERS = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")
 
 
 class WriteShard(beam.DoFn):
     """Shard number -> DoneRecord.  Writes the shard, or passes over one that is done already."""
 
-    def __init__(self, output_dir: str, threads: int, on_error: str, progress: bool) -> None:
+    def __init__(
+        self, output_dir: str, threads: int, on_error: str, progress: bool, launch: str = ""
+    ) -> None:
         self._output_dir = output_dir
+        self._launch = launch
         self._threads = threads
         self._on_error = on_error
         self._progress = progress
@@ -49,12 +45,15 @@ class WriteShard(beam.DoFn):
         self._counters = {name: Metrics.counter("tfrecorder", name) for name in COUNTERS}
 
     def setup(self) -> None:
-        self._plan = _staged_plan(self._output_dir)
-        self._shards = self._plan.shards
-        self._pool = self._shared.acquire(lambda: _Pool(self._threads))
+        with _failure_noted(self._output_dir, self._launch):
+            self._plan = _staged_plan(self._output_dir)
+            self._shards = self._plan.shards
+            self._footer = read_footer(self._output_dir)
+        # Beam's `Shared` keeps one pool a process for all its DoFns.
+        self._pool = self._shared.acquire(lambda: _make_pool(self._threads))
 
     def process(self, number: int) -> Iterator[DoneRecord]:
-        with _failure_noted(self._output_dir):
+        with _failure_noted(self._output_dir, self._launch, self._shards[number].name):
             yield self._write(number)
 
     def _write(self, number: int) -> DoneRecord:
@@ -64,30 +63,33 @@ class WriteShard(beam.DoFn):
         shard = self._shards[number]
         done = read_done(self._output_dir, shard, self._plan.digest)
         if done is None:
-            path = os.path.join(self._output_dir, shard.progress)
             done = write_shard(
                 self._plan,
                 number,
                 self._output_dir,
-                self._pool.executor,
-                self._pool.threads,
+                self._pool,
                 self._on_error,
-                (lambda rows: storage.overwrite(path, str(rows))) if self._progress else _silent,
+                self._note(shard) if self._progress else _silent,
+                self._footer,
             )
         for name, counter in self._counters.items():
             counter.inc(getattr(done, name))
         return done
 
+    def _note(self, shard: Shard) -> Callable[[int], None]:
+        return lambda rows: storage.overwrite(self._output_dir, shard.progress, str(rows))
+
 
 class Commit(beam.DoFn):
     """All DoneRecords -> nothing.  Publishes the metadata, the commit last."""
 
-    def __init__(self, output_dir: str, max_reject_fraction: float) -> None:
+    def __init__(self, output_dir: str, max_reject_fraction: float, launch: str = "") -> None:
         self._output_dir = output_dir
+        self._launch = launch
         self._max_reject_fraction = max_reject_fraction
 
     def process(self, done: list[DoneRecord]) -> None:
-        with _failure_noted(self._output_dir):
+        with _failure_noted(self._output_dir, self._launch):
             plan = _staged_plan(self._output_dir)
             commit(plan, done, self._output_dir, self._max_reject_fraction)
 
@@ -100,9 +102,15 @@ def build(
     on_error: str,
     max_reject_fraction: float,
     progress: bool,
+    launch: str = "",
 ) -> None:
-    """Add the conversion to a Beam pipeline."""
-    writer = WriteShard(output_dir, threads, on_error, progress)
+    """Add the conversion to a Beam pipeline.
+
+    Args:
+        threads: of each worker process that load images; 0 means as many as it has cores.
+        launch: marks the failures that the workers of this launch leave in the directory.
+    """
+    writer = WriteShard(output_dir, threads, on_error, progress, launch)
     (
         pipeline
         | "ShardNumbers" >> beam.Create(range(len(plan.shards)))
@@ -111,10 +119,16 @@ def build(
         # int
         | "WriteShard" >> beam.ParDo(writer)
         # DoneRecord
-        | "GatherDone" >> beam.combiners.ToList()
+        # Without defaults: those for no elements would come by a second branch, through a side input.
+        | "GatherDone" >> beam.combiners.ToList().without_defaults()
         # list[DoneRecord]
-        | "Commit" >> beam.ParDo(Commit(output_dir, max_reject_fraction))
+        | "Commit" >> beam.ParDo(Commit(output_dir, max_reject_fraction, launch))
     )
+
+
+def _make_pool(threads: int) -> Pool:
+    threads = threads or cores()
+    return Pool(ThreadPoolExecutor(threads, thread_name_prefix="tfrecorder"), threads)
 
 
 def _silent(rows: int) -> None:
@@ -129,21 +143,14 @@ def _staged_plan(output_dir: str) -> Plan:
 
 
 @contextlib.contextmanager
-def _failure_noted(output_dir: str) -> Iterator[None]:
+def _failure_noted(output_dir: str, launch: str, shard: str = "") -> Iterator[None]:
     """Leave the words of a failure in the directory: most runners wrap it into a traceback."""
     try:
         yield
     except OSError as error:
         failure = OutputError(f"{output_dir} cannot be written: {error.strerror or error}.")
-        _note_failure(output_dir, failure)
+        note_failure(output_dir, Failure("OutputError", str(failure), launch, shard))
         raise failure from error
     except TfrecorderError as error:
-        _note_failure(output_dir, error)
+        note_failure(output_dir, Failure(type(error).__name__, str(error), launch, shard))
         raise
-
-
-def _note_failure(output_dir: str, error: TfrecorderError) -> None:
-    note = json.dumps({"error": type(error).__name__, "message": str(error)})
-    # On a full disk the note fails for the same reason as the output: the error itself goes on.
-    with contextlib.suppress(OSError):
-        storage.publish_bytes(output_dir, layout.FAILURE, note.encode())

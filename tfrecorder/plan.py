@@ -295,10 +295,12 @@ def read_plan(output_dir: str) -> Plan | None:
         OutputError: another version of this package staged it.
     """
     path = os.path.join(output_dir, layout.PLAN)
-    if not storage.exists(path):
-        return None
     try:
         return Plan.from_json(storage.read_bytes(path))
+    except storage.UnreadableError as error:
+        if error.code in ("not_found", "bad_name"):
+            return None
+        raise OutputError(f"{path} cannot be read: {error}.") from error
     except (KeyError, TypeError, ValueError) as error:
         raise OutputError(
             f"{path} is no plan that this version of tfrecorder can follow ({error}); choose a new "
@@ -306,11 +308,41 @@ def read_plan(output_dir: str) -> Plan | None:
         ) from error
 
 
-def read_shard_rows(output_dir: str, group: int) -> list[PlannedRow]:
-    """The rows of one shard, which is row group number `group` of the staged plan."""
+def read_footer(output_dir: str) -> Any:
+    """Where the row groups of the staged plan begin, for whoever reads several of them.
+
+    Raises:
+        OutputError: it cannot be read.
+    """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(os.path.join(output_dir, layout.PLAN_ROWS)) as file:
-        table = file.read_row_group(group)
+    path = os.path.join(output_dir, layout.PLAN_ROWS)
+    try:
+        with storage.open_seekable(path) as opened:
+            return pq.read_metadata(opened)
+    except storage.UnreadableError as error:
+        raise OutputError(f"{path} cannot be read: {error}.") from error
+
+
+def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[PlannedRow]:
+    """The rows of one shard, which is row group number `group` of the staged plan.
+
+    Args:
+        footer: what `read_footer` returned; without it, it is read once more.
+
+    Raises:
+        FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    path = os.path.join(output_dir, layout.PLAN_ROWS)
+    try:
+        with storage.open_seekable(path) as opened:
+            # Each column of a row group is asked for once, and whole.
+            file = pq.ParquetFile(opened, metadata=footer, pre_buffer=True)
+            table = file.read_row_group(group)
+    except storage.UnreadableError as error:
+        kind = FileNotFoundError if error.code == "not_found" else OSError
+        raise kind(f"{path}: {error}") from error
     columns = (table.column(name).to_pylist() for name in ("row", "image_uri", "label", "text"))
     return [PlannedRow(*values) for values in zip(*columns, strict=True)]

@@ -18,6 +18,7 @@ from tfrecorder import layout, storage
 from tfrecorder.plan import Plan
 
 POLL_SECONDS = 0.25
+REMOTE_POLL_SECONDS = 5
 
 
 def is_shown(progress: bool | None) -> bool:
@@ -76,7 +77,7 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
 
 
 def _watch(bar: Any, ended: threading.Event, output_dir: str, plan: Plan) -> None:
-    while not ended.wait(POLL_SECONDS):
+    while not ended.wait(POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS):
         _advance(bar, count_rows(output_dir, plan))
 
 

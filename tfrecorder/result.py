@@ -42,6 +42,7 @@ class ConversionResult:
         rejects: rejected rows by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
+        retries: further attempts that reading the images took, after failures that passed.
         input_bytes: of the image files that became records.
         class_names: by integer; None where the labels are integers or missing.
         passed_over: of a folder source, files that made no row, by kind.
@@ -53,6 +54,7 @@ class ConversionResult:
     rejects: dict[str, int]
     suspects: int
     oriented: int
+    retries: int
     input_bytes: int
     class_names: tuple[str, ...] | None
     passed_over: dict[str, int]
@@ -116,6 +118,8 @@ class ConversionResult:
         if self.suspects:
             where = os.path.join(self.output_dir, layout.SUSPECTS)
             notes.append(f"suspects: {self.suspects:,} images decode with a warning; see {where}")
+        if self.retries:
+            notes.append(f"retries: reading took {self.retries:,} further attempts")
         if self.oriented:
             share = self.oriented / self.records
             notes.append(
@@ -147,6 +151,7 @@ def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) ->
         rejects=totals["reasons"],
         suspects=totals["suspects"],
         oriented=totals["oriented"],
+        retries=totals["retries"],
         input_bytes=totals["input_bytes"],
         class_names=None if names is None else tuple(names),
         passed_over=passed_over,

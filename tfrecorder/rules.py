@@ -129,9 +129,14 @@ def _check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     findings.append(_check_unicode(column))
     with_scheme = column.str.contains("://", regex=False, na=False)
     schemes = column[with_scheme].map(storage.scheme)
-    refused = schemes.index[~schemes.isin(storage.supported_schemes())]
+    why = {kind: storage.refusal(kind) for kind in schemes.unique()}
+    refused = schemes.index[schemes.map(lambda kind: why[kind] is not None).to_numpy(dtype=bool)]
     values = column.loc[refused].tolist()
-    messages = [f"images cannot be read from {storage.scheme(uri)}://: {uri!r}" for uri in values]
+    messages = [
+        f"images cannot be read from {kind}://: {why[kind]}: {uri!r}"
+        for uri in values
+        for kind in (storage.scheme(uri),)
+    ]
     findings.append(Finding("unsupported_scheme", list(refused), URI_COLUMN, values, messages))
     return column, findings
 

@@ -9,13 +9,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tfrecorder import schema, storage
 from tfrecorder.errors import RejectedError
 from tfrecorder.examples import encode_parts
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.rejects import Reject
+from tfrecorder.images.room import Budget, Room, unlimited
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
@@ -28,8 +30,15 @@ from tfrecorder.threads import run_in_order
 TASK_ROWS = 2
 TASKS_AHEAD = 2
 
-#: Seconds between two notes of a shard's progress.
+#: Bytes of records that may wait for their turn before no further image is read, and bytes of
+#: pixels decoded at once: what a worker with 2 cores and 8 GiB can spare, whatever the images.
+WAITING_BYTES = 2**28
+DECODING_BYTES = 2**30
+
+#: Seconds between two notes of a shard's progress: on a disk, and on a bucket, which refuses to
+#: replace an object more often than once a second.
 PROGRESS_SECONDS = 0.2
+REMOTE_SECONDS = 5
 
 REJECT_HEADER = ("row", "image_uri", "stage", "reason")
 SUSPECT_HEADER = ("row", "image_uri", "warning")
@@ -43,6 +52,7 @@ class Loaded:
         parts: the framed record, in buffers to write one after the other.
         size: their bytes, together.
         input_bytes: of the image's file.
+        retries: further attempts that reading it took.
     """
 
     row: PlannedRow
@@ -50,6 +60,7 @@ class Loaded:
     parts: list[bytes]
     size: int
     input_bytes: int
+    retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,29 +69,48 @@ class Rejected:
 
     row: PlannedRow
     reject: Reject
+    retries: int = 0
 
 
-def load_row(row: PlannedRow, base: str, verify: str, max_pixels: int) -> Loaded | Rejected:
+@dataclass(frozen=True)
+class Pool:
+    """What the shards of one process share.
+
+    Attributes:
+        executor: its threads load images.
+        threads: how many these are.
+        budget: memory for the images that must be decoded whole.
+    """
+
+    executor: Executor
+    threads: int
+    budget: Budget = field(default_factory=lambda: Budget(DECODING_BYTES))
+
+
+def load_row(
+    row: PlannedRow, base: str, verify: str, max_pixels: int, room: Room = unlimited
+) -> Loaded | Rejected:
     """Read, check and encode one image: all the work of a row, done in a thread of the pool."""
+    retried: list[None] = []
     try:
-        image, input_bytes = read_image(row.image_uri, base, verify, max_pixels)
+        data = read_image(row.image_uri, base, lambda: retried.append(None))
+        image = check_image(data, verify, max_pixels, room)
     except Reject as reject:
-        return Rejected(row, reject)
+        return Rejected(row, reject, len(retried))
     parts = frame(encode_parts(record_features(row, image)))
-    return Loaded(row, image, parts, sum(map(len, parts)), input_bytes)
+    return Loaded(row, image, parts, sum(map(len, parts)), len(data), len(retried))
 
 
-def read_image(uri: str, base: str, verify: str, max_pixels: int) -> tuple[CheckedImage, int]:
-    """A checked image, and the size of its file in bytes.
+def read_image(uri: str, base: str, note_retry: Callable[[], None] = lambda: None) -> bytes:
+    """The bytes of an image's file.
 
     Raises:
-        Reject: it cannot be read or used.
+        Reject: it cannot be read.
     """
     try:
-        data = storage.read_bytes(storage.resolve(uri, base))
+        return storage.read_bytes(storage.resolve(uri, base), note_retry)
     except storage.UnreadableError as error:
         raise Reject("read", error.code, error.detail) from None
-    return check_image(data, verify, max_pixels), len(data)
 
 
 def record_features(row: PlannedRow, image: CheckedImage) -> dict[str, bytes | str | int]:
@@ -102,10 +132,10 @@ def write_shard(
     plan: Plan,
     group: int,
     output_dir: str,
-    pool: Executor,
-    threads: int,
+    pool: Pool,
     on_error: str = "reject",
     report: Callable[[int], None] = lambda rows: None,
+    footer: Any = None,
 ) -> DoneRecord:
     """Write one shard with all that belongs to it, its done-record last.
 
@@ -113,23 +143,23 @@ def write_shard(
         plan: the staged plan.
         group: the shard's place in `plan.shards`, which is its row group.
         output_dir: the dataset directory.
-        pool: runs `load_row`.
-        threads: of the pool; bounds how far loading runs ahead of writing.
+        pool: runs `load_row`; its threads bound how far loading runs ahead of writing.
         on_error: "raise" stops at the first reject.
         report: is told, every so often, how many rows are through.
+        footer: of the plan's rows, as `plan.read_footer` returns it.
 
     Raises:
         RejectedError: an image was rejected with on_error="raise".
         OSError: the output cannot be written.
     """
     shard = plan.shards[group]
-    rows = read_shard_rows(output_dir, group)
+    rows = read_shard_rows(output_dir, group, footer)
     verify, max_pixels = plan.options["verify"], plan.options["max_pixels"]
 
     def load_rows(some: list[PlannedRow]) -> list[Loaded | Rejected]:
-        return [load_row(row, plan.base, verify, max_pixels) for row in some]
+        return [load_row(row, plan.base, verify, max_pixels, pool.budget.room) for row in some]
 
-    tally = _Tally(report)
+    tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
     with storage.publish(output_dir, shard.file) as file, storage.appending(file) as append:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:
@@ -145,12 +175,26 @@ def write_shard(
             append(*parts)
 
         tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
-        run_in_order(pool, threads, load_rows, write_rows, tasks, ahead=TASKS_AHEAD * threads)
+        run_in_order(
+            pool.executor,
+            pool.threads,
+            load_rows,
+            write_rows,
+            tasks,
+            ahead=TASKS_AHEAD * pool.threads,
+            weigh=_weigh,
+            weight=WAITING_BYTES,
+        )
     tally.publish(output_dir, shard)
     done = tally.done_record(plan.digest, shard, len(rows))
     storage.publish_bytes(output_dir, shard.done, done.to_json())
-    storage.remove(os.path.join(output_dir, shard.progress))
+    if tally.noted:
+        storage.remove(os.path.join(output_dir, shard.progress))
     return done
+
+
+def _weigh(outcomes: list[Loaded | Rejected]) -> int:
+    return sum(outcome.size for outcome in outcomes if isinstance(outcome, Loaded))
 
 
 def _as_error(outcome: Rejected) -> RejectedError:
@@ -175,8 +219,10 @@ def _widened(extremes: Extremes, values: tuple[int, ...]) -> Extremes:
 class _Tally:
     """Counts and side files of a shard under way."""
 
-    def __init__(self, report: Callable[[int], None]) -> None:
-        self._report, self._reported = report, time.monotonic()
+    def __init__(self, report: Callable[[int], None], seconds: float) -> None:
+        self._report, self._reported, self._seconds = report, time.monotonic(), seconds
+        self.noted = False
+        self.retries = 0
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
         self.shapes: Extremes = ()
@@ -190,6 +236,7 @@ class _Tally:
     def add_record(self, outcome: Loaded) -> None:
         image = outcome.image
         self.records += 1
+        self.retries += outcome.retries
         self.formats[image.format] += 1
         self.oriented += image.oriented
         self.input_bytes += outcome.input_bytes
@@ -205,14 +252,15 @@ class _Tally:
 
     def add_reject(self, outcome: Rejected) -> None:
         row, reject = outcome.row, outcome.reject
+        self.retries += outcome.retries
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
         self.reject_rows.append((row.row, row.image_uri, reject.stage, str(reject)))
         self._note()
 
     def _note(self) -> None:
         now = time.monotonic()
-        if now - self._reported >= PROGRESS_SECONDS:
-            self._reported = now
+        if now - self._reported >= self._seconds:
+            self._reported, self.noted = now, True
             self._report(self.records + len(self.reject_rows))
 
     def publish(self, output_dir: str, shard: Shard) -> None:
@@ -237,6 +285,7 @@ class _Tally:
             formats=dict(self.formats),
             shapes=[list(shape) for shape in self.shapes],
             sides=[list(sides) for sides in self.sides],
+            retries=self.retries,
         )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tfrecorder import layout
+from tfrecorder import layout, storage
 from tfrecorder.errors import SourceError
 from tfrecorder.schema import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.splits import SPELLINGS
@@ -71,17 +71,30 @@ def read_source(
             f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
             "or of a folder of images."
         )
-    path = Path(source)
-    if os.fspath(source) and path.is_dir():
+    path = os.fspath(source)
+    refusal = storage.refusal(storage.scheme(path))
+    if refusal is not None:
+        raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
+    try:
+        return _read_path(path, columns or {}, frozenset(labels or ()))
+    except storage.UnreadableError as error:
+        raise SourceError(f"source {path!r} cannot be read: {error}.") from error
+
+
+def _read_path(path: str, columns: Mapping[str, str], names: frozenset[str]) -> Source:
+    whole = storage.absolute(path)
+    # On a bucket a name may be an object and a folder: what ends in .csv is the object.
+    is_file = not storage.is_local(whole) and storage.size(whole) is not None
+    if path and not is_file and storage.is_folder(whole):
         if columns:
             raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
-        return read_folder(path)
-    if not path.is_file():
-        raise SourceError(
-            f"source {str(source)!r}: there is no such file or folder (looked in {os.getcwd()})."
-        )
-    table = _read_csv(path, columns or {}, frozenset(labels or ()))
-    return _map_columns(table, columns or {}, base=os.path.dirname(os.path.abspath(path)))
+        return read_folder(whole)
+    if not is_file and not os.path.isfile(whole):
+        looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
+        raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")
+    with storage.local_copy(whole) as copy:
+        table = _read_csv(path, copy, columns, names)
+    return _map_columns(table, columns, base=storage.parent(whole))
 
 
 def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> Source:
@@ -107,22 +120,29 @@ def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> 
     return Source(frame, base, left_out=tuple(name for name in names if name not in COLUMNS))
 
 
-def _read_csv(path: Path, columns: Mapping[str, str], names: frozenset[str]) -> pd.DataFrame:
-    """A CSV as text columns, except labels that are all whole numbers, which become integers."""
+def _read_csv(
+    path: str, copy: str, columns: Mapping[str, str], names: frozenset[str]
+) -> pd.DataFrame:
+    """A CSV as text columns, except labels that are all whole numbers, which become integers.
+
+    Args:
+        path: what the user calls it.
+        copy: where it can be opened.
+    """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
+        with open(copy, newline="", encoding="utf-8-sig") as file:
             first = next(filter(None, csv.reader(file)), [])
         _refuse_other_separator(path, first, columns)
         table = (
             pd.read_csv(
-                path, dtype=str, keep_default_na=False, encoding="utf-8-sig", skip_blank_lines=True
+                copy, dtype=str, keep_default_na=False, encoding="utf-8-sig", skip_blank_lines=True
             )
             if _is_header(first, columns)
-            else _read_headerless(path)
+            else _read_headerless(path, copy)
         )
     except UnicodeDecodeError as error:
         raise SourceError(
-            f"{path}: line {_undecodable_line(path)} is not UTF-8; save the file as UTF-8, or read "
+            f"{path}: line {_undecodable_line(copy)} is not UTF-8; save the file as UTF-8, or read "
             "it with pandas (encoding=...) and convert the frame."
         ) from error
     except pd.errors.EmptyDataError as error:
@@ -146,7 +166,7 @@ def _read_csv(path: Path, columns: Mapping[str, str], names: frozenset[str]) -> 
     return table
 
 
-def _refuse_other_separator(path: Path, first: list[str], columns: Mapping[str, str]) -> None:
+def _refuse_other_separator(path: str, first: list[str], columns: Mapping[str, str]) -> None:
     """Spreadsheets of some countries write semicolons: named here, or nothing would be found."""
     for separator, name in ((";", "semicolons"), ("\t", "tabs")):
         cells = [cell.strip() for cell in first[0].split(separator)] if len(first) == 1 else []
@@ -158,9 +178,9 @@ def _refuse_other_separator(path: Path, first: list[str], columns: Mapping[str, 
             )
 
 
-def _undecodable_line(path: Path) -> int:
+def _undecodable_line(copy: str) -> int:
     """The number, from 1, of the first line that is not UTF-8."""
-    data = path.read_bytes()
+    data = Path(copy).read_bytes()
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -180,10 +200,10 @@ def _looks_like_image(cell: str) -> bool:
     return "://" in cell or cell.lower().endswith(IMAGE_ENDINGS)
 
 
-def _read_headerless(path: Path) -> pd.DataFrame:
+def _read_headerless(path: str, copy: str) -> pd.DataFrame:
     """AutoML's and Vertex AI's order, `[split,]uri[,label]`, the same in every row or not."""
     splits, uris, labels = [], [], []
-    with open(path, newline="", encoding="utf-8-sig") as file:
+    with open(copy, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
         for cells in reader:
             if not any(cells):
@@ -220,7 +240,7 @@ def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:
     return all(_WHOLE_NUMBER.fullmatch(text) for text in distinct)
 
 
-def read_folder(folder: Path) -> Source:
+def read_folder(folder: str) -> Source:
     """A folder `split/label/file` or `label/file`, in the order of the relative paths.
 
     The first level is splits if every folder in it is named like one.  Folder names are class
@@ -230,7 +250,7 @@ def read_folder(folder: Path) -> Source:
     Raises:
         SourceError: an image lies at another depth, or no image was found.
     """
-    files, passed_over = _walk(folder)
+    files, passed_over = _sorted_out(_walk(folder) if storage.is_local(folder) else _list(folder))
     if not files:
         seen = sum(passed_over.values())
         raise SourceError(
@@ -258,30 +278,46 @@ def read_folder(folder: Path) -> Source:
         data = {SPLIT_COLUMN: [parts[0] for parts in files], **data}
     # Not dtype=str: Arrow cannot hold a name that is not UTF-8, which validation is to report.
     frame = pd.DataFrame(data, dtype=object)
-    return Source(frame, base=str(folder.absolute()), passed_over=passed_over)
+    return Source(frame, base=folder, passed_over=passed_over)
 
 
-def _walk(folder: Path) -> tuple[list[tuple[str, ...]], dict[str, int]]:
-    """The path parts of all images below a folder, sorted, and counts of the other files.
+def _sorted_out(
+    found: Iterable[tuple[str, ...]],
+) -> tuple[list[tuple[str, ...]], dict[str, int]]:
+    """The path parts of all images, sorted, and counts of the other files."""
+    images: list[tuple[str, ...]] = []
+    hidden = others = 0
+    for parts in found:
+        if any(part.startswith(".") for part in parts) or parts[-1] in layout.DESKTOP_FILES:
+            hidden += 1
+        elif parts[-1].lower().endswith(IMAGE_ENDINGS):
+            images.append(parts)
+        else:
+            others += 1
+    return sorted(images), {"hidden": hidden, "not images": others}
+
+
+def _list(folder: str) -> Iterator[tuple[str, ...]]:
+    """The path parts of all files below a folder on a remote store."""
+    for file in storage.files(folder):
+        yield tuple(file.split("/"))
+
+
+def _walk(folder: str) -> Iterator[tuple[str, ...]]:
+    """The path parts of all files below a local folder; a hidden folder counts as one file.
 
     Links to folders are followed, but for those that lead back up.
     """
-    images: list[tuple[str, ...]] = []
-    hidden = others = 0
     for where, folders, names in os.walk(folder, onerror=_refuse_unlisted, followlinks=True):
-        hidden += sum(name.startswith(".") for name in folders)
+        above = Path(where).relative_to(folder).parts
+        for name in folders:
+            if name.startswith("."):
+                yield (*above, name)
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and not _leads_up(where, name)
         )
-        above = Path(where).relative_to(folder).parts
         for name in names:
-            if name.startswith(".") or name in layout.DESKTOP_FILES:
-                hidden += 1
-            elif name.lower().endswith(IMAGE_ENDINGS):
-                images.append((*above, name))
-            else:
-                others += 1
-    return sorted(images), {"hidden": hidden, "not images": others}
+            yield (*above, name)
 
 
 def _leads_up(where: str, name: str) -> bool:

@@ -1,133 +1,229 @@
-"""Files: reading images, and publishing output so that a final name never holds a partial file.
+"""Files by their paths or uris: all that this package reads and writes goes through here.
 
-All paths of this package go through here, so that a storage scheme is added in this one place.
+A path without a scheme is a local one.  What each scheme needs is in `stores/`; this module picks
+the store, tries again what failed in passing, and knows what a uri is.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import os
 import re
-import shutil
-import stat
-import uuid
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO, TypeVar, cast
+from urllib.parse import unquote
 
-from tfrecorder import layout
+from tfrecorder.stores.local import LocalStore
+from tfrecorder.stores.retry import retried
+from tfrecorder.stores.store import Store, TransientError, UnreadableError, UnwritableError
 
-#: Refused rather than read: no image of this size fits a record, which ends at 2 GiB.
-MAX_FILE_BYTES = 2**30
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Requests under way at once where a store is elsewhere: each waits for an answer, not for a core.
+REMOTE_THREADS = 16
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_LOCAL = LocalStore()
 
 
-class UnreadableError(Exception):
-    """A file cannot be read.
-
-    Attributes:
-        code: what is wrong, in one word: not_found, no_permission, not_a_file, too_large,
-            bad_name or read_failed.
-        detail: the system's words, without the path.
-    """
-
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(code, detail)
-        self.code = code
-        self.detail = detail
+# ---------------------------------------------------------------------------------------------
+# Uris.
 
 
 def scheme(uri: str) -> str:
     """The storage scheme of a uri, in lower case; "" for a local path.
 
-    >>> scheme("gs://bucket/a.jpg"), scheme("a.jpg")
-    ('gs', '')
+    >>> scheme("gs://bucket/a.jpg"), scheme("a.jpg"), scheme("file:///a.jpg")
+    ('gs', '', '')
     """
     match = _SCHEME.match(uri)
-    return match[1].lower() if match else ""
+    found = match[1].lower() if match else ""
+    return "" if found == "file" else found
 
 
-def supported_schemes() -> tuple[str, ...]:
-    """The schemes that images can be read from; "" stands for local paths."""
-    return ("",)
+def refusal(kind: str) -> str | None:
+    """Why files of a scheme cannot be read or written, and the remedy; None where they can.
+
+    >>> refusal("gs"), refusal("https")
+    (None, 'put the files on a disk or into a bucket first')
+    """
+    if kind in ("", "gs"):
+        return None
+    from tfrecorder.stores import others
+
+    return others.refusal(kind)
 
 
 def resolve(uri: str, base: str) -> str:
-    """A uri as a path to open: a relative one is taken from the folder `base`."""
-    return os.path.join(base, uri)
+    """A uri as a path to open: a relative one is taken from the folder `base`.
+
+    >>> resolve("a.jpg", "gs://bucket/photos"), resolve("file:///a%20b.jpg", "x")
+    ('gs://bucket/photos/a.jpg', '/a b.jpg')
+    """
+    match = _SCHEME.match(uri)
+    if match is None:
+        return os.path.join(base, uri)
+    if match[1].lower() == "file":  # RFC 8089: what is no letter or digit may be escaped
+        return unquote(uri[match.end() :].removeprefix("localhost"))
+    return uri
 
 
-_CODES = {
-    errno.ENOENT: "not_found",
-    errno.ENOTDIR: "not_found",
-    errno.EACCES: "no_permission",
-    errno.EPERM: "no_permission",
-    errno.EISDIR: "not_a_file",
-    errno.ENXIO: "not_a_file",
-    errno.ELOOP: "bad_name",
-    errno.ENAMETOOLONG: "bad_name",
-}
+def absolute(path: str) -> str:
+    """A local path from the root, however the working directory changes; a uri as it is."""
+    return path.rstrip("/") if scheme(path) else os.path.abspath(resolve(path, ""))
 
 
-def read_bytes(path: str) -> bytes:
+def parent(path: str) -> str:
+    """The folder of an absolute path."""
+    return path.rpartition("/")[0] if scheme(path) else os.path.dirname(path)
+
+
+def is_local(path: str) -> bool:
+    return not scheme(path)
+
+
+# ---------------------------------------------------------------------------------------------
+# Reading.
+
+
+def read_bytes(path: str, note_retry: Callable[[], None] = lambda: None) -> bytes:
     """A whole regular file.
+
+    Args:
+        note_retry: is called before each further attempt after a failure that may pass.
 
     Raises:
         UnreadableError: it is missing, not permitted, a folder, device or pipe, larger than
             `MAX_FILE_BYTES`, or fails on the way.
     """
-    try:
-        # Non-blocking, or a named pipe without a writer would be waited for without end.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            return _read_regular(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        code = _CODES.get(error.errno or 0, "read_failed")
-        raise UnreadableError(code, os.strerror(error.errno or errno.EIO)) from error
-    except ValueError as error:  # a NUL, or what the file system cannot encode
-        raise UnreadableError("bad_name", "the uri has a character no path can have") from error
+    return _asked(lambda: _store(path).read(path), note_retry)
 
 
-def _read_regular(descriptor: int) -> bytes:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise UnreadableError("not_a_file", "it is a folder, a device or a pipe")
-    if status.st_size > MAX_FILE_BYTES:
-        raise UnreadableError("too_large", f"{status.st_size:,} bytes; at most {MAX_FILE_BYTES:,}")
-    # One byte more than there should be: a file that just grew is then read on, not cut.
-    data = os.read(descriptor, status.st_size + 1)
-    if len(data) == status.st_size:
-        return data
-    parts = [data]
-    while data := os.read(descriptor, 1 << 20):
-        parts.append(data)
-        if sum(map(len, parts)) > MAX_FILE_BYTES:
-            raise UnreadableError("too_large", f"it grows beyond {MAX_FILE_BYTES:,} bytes")
-    return b"".join(parts)
+def open_seekable(path: str) -> BinaryIO:
+    """A file to read in parts.
+
+    Raises:
+        UnreadableError: as `read_bytes`.
+    """
+    return _asked(lambda: _store(path).open(path))
+
+
+@contextlib.contextmanager
+def local_copy(path: str) -> Iterator[str]:
+    """A path on this machine with a file's content: its own, or that of a temporary copy.
+
+    Raises:
+        UnreadableError: as `read_bytes`.
+    """
+    if is_local(path):
+        yield resolve(path, "")
+        return
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="tfrecorder-") as copy:
+
+        def fetch() -> None:
+            copy.truncate(0)
+            copy.seek(0)
+            _store(path).fetch(path, cast(BinaryIO, copy.file))
+
+        _asked(fetch)
+        copy.flush()
+        yield copy.name
+
+
+def size(path: str) -> int | None:
+    """A file's size in bytes; None where there is no such file.
+
+    Raises:
+        UnreadableError: as `read_bytes`, but for a file that is missing.
+    """
+    return _asked(lambda: _store(path).size(path))
 
 
 def size_or_none(path: str) -> int | None:
     """A file's size in bytes, or None where it cannot be had."""
     try:
-        return os.stat(path).st_size
-    except (OSError, ValueError):
+        return size(path)
+    except UnreadableError:
         return None
 
 
+def crc32c_or_none(path: str) -> int | None:
+    """The CRC32C that the store itself keeps of a file; None where it keeps none.
+
+    Raises:
+        UnreadableError: as `read_bytes`, but for a file that is missing.
+    """
+    return _asked(lambda: _store(path).crc32c(path))
+
+
 def exists(path: str) -> bool:
-    return os.path.exists(path)
+    """True for a file, and for a folder."""
+    if is_local(path):
+        return os.path.exists(path)
+    store = _store(path)
+    return _listed(path, store.size) is not None or is_folder(path)
+
+
+def is_folder(path: str) -> bool:
+    """True where something lies below a path, or a local folder is there.
+
+    Raises:
+        UnreadableError: the store does not answer; its words name the path.
+    """
+    return _listed(path, _store(path).is_folder)
+
+
+def sizes(folder: str) -> dict[str, int | None]:
+    """What lies in a folder, by name, sorted: a file's size in bytes, None for a folder.
+
+    Empty where there is no such folder.
+
+    Raises:
+        UnreadableError: as `is_folder`.
+    """
+    return dict(sorted(_listed(folder, _store(folder).names).items()))
 
 
 def names(folder: str) -> list[str]:
     """The names in a folder, sorted; none where there is no such folder."""
+    return list(sizes(folder))
+
+
+def files(folder: str) -> list[str]:
+    """The paths of all files below a folder, relative to it, sorted."""
+    return sorted(_listed(folder, lambda folder: list(_store(folder).files(folder))))
+
+
+def _listed(path: str, request: Callable[[str], T]) -> T:
     try:
-        return sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
+        return _asked(lambda: request(path))
+    except UnreadableError as error:
+        raise UnreadableError(error.code, f"{path} cannot be read: {error.detail}") from error
+
+
+@contextlib.contextmanager
+def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
+    """A block in which what cannot be read ends in an error of this kind, with path and reason."""
+    try:
+        yield
+    except UnreadableError as error:
+        raise kind(f"{path} cannot be read: {error}.") from error
+
+
+def _asked(request: Callable[[], T], note_retry: Callable[[], None] = lambda: None) -> T:
+    try:
+        return retried(request, note_retry)
+    except TransientError as error:
+        raise UnreadableError("read_failed", str(error)) from error
+
+
+# ---------------------------------------------------------------------------------------------
+# Writing.
 
 
 @contextlib.contextmanager
@@ -137,19 +233,15 @@ def publish(output_dir: str, name: str) -> Iterator[BinaryIO]:
     Args:
         output_dir: the dataset directory.
         name: the final name below it, as `layout` gives it.
+
+    Raises:
+        OSError: it cannot be written.
     """
-    final = os.path.join(output_dir, name)
-    temporary = os.path.join(output_dir, layout.TMP, f"{os.path.basename(name)}.{uuid.uuid4().hex}")
-    for folder in (os.path.dirname(temporary), os.path.dirname(final)):
-        os.makedirs(folder, exist_ok=True)
     try:
-        with open(temporary, "wb", buffering=0) as file:
+        with _store(output_dir).publish(output_dir, name) as file:
             yield file
-        os.replace(temporary, final)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(temporary)
-        raise
+    except UnreadableError as error:  # no credentials, no package for the scheme
+        raise UnwritableError(error.detail) from error
 
 
 def publish_bytes(output_dir: str, name: str, data: bytes) -> None:
@@ -158,11 +250,33 @@ def publish_bytes(output_dir: str, name: str, data: bytes) -> None:
         write_all(file, data)
 
 
-def overwrite(path: str, text: str) -> None:
+def overwrite(folder: str, name: str, text: str) -> None:
     """A short note whose loss or half-written state harms nobody."""
+    if not is_local(folder):
+        with contextlib.suppress(OSError):
+            publish_bytes(folder, name, text.encode())
+        return
+    path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
         file.write(text)
+
+
+def remove(path: str) -> None:
+    """Remove a file, or a folder with all in it; nothing where there is none.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    try:
+        retried(lambda: _store(path).remove(path))
+    except TransientError as error:
+        raise UnwritableError(str(error)) from error
+
+
+def remove_all(folder: str, unwanted: Collection[str]) -> None:
+    """`remove` of many names below a folder, in any order."""
+    each(lambda name: remove(os.path.join(folder, name)), unwanted, folder)
 
 
 def write_all(file: BinaryIO, *parts: bytes) -> None:
@@ -221,10 +335,33 @@ def _fallocate() -> Callable[..., int] | None:
     return fallocate
 
 
-def remove(path: str) -> None:
-    """Remove a file, or a folder with all in it; nothing where there is none."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path)
+# ---------------------------------------------------------------------------------------------
+# Stores.
+
+
+def each(work: Callable[[T], R], things: Collection[T], path: str) -> list[R]:
+    """`work` of each thing, in order; many at a time where `path` is on a remote store."""
+    if is_local(path) or len(things) < 2:
+        return [work(thing) for thing in things]
+    with ThreadPoolExecutor(REMOTE_THREADS) as pool:
+        return list(pool.map(work, things))
+
+
+def _store(path: str) -> Store:
+    kind = scheme(path)
+    return _remote_store(kind) if kind else _LOCAL
+
+
+@functools.cache
+def _remote_store(kind: str) -> Store:
+    """The one store of a scheme in this process; its client is made when it is first asked."""
+    if kind == "gs":
+        from tfrecorder.stores.gcs import BucketStore
+
+        return BucketStore()
+    from tfrecorder.stores.others import FsspecStore, refusal
+
+    words = refusal(kind)
+    if words is not None:
+        raise UnreadableError("read_failed", f"{kind}:// cannot be reached: {words}")
+    return FsspecStore(kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +37,8 @@ def run_in_order(
     finish: Callable[[R], None],
     items: Sequence[T],
     ahead: int,
+    weigh: Callable[[R], int] = lambda result: 0,
+    weight: int = 0,
 ) -> None:
     """`finish(work(item))` for each item: `work` in the threads of a pool, `finish` in order.
 
@@ -45,11 +48,13 @@ def run_in_order(
     Args:
         pool: with at least `threads` threads.
         ahead: items under way at most, at least `threads`.
+        weigh: what a result weighs while it waits for its turn.
+        weight: while more than this waits, nothing further is begun.
 
     Raises:
         What `work` or `finish` raises, once every thread has stopped.
     """
-    line = _Line(work, finish, items, ahead)
+    line = _Line(work, finish, items, ahead, weigh, weight)
     runs = [pool.submit(line.run) for _ in range(min(threads, len(items)))]
     try:
         for run in runs:
@@ -68,8 +73,11 @@ class _Line(Generic[T, R]):
         finish: Callable[[R], None],
         items: Sequence[T],
         ahead: int,
+        weigh: Callable[[R], int],
+        weight: int,
     ) -> None:
         self._work, self._finish, self._items, self._ahead = work, finish, items, ahead
+        self._weigh, self._weight, self._waiting = weigh, weight, 0
         self._changed = threading.Condition()
         self._taken = self._finished = 0
         self._ready: dict[int, R] = {}
@@ -91,7 +99,10 @@ class _Line(Generic[T, R]):
 
     def _take(self) -> int | None:
         with self._changed:
-            while self._taken - self._finished >= self._ahead and not self._stopped:
+            # Whoever waits here holds nothing, so the next result in order is always on its way.
+            while not self._stopped and (
+                self._taken - self._finished >= self._ahead or self._waiting > self._weight
+            ):
                 self._changed.wait()
             if self._stopped or self._taken == len(self._items):
                 return None
@@ -99,8 +110,10 @@ class _Line(Generic[T, R]):
             return self._taken - 1
 
     def _hand_in(self, number: int, result: R) -> None:
+        weight = self._weigh(result)
         with self._changed:
             self._ready[number] = result
+            self._waiting += weight
             if self._finishing or number != self._finished:
                 return  # the thread that finishes will come to it
             self._finishing = True
@@ -108,6 +121,7 @@ class _Line(Generic[T, R]):
             self._finish(following[0])
             with self._changed:
                 self._finished += 1
+                self._waiting -= self._weigh(following[0])
                 self._changed.notify_all()
 
     def _next(self) -> tuple[R] | None:
@@ -117,3 +131,10 @@ class _Line(Generic[T, R]):
                 self._finishing = False
                 return None
             return (self._ready.pop(self._finished),)
+
+
+def cores() -> int:
+    """Cores that this process may use: fewer than the machine's in a container."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -68,8 +68,10 @@ def validate(
 
 def _check_images(checked: Checked, base: str, options: ConvertOptions) -> Finding:
     """The images that a conversion would reject, of the rows whose uri has no fault already."""
+    from tfrecorder.images.check import check_image
     from tfrecorder.images.rejects import Reject
-    from tfrecorder.shards import read_image
+    from tfrecorder.images.room import Budget
+    from tfrecorder.shards import DECODING_BYTES, read_image
     from tfrecorder.threads import map_ahead
 
     faulty = [
@@ -81,9 +83,11 @@ def _check_images(checked: Checked, base: str, options: ConvertOptions) -> Findi
     ]
     uris = checked.frame[URI_COLUMN].drop(index=[row for row in faulty if row is not None])
 
+    budget = Budget(DECODING_BYTES)
+
     def fault(uri: str) -> str | None:
         try:
-            read_image(uri, base, options.verify, options.max_pixels)
+            check_image(read_image(uri, base), options.verify, options.max_pixels, budget.room)
         except Reject as reject:
             return f"{uri!r}: {reject}"
         return None

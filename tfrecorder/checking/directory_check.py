@@ -47,7 +47,8 @@ def check_shards(
 ) -> list[ShardFindings]:
     """Some shards, by their places in the plan, in parallel."""
     groups = list(groups)
-    threads = os.cpu_count() or 1
+    local = storage.is_local(expected.directory)
+    threads = (os.cpu_count() or 1) if local else storage.REMOTE_THREADS
     with (
         _byte_bar(expected, groups, is_shown(progress)) as advance,
         ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool,
@@ -97,7 +98,7 @@ def _byte_bar(
     from tqdm.auto import tqdm
 
     files = [expected.path(expected.plan.shards[group].file) for group in groups]
-    total = sum(storage.size_or_none(file) or 0 for file in files)
+    total = sum(size or 0 for size in storage.each(storage.size_or_none, files, expected.directory))
     lock = threading.Lock()
     with tqdm(total=total, unit="B", unit_scale=True, dynamic_ncols=True) as bar:
 

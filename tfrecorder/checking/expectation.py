@@ -96,6 +96,9 @@ def read_expectation(directory: str) -> Expectation:
     staged = plan is not None
     plan = plan or listed
     if plan is None:
+        for fault in faults:
+            if fault.code == "unreadable":
+                raise DatasetError(f"{directory}: {fault.file}: {fault.message}.")
         raise DatasetError(
             f"{directory}: both {layout.PLAN} and {layout.METADATA} are damaged or gone, so there "
             "is nothing to check the shards against. Copy them again, or convert again with "
@@ -117,12 +120,14 @@ def read_expectation(directory: str) -> Expectation:
 
 def refuse(directory: str) -> None:
     """Raise a DatasetError unless a directory holds a committed dataset of this package."""
-    if storage.scheme(directory):
-        raise DatasetError(
-            f"{directory}: this version checks local directories only; copy the dataset to a "
-            "local disk first."
-        )
-    if not os.path.isdir(directory):
+    refusal = storage.refusal(storage.scheme(directory))
+    if refusal is not None:
+        raise DatasetError(f"{directory} cannot be read: {refusal}.")
+    try:
+        there = storage.is_folder(directory)
+    except storage.UnreadableError as error:
+        raise DatasetError(f"{error}.") from error
+    if not there:
         raise DatasetError(f"{directory}: there is no such directory. Check the path.")
     committed = storage.exists(os.path.join(directory, layout.COMMIT))
     if not storage.exists(os.path.join(directory, layout.PRIVATE)):
@@ -203,23 +208,31 @@ def _read_plan(directory: str, votes: Mapping[str, int], faults: list[Fault]) ->
 
 def _read_done(directory: str, faults: list[Fault]) -> Iterator[tuple[str, DoneRecord]]:
     """The done-records that are in the form in which they were written, by their files."""
-    for name in storage.names(os.path.join(directory, layout.DONE)):
-        file = f"{layout.DONE}/{name}"
-        try:
-            data = storage.read_bytes(os.path.join(directory, file))
-            fields = json.loads(data)
-            one = DoneRecord(**fields)
-            # Of the fields that are there: an earlier version wrote fewer.
-            if json.dumps(fields, indent=1, sort_keys=True).encode() == data and _is_typed(one):
-                yield file, one
-                continue
-            why = "it is not as it was written"
-        except storage.UnreadableError as error:
-            faults.append(unread(file, error))
-            continue
-        except _UNUSABLE as error:
-            why = f"it is no done-record: {error}"
-        faults.append(Fault(file, "damaged", why))
+    names = storage.names(os.path.join(directory, layout.DONE))
+    files = [f"{layout.DONE}/{name}" for name in names]
+    for file, found in zip(
+        files, storage.each(lambda file: _read_one(directory, file), files, directory), strict=True
+    ):
+        if isinstance(found, Fault):
+            faults.append(found)
+        else:
+            yield file, found
+
+
+def _read_one(directory: str, file: str) -> DoneRecord | Fault:
+    try:
+        data = storage.read_bytes(os.path.join(directory, file))
+        fields = json.loads(data)
+        one = DoneRecord(**fields)
+        # Of the fields that are there: an earlier version wrote fewer.
+        if json.dumps(fields, indent=1, sort_keys=True).encode() == data and _is_typed(one):
+            return one
+        why = "it is not as it was written"
+    except storage.UnreadableError as error:
+        return unread(file, error)
+    except _UNUSABLE as error:
+        why = f"it is no done-record: {error}"
+    return Fault(file, "damaged", why)
 
 
 def _is_typed(one: DoneRecord) -> bool:

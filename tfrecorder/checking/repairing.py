@@ -7,13 +7,15 @@ done-records, the files of the commit, is made once more by the commit itself.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
+import tempfile
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -28,7 +30,7 @@ from tfrecorder.checking.source_change import describe
 from tfrecorder.commit import commit
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.layout import Shard
-from tfrecorder.shards import write_shard
+from tfrecorder.shards import Pool, write_shard
 
 _NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."
 
@@ -95,9 +97,12 @@ def repair(
     """
     started = time.perf_counter()
     where = os.fspath(directory)
-    _refuse_foreign(where)
+    with storage.failing_as(DatasetError, where):
+        _refuse_foreign(where)
     with output.claim(where):
-        files = _repair(where, None if base is None else os.path.abspath(base), progress)
+        files = _repair(
+            where, None if base is None else storage.absolute(os.fspath(base)), progress
+        )
     sizes = [storage.size_or_none(os.path.join(where, file)) or 0 for file in files]
     return RepairResult(where, tuple(files), sum(sizes), time.perf_counter() - started)
 
@@ -239,36 +244,44 @@ def _write_shards(
     """Write shards again; gives the files that took their places, and words for those refused."""
     if not groups:
         return [], []
-    folder = expected.path(f"{layout.TMP}/repair-{uuid.uuid4().hex}")
     plan = expected.plan if base is None else dataclasses.replace(expected.plan, base=base)
     written: list[str] = []
     refusals: list[str] = []
     threads = os.cpu_count() or 1
-    _lend_plan(expected, folder)
-    aside = dataclasses.replace(expected, directory=folder, done={}, listed={})
-    try:
-        with ThreadPoolExecutor(threads, thread_name_prefix="repair") as pool:
-            for group in groups:
-                done = write_shard(plan, group, folder, pool, threads)
-                shard, found = plan.shards[group], Written(done.records, done.bytes, done.crc32c)
-                if found in expected.written(shard).values():
-                    written += _take_places(expected, aside, shard, shards[group].sound)
-                else:
-                    refusals.append(describe(expected, aside, group, done))
-                storage.remove(aside.path(shard.file))
-    finally:
-        storage.remove(folder)
+    with _folder_aside(expected) as folder, ThreadPoolExecutor(threads) as executor:
+        aside = dataclasses.replace(expected, directory=folder, done={}, listed={})
+        pool = Pool(executor, threads)
+        for group in groups:
+            done = write_shard(plan, group, folder, pool)
+            shard, found = plan.shards[group], Written(done.records, done.bytes, done.crc32c)
+            if found in expected.written(shard).values():
+                written += _take_places(expected, aside, shard, shards[group].sound)
+            else:
+                refusals.append(describe(expected, aside, group, done))
+            storage.remove(aside.path(shard.file))
     return written, refusals
 
 
-def _lend_plan(expected: Expectation, folder: str) -> None:
-    """Let `write_shard` find the rows of the plan in another folder."""
+@contextlib.contextmanager
+def _folder_aside(expected: Expectation) -> Iterator[str]:
+    """A folder of this machine in which `write_shard` finds the rows of the plan.
+
+    On the disk of a local dataset, so that what is written there need only be renamed.
+    """
+    local = storage.is_local(expected.directory)
+    above = expected.path(layout.TMP) if local else tempfile.gettempdir()
+    folder = os.path.join(above, f"repair-{uuid.uuid4().hex}")
     lent = os.path.join(folder, layout.PLAN_ROWS)
-    os.makedirs(os.path.dirname(lent))
     try:
-        os.symlink(os.path.abspath(expected.path(layout.PLAN_ROWS)), lent)
-    except OSError:  # some disks know no symbolic links
-        shutil.copyfile(expected.path(layout.PLAN_ROWS), lent)
+        os.makedirs(os.path.dirname(lent))
+        with storage.local_copy(expected.path(layout.PLAN_ROWS)) as copy:
+            try:
+                os.link(copy, lent)
+            except OSError:  # another disk, or one that knows no links
+                shutil.copyfile(copy, lent)
+        yield folder
+    finally:
+        storage.remove(folder)
 
 
 def _take_places(old: Expectation, new: Expectation, shard: Shard, sound: bool) -> list[str]:
@@ -277,8 +290,12 @@ def _take_places(old: Expectation, new: Expectation, shard: Shard, sound: bool) 
     moved = [] if sound else [shard.file]
     moved += [file for file in beside if _bytes_or_none(old, file) != new.read(file)]
     for file in moved:
-        os.makedirs(os.path.dirname(old.path(file)), exist_ok=True)
-        os.replace(new.path(file), old.path(file))
+        if storage.is_local(old.directory):
+            os.makedirs(os.path.dirname(old.path(file)), exist_ok=True)
+            os.replace(new.path(file), old.path(file))
+            continue
+        with storage.publish(old.directory, file) as place, open(new.path(file), "rb") as found:
+            shutil.copyfileobj(found, place)
     return moved
 
 

@@ -62,10 +62,11 @@ def _other_record(
 
 def _sums(where: Expectation, shard: Shard, places: list[Place]) -> Iterator[tuple[int, int]]:
     """Offset and CRC32C of the data of each sound record."""
-    size = storage.size_or_none(where.path(shard.file))
+    path = where.path(shard.file)
+    size = storage.size_or_none(path)
     if size is None:
         return
-    with open(where.path(shard.file), "rb") as file:
+    with storage.local_copy(path) as copy, open(copy, "rb") as file:
         for met in walk(SummedFile(file), size, [offset for offset, _ in places]):
             if met.data is not None:
                 yield met.offset, google_crc32c.value(met.data)

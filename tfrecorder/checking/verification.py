@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 
+from tfrecorder import storage
 from tfrecorder.checking.directory_check import check_all
 from tfrecorder.checking.expectation import read_expectation
 from tfrecorder.checking.faults import VerificationReport
 from tfrecorder.checking.metadata_check import common_files
 from tfrecorder.checking.shard_check import Decode
+from tfrecorder.errors import DatasetError
 
 
 def verify(
@@ -32,7 +34,8 @@ def verify(
         if there are none.
 
     Raises:
-        DatasetError: the directory holds no committed dataset, or one that another tool wrote.
+        DatasetError: the directory holds no committed dataset, or one that another tool wrote, or
+            cannot be read.
 
     Example:
         >>> report = tfrecorder.verify("out")  # doctest: +SKIP
@@ -41,13 +44,14 @@ def verify(
     """
     started = time.perf_counter()
     where = os.fspath(directory)
-    expected = read_expectation(where)
     decoder: Decode | None = None
-    if decode:
-        from tfrecorder.checking import decode_check  # TensorFlow, only where it is asked for
+    with storage.failing_as(DatasetError, where):
+        expected = read_expectation(where)
+        if decode:
+            from tfrecorder.checking import decode_check  # TensorFlow, only where it is asked for
 
-        decoder = decode_check.decoder(expected)
-    shards, faults = check_all(expected, decoder, progress)
+            decoder = decode_check.decoder(expected)
+        shards, faults = check_all(expected, decoder, progress)
     return VerificationReport(
         directory=where,
         files=sum(one.files for one in shards) + common_files(expected),

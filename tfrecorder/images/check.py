@@ -18,6 +18,7 @@ from tfrecorder.images import jpeg, magic, png
 from tfrecorder.images.header import Header
 from tfrecorder.images.reencode import reencode
 from tfrecorder.images.rejects import Reject
+from tfrecorder.images.room import Room, unlimited
 from tfrecorder.options import DEFAULT_MAX_PIXELS, VERIFY_LEVELS
 
 
@@ -46,7 +47,10 @@ class CheckedImage:
 
 
 def check_image(
-    data: bytes, verify: str = "decode", max_pixels: int = DEFAULT_MAX_PIXELS
+    data: bytes,
+    verify: str = "decode",
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+    room: Room = unlimited,
 ) -> CheckedImage:
     """Checks an image, and turns it into JPEG or PNG if it is neither.
 
@@ -59,6 +63,8 @@ def check_image(
             "none": nothing; the size is 0 where the header cannot be read.
         max_pixels: the largest height times width, refused before decoding.  For JPEG and PNG
             verify="none" does not look at it.
+        room: `room(size)` is entered while so many bytes of pixels are in memory, so that
+            several threads can share what there is.
 
     Raises:
         Reject: the image cannot be used; the module's docstring lists the codes.
@@ -74,16 +80,18 @@ def check_image(
         raise ValueError(f"verify is {verify!r}; it must be one of {', '.join(VERIFY_LEVELS)}")
     kind = magic.sniff(data)
     if kind in ("jpeg", "png"):
-        header, warning = _check_kept(data, kind, verify, max_pixels)
+        header, warning = _check_kept(data, kind, verify, max_pixels, room)
     else:
-        data, header, warning = reencode(data, kind, max_pixels)
+        data, header, warning = reencode(data, kind, max_pixels, room)
         kind = "png"
     if warning and verify == "strict":
         raise Reject("check", "suspect", warning)
     return CheckedImage(data, kind, *header, warning)
 
 
-def _check_kept(data: bytes, kind: str, verify: str, max_pixels: int) -> tuple[Header, str | None]:
+def _check_kept(
+    data: bytes, kind: str, verify: str, max_pixels: int, room: Room
+) -> tuple[Header, str | None]:
     """The header and the decoder's complaint of a JPEG or PNG, whose bytes stay as they are."""
     module = jpeg if kind == "jpeg" else png
     if verify == "header":
@@ -93,4 +101,4 @@ def _check_kept(data: bytes, kind: str, verify: str, max_pixels: int) -> tuple[H
             return module.read_header(data, None), None
         except Reject:
             return Header(0, 0, 0, False), None
-    return module.check(data, max_pixels)
+    return jpeg.check(data, max_pixels, room) if kind == "jpeg" else png.check(data, max_pixels)

@@ -19,6 +19,7 @@ from PIL import Image
 
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.rejects import Reject
+from tfrecorder.images.room import Room, unlimited
 
 # The frames that TensorFlow's libjpeg decodes: baseline, extended, progressive, and the latter
 # two with arithmetic coding.
@@ -66,7 +67,7 @@ def _complaint(data: bytes) -> str | None:
     return None
 
 
-def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
+def check(data: bytes, max_pixels: int | None, room: Room = unlimited) -> tuple[Header, str | None]:
     """The header of a JPEG that TensorFlow decodes, and the complaint if it is suspect.
 
     Raises:
@@ -76,7 +77,8 @@ def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
     check_size(header.height, header.width, components, max_pixels)
     complaint = _complaint(data)
     if complaint is not None:
-        _decode_in_full(data, header, components, complaint)
+        with room(header.height * header.width * components):
+            _decode_in_full(data, header, components, complaint)
     return header, complaint
 
 

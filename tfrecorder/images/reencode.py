@@ -7,7 +7,7 @@ import io
 import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from PIL import (
@@ -21,9 +21,10 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from tfrecorder.images import png
+from tfrecorder.images import fax, png
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.rejects import Reject
+from tfrecorder.images.room import Room, unlimited
 
 _PLUGINS = {
     "bmp": BmpImagePlugin.BmpImageFile,
@@ -65,10 +66,27 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, Header, str | None]:
+#: Bytes of a pixel while it is decoded, turned and written again: three copies of RGBA, at most.
+_PIXEL_BYTES = 12
+
+
+def reencode(
+    data: bytes, kind: str, max_pixels: int, room: Room = unlimited
+) -> tuple[bytes, Header, str | None]:
     """The image as PNG, its header, and a complaint if something was lost."""
+    with contextlib.ExitStack() as held:
+
+        def take_room(pixels: int) -> None:
+            held.enter_context(room(pixels * _PIXEL_BYTES))
+
+        return _reencode(data, kind, max_pixels, take_room)
+
+
+def _reencode(
+    data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
+) -> tuple[bytes, Header, str | None]:
     try:
-        image, oriented, warning = _decode(data, kind, max_pixels)
+        image, oriented, warning = _decode(data, kind, max_pixels, take_room)
     except (Reject, KeyboardInterrupt):
         raise
     except Image.DecompressionBombError as error:
@@ -90,7 +108,9 @@ def reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, Header, st
     return encoded, header._replace(oriented=oriented), warning
 
 
-def _decode(data: bytes, kind: str, max_pixels: int) -> tuple[Image.Image, bool, str | None]:
+def _decode(
+    data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
+) -> tuple[Image.Image, bool, str | None]:
     """The decoded first frame, whether it is oriented, and a complaint.
 
     The plugin is called by name, not through `Image.open`, which would try other formats and
@@ -99,17 +119,20 @@ def _decode(data: bytes, kind: str, max_pixels: int) -> tuple[Image.Image, bool,
     with _quiet():
         image = _PLUGINS[kind](io.BytesIO(data))
         check_size(image.height, image.width, len(image.getbands()), max_pixels)
+        take_room(image.height * image.width)
         orientation = _orientation(image)
         warning = _reduced(image)
         if kind == "tiff":  # its tags are still being read, with warnings, while it loads
             _load(image, data)
-    if kind != "tiff":
+    if not isinstance(image, TiffImagePlugin.TiffImageFile):
         _load(image, data)
-    elif orientation in _TURNED_BACK:
-        turned = image.transpose(_TURNED_BACK[orientation])
-        turned.info = image.info
-        return turned, True, warning
-    return image, orientation != 1, warning
+        return image, orientation != 1, warning
+    pixels: Image.Image = image
+    if orientation in _TURNED_BACK:
+        pixels = image.transpose(_TURNED_BACK[orientation])
+        pixels.info = image.info
+    fax.check_rows(pixels, image.tag_v2, data)
+    return pixels, orientation != 1, warning
 
 
 def _load(image: ImageFile.ImageFile, data: bytes) -> None:

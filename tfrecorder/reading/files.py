@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
+import re
 import struct
 
 from tfrecorder import storage, tfrecord
@@ -21,6 +23,24 @@ def local_files() -> Files:
         glob=lambda pattern: sorted(glob.glob(pattern, recursive=True)),
         count=count_records,
     )
+
+
+def stored_files() -> Files:
+    """A bucket, or another store of `tfrecorder.storage`."""
+    return Files(
+        read=storage.read_bytes,
+        sizes=lambda folder: {
+            name: size for name, size in storage.sizes(folder).items() if size is not None
+        },
+        glob=_matching,
+        count=lambda path: None,
+    )
+
+
+def _matching(pattern: str) -> list[str]:
+    folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+    paths = (f"{folder}/{name}" for name in storage.files(folder))
+    return [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
 
 
 def _sizes(folder: str) -> dict[str, int]:

@@ -19,9 +19,9 @@ CYCLE_SHARE = 0.25
 
 #: A shuffle buffer is bounded by both, and by its share of the memory budget: records are
 #: shuffled when they are written, so a larger one gains nothing, and must be filled before the
-#: first batch.
-MAX_SHUFFLE_RECORDS = 10_000
-MAX_SHUFFLE_BYTES = 512 * 2**20
+#: first batch, while nothing is decoded.
+MAX_SHUFFLE_RECORDS = 2048
+MAX_SHUFFLE_BYTES = 256 * 2**20
 SHUFFLE_SHARE = 0.25
 
 

@@ -1,0 +1,217 @@
+"""Files elsewhere: uris, other schemes by fsspec, and stores that fail in passing."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import ClassVar
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from support import CSV, PHOTOS, SAMPLES, error_of, photo_frame, public_files, rejects, run
+
+import tfrecorder
+from tfrecorder import storage
+from tfrecorder.errors import ImagesUnreachableError, OptionError, SourceError
+
+
+class FaultyFileSystem(MemoryFileSystem):
+    """A store of which one request in twenty fails in passing, and a file that is never given."""
+
+    protocol = "faulty"
+    store: ClassVar[dict] = {}
+    pseudo_dirs: ClassVar[list] = [""]
+    random = random.Random(7)
+    share = 0.05
+    faults = 0
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("faulty://", "memory://"))
+
+    def _ask(self, path):
+        if self.random.random() < self.share:
+            type(self).faults += 1
+            kind = self.random.choice((TimeoutError, ConnectionResetError, BusyError))
+            raise kind("the store is busy")
+        if path.endswith("forbidden.jpg"):
+            type(self).faults += 1000
+            raise PermissionError("not for you")
+
+    def cat_file(self, path, *arguments, **more):
+        self._ask(path)
+        return super().cat_file(path, *arguments, **more)
+
+    def put_file(self, local, path, *arguments, **more):
+        self._ask(path)
+        return super().put_file(local, path, *arguments, **more)
+
+    def info(self, path, **more):
+        self._ask(path)
+        return super().info(path, **more)
+
+
+class BusyError(Exception):
+    status = 503
+
+
+@pytest.fixture
+def memory():
+    """The bundled photographs in memory://photos, with their CSV."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    system.put(str(SAMPLES / "photos"), "/in/photos", recursive=True)
+    system.put_file(str(CSV), "/in/photos.csv")
+    yield system
+    system.store.clear()
+
+
+@pytest.fixture
+def faulty(monkeypatch):
+    fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
+    FaultyFileSystem.store.clear()
+    monkeypatch.setattr(FaultyFileSystem, "faults", 0)
+    monkeypatch.setattr("tfrecorder.stores.retry.FIRST_DELAY", 0.01)
+    return FaultyFileSystem
+
+
+def fetched(system, folder):
+    """The public files of a dataset, with their bytes."""
+    return {
+        Path(one).name: system.cat_file(one)
+        for one in system.find(folder)
+        if "/_tfrecorder/" not in one
+    }
+
+
+def test_a_dataset_made_elsewhere_is_that_made_here_byte_for_byte(memory):
+    tfrecorder.convert(CSV, "out")
+    result = tfrecorder.convert("memory://in/photos.csv", "memory://out")
+    assert result.records == len(PHOTOS)
+    assert fetched(memory, "/out") == public_files("out")
+    assert tfrecorder.info("memory://out").splits.keys() == {"TRAIN", "VALIDATION", "TEST"}
+    assert tfrecorder.verify("memory://out").ok
+
+
+def test_a_folder_elsewhere_is_a_source_and_what_is_no_image_is_counted(memory):
+    memory.pipe_file("/in/photos/.hidden", b"")
+    memory.pipe_file("/in/photos/notes.txt", b"")
+    result = tfrecorder.convert("memory://in/photos", "out")
+    assert result.records == len(PHOTOS)
+    assert result.passed_over == {"hidden": 1, "not images": 1}
+    assert result.class_names == tuple(sorted({path.parent.name for path in PHOTOS}))
+
+
+def test_images_here_and_output_elsewhere_and_the_other_way_round(memory):
+    frame = photo_frame()
+    tfrecorder.convert(frame, "memory://mixed")
+    tfrecorder.convert(frame, "here")
+    assert fetched(memory, "/mixed") == public_files("here")
+    frame["image_uri"] = [
+        f"memory://in/photos/{Path(u).parent.name}/{Path(u).name}" for u in frame.image_uri
+    ]
+    assert tfrecorder.convert(frame, "back").records == len(frame)
+
+
+def test_a_conversion_elsewhere_continues_and_refuses_another_plan(memory):
+    tfrecorder.convert(CSV, "memory://out", num_shards=2)
+    shard = "/out/train-00000-of-00002.tfrecord"
+    before = memory.cat_file(shard)
+    memory.rm_file("/out/dataset_info.json")
+    memory.rm_file(shard)
+    words = error_of(tfrecorder.errors.OutputError, CSV, "memory://out", num_shards=3)
+    assert "num_shards was 2 and now is 3" in words
+    tfrecorder.convert(CSV, "memory://out", num_shards=2)
+    assert memory.cat_file(shard) == before
+    memory.pipe_file(shard, before[:-1])
+    assert not tfrecorder.verify("memory://out").ok
+    assert tfrecorder.repair("memory://out").files == ("train-00000-of-00002.tfrecord",)
+    assert memory.cat_file(shard) == before
+    tfrecorder.convert(CSV, "memory://out", overwrite=True, num_shards=1)
+    assert not memory.exists(shard)
+
+
+def test_nothing_is_lost_where_one_request_in_twenty_fails(faulty):
+    system = fsspec.filesystem("faulty")
+    faulty.share = 0
+    for number in range(400):
+        system.pipe_file(f"/in/{number}.jpg", PHOTOS[number % len(PHOTOS)].read_bytes())
+    frame = photo_frame(400)
+    here = tfrecorder.convert(frame, "here", num_shards=20)
+    frame["image_uri"] = [f"faulty://in/{number}.jpg" for number in range(400)]
+    faulty.share = 0.05
+    result = tfrecorder.convert(frame, "faulty://out", num_shards=20)
+    assert (result.records, result.rejects) == (400, {})
+    assert result.bytes > here.bytes / 2
+    faulty.share = 0
+    metadata = json.loads(system.cat_file("/out/_tfrecorder/metadata.json"))
+    assert faulty.faults > 20
+    assert metadata["totals"]["retries"] >= 5
+    assert tfrecorder.verify("faulty://out").ok
+
+
+def test_what_is_forbidden_is_asked_for_once_and_rejected(faulty):
+    system = fsspec.filesystem("faulty")
+    faulty.share = 0
+    frame = photo_frame(20)
+    for number in range(20):
+        system.pipe_file(f"/in/{number}.jpg", PHOTOS[number % len(PHOTOS)].read_bytes())
+    system.pipe_file("/in/forbidden.jpg", PHOTOS[0].read_bytes())
+    frame["image_uri"] = [f"faulty://in/{number}.jpg" for number in range(19)] + [
+        "faulty://in/forbidden.jpg"
+    ]
+    result = tfrecorder.convert(frame, "out")
+    assert result.rejects == {"read/no_permission": 1}
+    assert rejects("out").reason.tolist() == ["no_permission: not for you"]
+    assert faulty.faults == 3000  # its size, the look before the launch, and the one read
+
+
+def test_a_store_that_is_away_ends_in_a_bounded_time_with_its_words(faulty):
+    faulty.share = 1
+    frame = photo_frame(12)
+    frame["image_uri"] = [f"faulty://in/{number}.jpg" for number in range(12)]
+    words = error_of(ImagesUnreachableError, frame)
+    assert "the store is busy, in each of 6 attempts" in words
+    assert not Path("out").exists() or not list(Path("out").glob("*.tfrecord"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "remedy"),
+    [
+        ("https://example.com/a.jpg", "put the files on a disk or into a bucket first"),
+        ("nowhere://a/b.jpg", "there is no such storage"),
+        ("s3://bucket/a.jpg", "pip install s3fs"),
+        ("az://box/a.jpg", "pip install adlfs"),
+    ],
+)
+def test_a_scheme_that_cannot_be_read_is_named_with_its_remedy(uri, remedy):
+    report = tfrecorder.validate(photo_frame(3).assign(image_uri=[uri, str(PHOTOS[0]), uri]))
+    found = report[report.code == "unsupported_scheme"]
+    assert found.row.tolist() == [0, 2]
+    assert remedy in found.message.iloc[0]
+    folder = uri.rpartition("/")[0]
+    assert remedy in error_of(OptionError, CSV, folder)
+    assert remedy in error_of(SourceError, folder)
+
+
+def test_file_uris_are_local_paths(tmp_path):
+    odd = tmp_path / "a b%.jpg"
+    odd.write_bytes(PHOTOS[0].read_bytes())
+    frame = photo_frame(1).assign(image_uri=odd.as_uri())
+    assert tfrecorder.convert(frame, "out").records == 1
+
+
+def test_paths_are_resolved_by_their_scheme():
+    assert storage.resolve("s3://b/a.jpg", "/x") == "s3://b/a.jpg"
+    assert storage.parent("gs://bucket/in/data.csv") == "gs://bucket/in"
+    assert storage.absolute("gs://bucket/out/") == "gs://bucket/out"
+
+
+def test_the_command_line_says_in_one_line_what_to_install(tmp_path):
+    finished = run("-m", "tfrecorder", "convert", CSV, "s3://bucket/out")
+    assert finished.returncode == 1
+    assert "pip install s3fs" in finished.stderr
+    assert finished.stderr.count("\n") == 1

@@ -1,0 +1,250 @@
+"""Google Cloud Storage, by its own client: one request an image, one client a process."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO, TypeVar, cast
+
+from tfrecorder.stores.spool import spooled
+from tfrecorder.stores.store import (
+    MAX_FILE_BYTES,
+    TransientError,
+    UnreadableError,
+    UnwritableError,
+    is_transient,
+    too_large,
+)
+
+T = TypeVar("T")
+
+#: Connections kept open: no pool of threads that loads images is wider.
+CONNECTIONS = 128
+
+#: Seconds to wait for a connection, and for each answer.
+TIMEOUT = (10, 60)
+
+#: Bytes of a request where a file is read in parts: the rows of a shard's plan, about.
+PART_BYTES = 2**18
+
+#: Requests under way where many objects are removed.
+REMOVALS = 16
+
+NO_CREDENTIALS = (
+    "there are no Google Cloud credentials: run `gcloud auth application-default login`, or set "
+    "GOOGLE_APPLICATION_CREDENTIALS to a service account's key file"
+)
+
+
+class BucketStore:
+    """Objects `gs://bucket/name`; a folder is what the names of objects begin with."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: Any = None
+
+    def read(self, path: str) -> bytes:
+        target = _Bounded()
+        _asked(lambda: self._blob(path).download_to_file(target, retry=None, timeout=TIMEOUT))
+        return target.getvalue()
+
+    def open(self, path: str) -> BinaryIO:
+        blob = self._blob(path)
+        _asked(lambda: blob.reload(retry=None, timeout=TIMEOUT))
+        return cast(BinaryIO, blob.open("rb", chunk_size=PART_BYTES, timeout=TIMEOUT))
+
+    def fetch(self, path: str, file: BinaryIO) -> None:
+        _asked(lambda: self._blob(path).download_to_file(file, retry=None, timeout=TIMEOUT))
+
+    def size(self, path: str) -> int | None:
+        blob = self._described(path)
+        return None if blob is None else blob.size
+
+    def crc32c(self, path: str) -> int | None:
+        blob = self._described(path)
+        return None if blob is None else int.from_bytes(base64.b64decode(blob.crc32c), "big")
+
+    def names(self, folder: str) -> dict[str, int | None]:
+        prefix = _prefix(folder)
+
+        def ask() -> dict[str, int | None]:
+            found = self._list(folder, delimiter="/")
+            sizes = {blob.name[len(prefix) :]: blob.size for blob in found if blob.name != prefix}
+            folders = {name[len(prefix) : -1]: None for name in found.prefixes}
+            return {**sizes, **folders}
+
+        return _asked(ask)
+
+    def files(self, folder: str) -> Iterator[str]:
+        prefix = _prefix(folder)
+        names = _asked(lambda: [blob.name for blob in self._list(folder)])
+        return (name[len(prefix) :] for name in names if not name.endswith("/"))
+
+    def is_folder(self, path: str) -> bool:
+        return bool(_asked(lambda: list(self._list(path, max_results=1))))
+
+    def publish(self, folder: str, name: str) -> AbstractContextManager[BinaryIO]:
+        blob = self._blob(f"{folder}/{name}")
+
+        def upload(local: str) -> None:
+            # One upload to the final name: the object is there whole, or not at all.
+            _told(
+                lambda: blob.upload_from_filename(
+                    local,
+                    content_type="application/octet-stream",
+                    checksum="crc32c",
+                    retry=None,
+                    timeout=TIMEOUT,
+                )
+            )
+
+        return spooled(upload)
+
+    def remove(self, path: str) -> None:
+        def delete(blob: Any) -> None:
+            from google.api_core.exceptions import NotFound
+
+            try:
+                blob.delete(retry=None, timeout=TIMEOUT)
+            except NotFound:
+                return
+
+        _told(lambda: delete(self._blob(path)))
+        below = _told(lambda: list(self._list(path)))
+        with ThreadPoolExecutor(REMOVALS) as pool:
+            list(pool.map(lambda blob: _told(lambda: delete(blob)), below))
+
+    def _blob(self, path: str) -> Any:
+        bucket, name = split_path(path)
+        return self._client().bucket(bucket).blob(name)
+
+    def _described(self, path: str) -> Any:
+        """An object with its metadata; None where there is none."""
+        blob = self._blob(path)
+        try:
+            _asked(lambda: blob.reload(retry=None, timeout=TIMEOUT))
+        except UnreadableError as error:
+            if error.code == "not_found":
+                return None
+            raise
+        return blob
+
+    def _list(self, folder: str, **more: Any) -> Any:
+        """The objects below a folder; a delimiter gives those directly in it, and `.prefixes`."""
+        bucket, prefix = split_path(folder)[0], _prefix(folder)
+        return self._client().list_blobs(bucket, prefix=prefix, retry=None, timeout=TIMEOUT, **more)
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._found is None:
+                self._found = _connect()
+            return self._found
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """The bucket and the name of an object.
+
+    >>> split_path("gs://bucket/a/b.jpg")
+    ('bucket', 'a/b.jpg')
+    """
+    bucket, _, name = path[len("gs://") :].partition("/")
+    if not bucket:
+        raise UnreadableError("bad_name", f"{path!r} names no bucket; write gs://BUCKET/NAME")
+    return bucket, name
+
+
+def _prefix(folder: str) -> str:
+    name = split_path(folder)[1].rstrip("/")
+    return f"{name}/" if name else ""
+
+
+def _connect() -> Any:
+    import requests.adapters
+    from google.auth.exceptions import DefaultCredentialsError
+    from google.cloud import storage
+
+    # A project is asked for only where buckets are made or listed, which nothing here does.
+    project = os.environ.get("GOOGLE_CLOUD_PROJECT", "unused")
+    try:
+        client = storage.Client(project=project)
+    except DefaultCredentialsError as error:
+        raise UnreadableError("no_credentials", NO_CREDENTIALS) from error
+    adapter = requests.adapters.HTTPAdapter(pool_connections=4, pool_maxsize=CONNECTIONS)
+    for scheme in ("https://", "http://"):
+        client._http.mount(scheme, adapter)
+    return client
+
+
+class _Bounded(io.BytesIO):
+    """Bytes in memory, of a file that is refused as soon as it proves too large."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > MAX_FILE_BYTES:
+            raise too_large(self.tell() + len(data))
+        return super().write(data)
+
+
+def _asked(request: Callable[[], T]) -> T:
+    """What a request returns, its failures in our terms."""
+    import requests
+    from google.api_core import exceptions
+    from google.auth.exceptions import GoogleAuthError, TransportError
+    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+
+    try:
+        return request()
+    except exceptions.NotFound as error:
+        raise UnreadableError("not_found", _words(error)) from error
+    except (exceptions.Forbidden, exceptions.Unauthorized) as error:
+        raise UnreadableError("no_permission", _words(error)) from error
+    except exceptions.GoogleAPICallError as error:
+        if error.code is not None and is_transient(int(error.code)):
+            raise TransientError(_words(error)) from error
+        raise UnreadableError("read_failed", _words(error)) from error
+    except InvalidResponse as error:
+        status = int(getattr(error.response, "status_code", 0))
+        if is_transient(status):
+            raise TransientError(f"the server answered {status}") from error
+        raise UnreadableError("read_failed", str(error)) from error
+    except (DataCorruption, TransportError, requests.RequestException, ConnectionError) as error:
+        # A body that was cut short among them: it is not what its checksum says.
+        raise TransientError(_words(error)) from error
+    except GoogleAuthError as error:
+        raise UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({_words(error)})") from error
+
+
+def _told(request: Callable[[], T]) -> T:
+    """The same for requests that write."""
+    try:
+        return _asked(request)
+    except UnreadableError as error:
+        raise UnwritableError(error.detail) from error
+
+
+def _words(error: Exception) -> str:
+    """What went wrong, in a line, without the address of the request."""
+    from google.api_core.exceptions import GoogleAPICallError
+
+    if not isinstance(error, GoogleAPICallError) or error.response is None:
+        root = _root(error)
+        words = getattr(root, "strerror", None) or str(root) or type(root).__name__
+        return str(words).splitlines()[0].rstrip(".: ")
+    text = error.response.text.strip()
+    with contextlib.suppress(LookupError, TypeError, ValueError):  # no JSON, but plain words
+        text = json.loads(text)["error"]["message"]
+    if not text or text.startswith("<"):  # a page of something between us and the service
+        text = error.response.reason or "no reason was given"
+    return f"{error.response.status_code} {text.splitlines()[0].rstrip('.')}"
+
+
+def _root(error: BaseException) -> BaseException:
+    """The failure that several libraries have wrapped, one after another."""
+    inner = [getattr(error, "reason", None), *error.args, error.__cause__]
+    return next((_root(one) for one in inner if isinstance(one, BaseException)), error)

@@ -1,0 +1,135 @@
+"""The local disk, by the standard library."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from tfrecorder import layout
+from tfrecorder.stores.store import MAX_FILE_BYTES, TransientError, UnreadableError, too_large
+
+_CODES = {
+    errno.ENOENT: "not_found",
+    errno.ENOTDIR: "not_found",
+    errno.EACCES: "no_permission",
+    errno.EPERM: "no_permission",
+    errno.EISDIR: "not_a_file",
+    errno.ENXIO: "not_a_file",
+    errno.ELOOP: "bad_name",
+    errno.ENAMETOOLONG: "bad_name",
+}
+
+#: What a disk on a network answers while its server is away.
+_TRANSIENT = frozenset((errno.ETIMEDOUT, errno.ECONNRESET, errno.ESTALE, errno.EAGAIN))
+
+
+class LocalStore:
+    """Paths of this machine."""
+
+    def read(self, path: str) -> bytes:
+        try:
+            # Non-blocking, or a named pipe without a writer would be waited for without end.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                return _read_regular(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _as_unreadable(error) from error
+        except ValueError as error:  # a NUL, or what the file system cannot encode
+            raise UnreadableError("bad_name", "the uri has a character no path can have") from error
+
+    def open(self, path: str) -> BinaryIO:
+        try:
+            return open(path, "rb")
+        except OSError as error:
+            raise _as_unreadable(error) from error
+
+    def fetch(self, path: str, file: BinaryIO) -> None:
+        with self.open(path) as found:
+            shutil.copyfileobj(found, file)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return os.stat(path).st_size
+        except (OSError, ValueError):
+            return None
+
+    def crc32c(self, path: str) -> int | None:
+        return None
+
+    def names(self, folder: str) -> dict[str, int | None]:
+        try:
+            with os.scandir(folder or ".") as found:
+                return {one.name: _size_of(one) for one in found}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
+    def files(self, folder: str) -> Iterator[str]:
+        for where, _, names in os.walk(folder):
+            for name in names:
+                yield os.path.relpath(os.path.join(where, name), folder)
+
+    def is_folder(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    @contextlib.contextmanager
+    def publish(self, folder: str, name: str) -> Iterator[BinaryIO]:
+        final = os.path.join(folder, name)
+        temporary = os.path.join(folder, layout.TMP, f"{os.path.basename(name)}.{uuid.uuid4().hex}")
+        for parent in (os.path.dirname(temporary), os.path.dirname(final)):
+            os.makedirs(parent, exist_ok=True)
+        try:
+            with open(temporary, "wb", buffering=0) as file:
+                yield file
+            os.replace(temporary, final)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(temporary)
+            raise
+
+    def remove(self, path: str) -> None:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+
+
+def _size_of(found: os.DirEntry[str]) -> int | None:
+    """Of a file; None of a folder, and 0 of what vanished or leads nowhere."""
+    try:
+        return None if found.is_dir() else found.stat().st_size
+    except OSError:
+        return 0
+
+
+def _as_unreadable(error: OSError) -> Exception:
+    words = os.strerror(error.errno or errno.EIO)
+    if error.errno in _TRANSIENT:
+        return TransientError(words)
+    return UnreadableError(_CODES.get(error.errno or 0, "read_failed"), words)
+
+
+def _read_regular(descriptor: int) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableError("not_a_file", "it is a folder, a device or a pipe")
+    if status.st_size > MAX_FILE_BYTES:
+        raise too_large(status.st_size)
+    # One byte more than there should be: a file that just grew is then read on, not cut.
+    data = os.read(descriptor, status.st_size + 1)
+    if len(data) == status.st_size:
+        return data
+    parts = [data]
+    while data := os.read(descriptor, 1 << 20):
+        parts.append(data)
+        if sum(map(len, parts)) > MAX_FILE_BYTES:
+            raise too_large(sum(map(len, parts)))
+    return b"".join(parts)

@@ -1,0 +1,224 @@
+"""All other schemes (s3, az, hdfs, memory, …), by fsspec and the package that it needs for each."""
+
+from __future__ import annotations
+
+import posixpath
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO, TypeVar, cast
+
+from tfrecorder.stores.spool import spooled
+from tfrecorder.stores.store import (
+    MAX_FILE_BYTES,
+    TransientError,
+    UnreadableError,
+    UnwritableError,
+    is_transient,
+    too_large,
+)
+
+T = TypeVar("T")
+
+#: What to install for the schemes that people use; for others fsspec's own words tell.
+PACKAGES = {
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),
+    **dict.fromkeys(("hdfs",), "pyarrow"),
+    **dict.fromkeys(("oci",), "ocifs"),
+    **dict.fromkeys(("oss",), "ossfs"),
+    **dict.fromkeys(("sftp", "ssh"), "paramiko"),
+    **dict.fromkeys(("smb",), "smbprotocol"),
+    **dict.fromkeys(("webhdfs",), "requests"),
+    **dict.fromkeys(("hf",), "huggingface_hub"),
+}
+
+#: Schemes that fsspec knows and that are no place of a data set's files, or not of their own.
+NO_STORAGE = frozenset(
+    (
+        *("http", "https", "data", "file", "local", "zip", "tar", "libarchive", "reference"),
+        *("blockcache", "filecache", "simplecache", "cached", "dir", "generic", "jupyter", "jlab"),
+        *("git", "github", "gist", "asynclocal", "async_wrapper", "dask", "ftp", "gs", "gcs"),
+    )
+)
+
+#: Where a file appears only once it is written whole; elsewhere it is renamed when it is.
+_WHOLE_UPLOADS = frozenset(("s3", "s3a", "az", "abfs", "abfss", "adl", "oci", "oss", "memory"))
+
+
+_CODES: dict[type[Exception], str] = {
+    FileNotFoundError: "not_found",
+    PermissionError: "no_permission",
+    IsADirectoryError: "not_a_file",
+    NotADirectoryError: "not_a_file",
+}
+
+
+class FsspecStore:
+    """Files of one scheme, through the file system that fsspec has for it."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+
+    def read(self, path: str) -> bytes:
+        def read() -> bytes:
+            system, name = _system(path)
+            if (size := system.size(name) or 0) > MAX_FILE_BYTES:
+                raise too_large(size)
+            return bytes(system.cat_file(name))
+
+        return _asked(read)
+
+    def open(self, path: str) -> BinaryIO:
+        system, name = _system(path)
+        return cast(BinaryIO, _asked(lambda: system.open(name, "rb")))
+
+    def fetch(self, path: str, file: BinaryIO) -> None:
+        system, name = _system(path)
+        # In large parts: most of these open files ask for each part anew.
+        _asked(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
+
+    def size(self, path: str) -> int | None:
+        found = self._described(path)
+        return None if found is None or found["type"] == "directory" else int(found["size"])
+
+    def crc32c(self, path: str) -> int | None:
+        return None
+
+    def names(self, folder: str) -> dict[str, int | None]:
+        system, name = _system(folder)
+
+        def ask() -> dict[str, int | None]:
+            system.invalidate_cache(name)
+            try:
+                found = system.ls(name, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return {}
+            return {
+                posixpath.basename(one["name"].rstrip("/")): (
+                    None if one["type"] == "directory" else int(one["size"])
+                )
+                for one in found
+                if one["name"].rstrip("/") != name.rstrip("/")
+            }
+
+        return _asked(ask)
+
+    def files(self, folder: str) -> Iterator[str]:
+        system, name = _system(folder)
+        root = f"{name.rstrip('/')}/"
+
+        def ask() -> list[str]:
+            system.invalidate_cache(name)
+            return [str(found) for found in system.find(name)]
+
+        return (found[len(root) :] for found in _asked(ask) if found.startswith(root))
+
+    def is_folder(self, path: str) -> bool:
+        system, name = _system(path)
+        return bool(_asked(lambda: system.isdir(name)))
+
+    def publish(self, folder: str, name: str) -> AbstractContextManager[BinaryIO]:
+        system, final = _system(f"{folder}/{name}")
+
+        def upload(local: str) -> None:
+            if self._scheme in _WHOLE_UPLOADS:
+                system.put_file(local, final)
+                return
+            parent, base = posixpath.split(final)
+            system.makedirs(parent, exist_ok=True)
+            temporary = posixpath.join(parent, f".{base}.{uuid.uuid4().hex}")
+            try:
+                system.put_file(local, temporary)
+                system.mv(temporary, final)
+            except BaseException:
+                if system.exists(temporary):
+                    system.rm_file(temporary)
+                raise
+
+        return spooled(lambda local: _told(lambda: upload(local)))
+
+    def remove(self, path: str) -> None:
+        system, name = _system(path)
+
+        def remove() -> None:
+            system.invalidate_cache(name)
+            if system.exists(name):
+                system.rm(name, recursive=True)
+
+        _told(remove)
+
+    def _described(self, path: str) -> Any:
+        system, name = _system(path)
+        try:
+            return _asked(lambda: system.info(name))
+        except UnreadableError as error:
+            if error.code == "not_found":
+                return None
+            raise
+
+
+def refusal(scheme: str) -> str | None:
+    """Why files cannot be read from a scheme, and what to do; None where they can.
+
+    >>> refusal("http")
+    'put the files on a disk or into a bucket first'
+    """
+    if scheme in NO_STORAGE:
+        return "put the files on a disk or into a bucket first"
+    package = PACKAGES.get(scheme)
+    try:
+        import fsspec
+        from fsspec.registry import known_implementations
+    except ImportError:
+        return f"run `pip install fsspec {package}`" if package else "there is no such storage"
+    if scheme not in known_implementations and scheme not in fsspec.registry:
+        return "there is no such storage"
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except (ImportError, OSError) as error:  # pyarrow's hdfs looks for a shared library
+        words = str(error).splitlines()[0]
+        return f"run `pip install {package}` ({words})" if package else words
+    return None
+
+
+def _system(path: str) -> tuple[Any, str]:
+    """The file system of a path, and the path as it names it."""
+    import fsspec
+
+    return _asked(lambda: fsspec.core.url_to_fs(path))
+
+
+def _asked(request: Callable[[], T]) -> T:
+    """What a request returns, its failures in our terms."""
+    try:
+        return request()
+    except (UnreadableError, TransientError):
+        raise
+    except Exception as error:  # each package behind fsspec raises what it likes
+        raise _translated(error) from error
+
+
+def _translated(error: Exception) -> Exception:
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return UnreadableError(code, _words(error))
+    status = getattr(error, "status_code", None) or getattr(error, "status", None)
+    transient = isinstance(status, int) and is_transient(status)
+    if transient or isinstance(error, (TimeoutError, ConnectionError)):
+        return TransientError(_words(error))
+    return UnreadableError("read_failed", _words(error))
+
+
+def _told(request: Callable[[], T]) -> T:
+    """The same for requests that write."""
+    try:
+        return _asked(request)
+    except UnreadableError as error:
+        raise UnwritableError(error.detail) from error
+
+
+def _words(error: BaseException) -> str:
+    """The first line of a failure, or its kind."""
+    return (str(error) or type(error).__name__).splitlines()[0]
