@@ -14,11 +14,9 @@ the client's.  With 16 threads each:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import data as shared
 import harness
@@ -123,7 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     sizes = (200, 600) if chosen.quick else (500, 4000)
     source = shared.listed(shared.photographs(chosen.data.resolve(), sizes[1]), sizes[1])
     cases = [
-        Case(f"{kind} {size}", "bucket:measure", dict(kind=kind, source=str(source), images=size))
+        Case(
+            f"{kind} {size}",
+            "bucket:measure",
+            {"kind": kind, "source": str(source), "images": size},
+        )
         for size in sizes
         for kind in CASES
     ]
