@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
+    from tfrecorder.dataflow.job import DataflowJob
+    from tfrecorder.looking.frames import FramePreview
     from tfrecorder.result import ConversionResult
 
 
@@ -27,7 +29,21 @@ class TensorFlowAccessor:
 
         return validate(self._frame, check_images=check_images, **options)
 
-    def to_tfrecord(self, output_dir: str | os.PathLike[str], **options: Any) -> ConversionResult:
+    def preview(self, num_rows: int = 24, **options: Any) -> FramePreview:
+        """Random images of the frame with their labels, shown in a notebook before converting.
+
+        See `tfrecorder.looking.frames.preview_frame` for the options seed and columns.
+
+        Example:
+            >>> df.tensorflow.preview()  # doctest: +SKIP
+        """
+        from tfrecorder.looking.frames import preview_frame
+
+        return preview_frame(self._frame, num_rows, **options)
+
+    def to_tfrecord(
+        self, output_dir: str | os.PathLike[str], **options: Any
+    ) -> ConversionResult | DataflowJob:
         """Write the images as a TFRecord dataset.
 
         See `tfrecorder.convert` for the errors and `tfrecorder.ConvertOptions` for the options.

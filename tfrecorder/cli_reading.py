@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import click
@@ -10,15 +11,18 @@ import click
 @click.command(
     help="""Show what the dataset in DIRECTORY holds, and check its shards by name and size.
 
-    DIRECTORY is the output of a conversion, a TFDS directory of one version, or a pattern of
-    TFRecord files.""",
+    Splits, shards, records, bytes, classes with their counts, image sizes and formats, rejects by
+    reason, and the options of the conversion. DIRECTORY is the output of a conversion, a TFDS
+    directory of one version, or a pattern of TFRecord files.""",
     epilog="Example: tfrecorder info out",
 )
 @click.argument("directory")
-def info(directory: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
+def info(directory: str, as_json: bool) -> None:
     from tfrecorder.reading.summary import info as run
 
-    click.echo(run(directory))
+    found = run(directory)
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found)
 
 
 def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int] | None:

@@ -19,3 +19,13 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
         )
         for row in rows
     ]
+
+
+def one_line(text: str, limit: int = 40) -> str:
+    r"""A text of a data set as a cell: nothing in it moves the cursor, and it is not too long.
+
+    >>> one_line("a\nb"), one_line("abcdef", limit=4)
+    ('a\\nb', 'abc…')
+    """
+    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import layout, storage
 from tfrecorder.errors import DatasetError
-from tfrecorder.reading.dataset import StoredDataset, open_dataset, parse_json
-from tfrecorder.reading.files import local_files
-from tfrecorder.tables import text_table
+from tfrecorder.reading.class_counts import count_classes
+from tfrecorder.reading.dataset import Files, StoredDataset, open_dataset, parse_json
+from tfrecorder.reading.files import local_files, stored_files
+from tfrecorder.tables import one_line, text_table
+
+#: Classes that the table for people shows; a program gets all.
+SHOWN_CLASSES = 20
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,17 @@ class DatasetInfo:
         splits: by name, TRAIN first.
         class_names: by integer; None where the labels are integers, missing or not known.
         num_classes: None where it is not known; 0 without labels.
+        class_counts: for each split, the records of each class by name (by number, as text, where
+            classes have no names); classes without a record are left out.  None where the counts
+            are not known without reading everything.
         image_shape: (height, width, channels) of every image, None where images differ.
+        image_sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
+            pixels; None where that is not known.
         features: the kind of each key of a record: image, text, int64, float or label.
         formats: records by image format; empty where it is not known.
         rejects: rows without a record, by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
+        oriented: records whose image carries an EXIF orientation other than upright.
         options: of the conversion, by name; empty for directories from elsewhere.
     """
 
@@ -58,7 +69,10 @@ class DatasetInfo:
     formats: Mapping[str, int] = field(default_factory=dict)
     rejects: Mapping[str, int] = field(default_factory=dict)
     suspects: int = 0
+    oriented: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    class_counts: Mapping[str, Mapping[str, int]] | None = None
+    image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
 
     @property
     def records(self) -> int | None:
@@ -70,25 +84,55 @@ class DatasetInfo:
     def bytes(self) -> int:
         return sum(split.bytes for split in self.splits.values())
 
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as values that JSON knows, with the totals; what `info --json` prints."""
+        return {
+            **dataclasses.asdict(self),
+            "records": self.records,
+            "shards": sum(split.shards for split in self.splits.values()),
+            "bytes": self.bytes,
+        }
+
     def __str__(self) -> str:
-        lines = text_table(self._table())
-        notes = [f"{name}: {value}" for name, value in self._notes()]
-        return "\n".join([self.directory, "", *lines, "", *notes])
+        blocks = [[self.directory], text_table(self._table())]
+        if classes := self._class_table():
+            more = self._more_classes()
+            blocks.append(text_table(classes) + ([f"… {more:,} more"] if more else []))
+        blocks.append([f"{name}: {value}" for name, value in self._notes()])
+        return "\n\n".join("\n".join(block) for block in blocks)
 
     def _repr_html_(self) -> str:
-        head, *body = self._table()
-        header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in body
-        )
+        tables = "".join(map(_html_table, filter(None, (self._table(), self._class_table()))))
+        more = f"<p>… {self._more_classes():,} more</p>" if self._more_classes() else ""
         notes = "".join(
             f"<li>{html.escape(name)}: {html.escape(value)}</li>" for name, value in self._notes()
         )
-        return (
-            f"<p>{html.escape(self.directory)}</p>"
-            f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table><ul>{notes}</ul>"
-        )
+        return f"<p>{html.escape(self.directory)}</p>{tables}{more}<ul>{notes}</ul>"
+
+    def _class_table(self) -> list[list[str]]:
+        """Records by class and split, the most frequent classes; empty where not known."""
+        totals = self._class_totals()
+        if not totals or self.class_counts is None:
+            return []
+        shown = sorted(totals, key=lambda name: -totals[name])[:SHOWN_CLASSES]
+        if len(totals) <= SHOWN_CLASSES:
+            shown = list(totals)
+        table = [["class", *self.splits, "all"]]
+        for name in shown:
+            counts = [self.class_counts.get(split, {}).get(name, 0) for split in self.splits]
+            table.append([one_line(name), *(f"{count:,}" for count in [*counts, totals[name]])])
+        return table
+
+    def _class_totals(self) -> dict[str, int]:
+        """Records of each class, in the order of the classes' integers."""
+        totals = dict.fromkeys(self.class_names or (), 0)
+        for counts in (self.class_counts or {}).values():
+            for name, count in counts.items():
+                totals[name] = totals.get(name, 0) + count
+        return totals
+
+    def _more_classes(self) -> int:
+        return max(len(self._class_totals()) - SHOWN_CLASSES, 0) if self.class_counts else 0
 
     def _table(self) -> list[list[str]]:
         table = [["split", "records", "shards", "bytes"]]
@@ -100,6 +144,9 @@ class DatasetInfo:
     def _notes(self) -> list[tuple[str, str]]:
         sides = ["any" if side is None else str(side) for side in self.image_shape]
         notes = [("images", " x ".join(sides) + " (height x width x channels)")]
+        if self.image_sides:
+            shorter, longer = (_range(*extremes) for extremes in self.image_sides)
+            notes.append(("sizes", f"shorter side {shorter}, longer side {longer} pixels"))
         if self.formats:
             notes.append(("formats", _counts(self.formats)))
         if self.class_names is not None:
@@ -119,10 +166,26 @@ class DatasetInfo:
             notes.append(
                 ("suspects", f"{self.suspects:,} images decode with a warning; see {where}")
             )
+        if self.oriented:
+            words = "carry an EXIF orientation, which training does not apply"
+            notes.append(("orientation", f"{self.oriented:,} images {words}"))
         chosen = {name: value for name, value in self.options.items() if value is not None}
         if chosen:
             notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
         return notes
+
+
+def _html_table(table: Sequence[Sequence[str]]) -> str:
+    head, *body = table
+    header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body
+    )
+    return f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -136,27 +199,36 @@ def info(directory: str | os.PathLike[str]) -> DatasetInfo:
         directory: as for `load`.  Paths with a scheme need TensorFlow, local ones do not.
 
     Raises:
-        DatasetError: the directory is no whole dataset.
+        DatasetError: the directory is no whole dataset, or cannot be read.
 
     Example:
         >>> tfrecorder.info("out").class_names  # doctest: +SKIP
         ('daisy', 'rose')
     """
     where = os.fspath(directory)
-    if storage.scheme(where):
+    if storage.is_local(where):
+        files = local_files()
+    elif storage.refusal(storage.scheme(where)) is None:
+        files = stored_files()
+    else:
         from tfrecorder.reading.remote import files_of  # TensorFlow, only where it must be
 
         files = files_of(where)
-    else:
-        files = local_files()
-    stored = open_dataset(where, files)
+    with storage.failing_as(DatasetError, where):
+        stored = open_dataset(where, files)
+        return _info(stored, _metadata(stored, files))
+
+
+def _metadata(stored: StoredDataset, files: Files) -> Mapping[str, Any]:
+    """What we know beside the forms of others; nothing of a directory from elsewhere."""
     if stored.form != "tfrecorder":
-        return _info(stored, {})
-    path = os.path.join(where, layout.METADATA)
+        return {}
+    path = os.path.join(stored.directory, layout.METADATA)
     try:
-        return _info(stored, parse_json(files.read(path), where, layout.METADATA))
+        data = files.read(path)
     except (OSError, storage.UnreadableError) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from error
+    return parse_json(data, stored.directory, layout.METADATA)
 
 
 def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
@@ -171,10 +243,38 @@ def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
         },
         class_names=names,
         num_classes=metadata.get("num_classes", None if names is None else len(names)),
+        class_counts=named_class_counts(stored, metadata),
         image_shape=stored.image_shape,
+        image_sides=stored.sides,
         features=stored.features,
         formats=totals.get("formats", {}),
         rejects=totals.get("reasons", {}),
         suspects=totals.get("suspects", 0),
+        oriented=totals.get("oriented", 0),
         options=metadata.get("options", {}),
     )
+
+
+def named_class_counts(
+    stored: StoredDataset, metadata: Mapping[str, Any]
+) -> dict[str, dict[str, int]] | None:
+    """For each split, the records of each class by its name; None where that is not known.
+
+    Args:
+        metadata: of a dataset of this package; empty for directories from elsewhere.
+    """
+    if not metadata or storage.refusal(storage.scheme(stored.directory)) is not None:
+        return None
+    counts = count_classes(stored.directory, metadata["split_rows"])
+    if counts is None:
+        return None
+    return {
+        split: {class_name(stored, number): count for number, count in of_split.items()}
+        for split, of_split in counts.items()
+    }
+
+
+def class_name(stored: StoredDataset, number: int) -> str:
+    """The name of a class; its number where it has none."""
+    names = stored.class_names or ()
+    return names[number] if 0 <= number < len(names) else str(number)

@@ -1,0 +1,507 @@
+"""`preview`: one page that shows a dataset, right in what it says and safe to open."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from looking_cases import ReadPage, noise, png, write_records
+from support import CSV, PHOTOS, SAMPLES, photo_frame
+from test_walls import BEAM, TENSORFLOW, attempts_of
+
+import tfrecorder
+from tfrecorder.cli import main
+
+EVIL = "<script>alert(1)</script>\"'&"
+
+
+def page_of(directory: Any, **options: Any) -> ReadPage:
+    return ReadPage(tfrecorder.preview(directory, **options).page)
+
+
+def convert(rows: list[tuple[str, Any, str]], **options: Any) -> str:
+    """A dataset of (split, file, label)."""
+    frame = pd.DataFrame(rows, columns=["split", "image_uri", "label"]).astype(str)
+    tfrecorder.convert(frame, "out", progress=False, **{"max_reject_fraction": 1.0} | options)
+    return "out"
+
+
+@pytest.fixture(scope="module")
+def page(dataset: Path) -> ReadPage:
+    return page_of(dataset)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled photographs, converted once."""
+    out = tmp_path_factory.mktemp("photos") / "out"
+    tfrecorder.convert(CSV, out, progress=False)
+    return out
+
+
+# ---------------------------------------------------------------------------------------------
+# What the page says.
+
+
+def test_it_shows_each_split_with_its_counts(page: ReadPage) -> None:
+    assert "TRAIN 24 of 36" in page.text
+    assert "VALIDATION all 8" in page.text
+    assert "TEST all 8" in page.text
+    assert "Pictures, sizes and brightness are of all 52 records." in page.text
+
+
+def test_its_pictures_are_those_of_the_records(dataset: Path, page: ReadPage) -> None:
+    from PIL import Image
+
+    table = tfrecorder.inspect(dataset, "TEST", num_records=8)
+    pictures = page.pictures()
+    for row in table.itertuples():
+        name = table.loc[row.Index, "image/class/text"]
+        shown = pictures[f"TEST record {row.record}: {name}"]
+        true = Image.open(SAMPLES / table.loc[row.Index, "image/filename"]).convert("RGB")
+        assert abs(shown.width / shown.height - true.width / true.height) < 0.02
+        difference = np.asarray(true.resize(shown.size), int) - np.asarray(shown, int)
+        assert np.abs(difference).mean() < 12
+
+
+def test_labels_are_counted_over_all_records() -> None:
+    rows = [("TRAIN", PHOTOS[n], "a") for n in range(7)]
+    rows += [("TRAIN", PHOTOS[n], "b") for n in range(7, 10)] + [("TEST", PHOTOS[10], "b")]
+    rows += [("TRAIN", "missing.jpg", "b")] * 2
+    page = page_of(convert(rows), num_records=1, per_split=1)
+    assert "Counts are of all records" in page.text
+    assert "a 7 70.0% 0 b 3 30.0% 1 100.0%" in page.text
+
+
+def test_it_says_what_it_sampled(dataset: Path) -> None:
+    page = page_of(dataset, num_records=5, per_split=3)
+    assert (
+        "Sampled: pictures, sizes and brightness are of 15 records, drawn at random from 52 "
+        "(seed 0): 5 of 36 in TRAIN, 5 of 8 in VALIDATION, 5 of 8 in TEST." in page.text
+    )
+    assert len([one for one in page.all("img") if one["width"] > "200"]) <= 9
+
+
+def test_another_seed_draws_other_records(dataset: Path) -> None:
+    def drawn(seed: int) -> list[str]:
+        pictures = page_of(dataset, num_records=6, per_split=6, seed=seed).all("img")
+        return [one["alt"] for one in pictures[:6]]
+
+    assert drawn(0) == drawn(0)
+    assert drawn(0) != drawn(1)
+
+
+def test_the_same_dataset_gives_the_same_page(dataset: Path) -> None:
+    assert tfrecorder.preview(dataset).page == tfrecorder.preview(dataset).page
+
+
+def test_copies_across_splits_are_leakage() -> None:
+    shutil.copy(PHOTOS[0], "copy.jpg")
+    rows = [("TRAIN", photo, "a") for photo in PHOTOS[:9]]
+    rows += [("TEST", "copy.jpg", "b"), ("TEST", PHOTOS[20], "a")]
+    found = tfrecorder.preview(convert(rows))
+    assert (found.leaks, found.repeats) == (1, 0)
+    page = ReadPage(found.page)
+    assert "Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST" in page.text
+    assert "TRAIN × 1, TEST × 1 · different labels" in page.text
+    assert "copy.jpg" in page.text
+
+
+def test_copies_in_one_split_are_repeats() -> None:
+    rows = [("TRAIN", PHOTOS[n % 4], "a") for n in range(10)] + [("TEST", PHOTOS[9], "a")]
+    found = tfrecorder.preview(convert(rows))
+    assert (found.leaks, found.repeats) == (0, 4)
+    assert "6 records repeat an image of the same split" in ReadPage(found.page).text
+
+
+def test_images_that_differ_only_at_their_end_are_no_copies(tmp_path: Path) -> None:
+    # Longer than the head that is compared first; the last two are the same.
+    images = [png(noise(0, 60, 60))[:-12] + b"tail" + bytes([n]) * 8 for n in (1, 2, 2)]
+    assert len(images[0]) > 8192
+    found = tfrecorder.preview(
+        write_records(tmp_path / "in", [{"image/encoded": one} for one in images])
+    )
+    assert found.repeats == 1
+    assert "TRAIN × 2" in ReadPage(found.page).text
+
+
+def test_keys_in_any_order_and_of_any_size_are_compared(tmp_path: Path) -> None:
+    records = [{"image/encoded": png(noise(n % 2)), "image/a": bytes([n]) * 9000} for n in range(3)]
+    assert tfrecorder.preview(write_records(tmp_path / "in", records)).repeats == 1
+
+
+def test_a_search_that_had_no_time_says_so(dataset: Path) -> None:
+    found = tfrecorder.preview(dataset, seconds=0)
+    assert found.compared < found.records
+    text = ReadPage(found.page).text
+    assert "Sampled: within the time given, 0 of 52 records were compared" in text
+    assert "No image is there twice among" not in text
+
+
+def test_near_constant_images_are_found() -> None:
+    from PIL import Image
+
+    Image.new("RGB", (40, 30), (250, 250, 250)).save("white.png")
+    rows = [("TRAIN", photo, "a") for photo in PHOTOS[:9]] + [("TRAIN", "white.png", "empty")]
+    found = tfrecorder.preview(convert(rows))
+    assert found.near_constant == 1
+    text = ReadPage(found.page).text
+    assert "1 of 10 images looked at is near-constant" in text
+    assert re.search("Near-constant .{0,70} empty TRAIN · row 9", text)
+
+
+def test_rejects_are_shown_with_their_reasons() -> None:
+    Path("cut.jpg").write_bytes(PHOTOS[0].read_bytes()[:700])
+    rows = [("TRAIN", photo, "a") for photo in PHOTOS[:9]]
+    page = page_of(convert([*rows, ("TRAIN", "cut.jpg", "a"), ("TRAIN", "gone.jpg", "a")]))
+    assert "2 rows gave no record." in page.text
+    assert "check/truncated 1" in page.text
+    assert "10 gone.jpg read not_found" in page.text
+
+
+def test_a_split_without_records_and_classes_without_train() -> None:
+    rows = [("TRAIN", photo, "a") for photo in PHOTOS[:9]]
+    rows += [("TEST", "gone.jpg", "a"), ("VALIDATION", PHOTOS[10], "b")]
+    page = page_of(convert(rows))
+    assert "TEST all 0 No records." in page.text
+    assert "1 class has no TRAIN record." in page.text
+
+
+def test_a_dataset_without_any_record(tmp_path: Path) -> None:
+    page = page_of(write_records(tmp_path / "in", []))
+    assert "TRAIN all 0 No records." in page.text
+    assert not page.all("img")
+
+
+@pytest.mark.parametrize("labels", [None, [7] * 9, [f"class {n}" for n in range(50)]])
+def test_labels_of_every_kind(labels: list[Any] | None) -> None:
+    frame = photo_frame(len(labels or PHOTOS)).drop(columns="label")
+    if labels:
+        frame["label"] = labels
+    tfrecorder.convert(frame, "out", progress=False)
+    page = page_of("out")
+    if labels is None:
+        assert "no label" in page.text
+        assert not [one for one in page.all("section") if one.get("id") == "labels"]
+    elif len(labels) > 30:
+        assert "The 30 most frequent of 50 classes come first." in page.text
+        assert "The next 20 classes" in page.text
+    else:
+        assert "7 9 100.0%" in page.text
+
+
+# ---------------------------------------------------------------------------------------------
+# Boxes and masks.
+
+
+def annotated(**features: Any) -> dict[str, Any]:
+    """A grey image with two boxes."""
+    sides = {"xmin": [0.1, 0.5], "ymin": [0.2, 0.0], "xmax": [0.6, 1.5], "ymax": [0.8, 0.25]}
+    boxes = {f"image/object/bbox/{k}": np.array(v, np.float32) for k, v in sides.items()}
+    names = {"image/object/class/text": [b"eye", b"<b>ear"]}
+    grey = np.full((90, 120, 3), 128, np.uint8)
+    return {"image/encoded": png(grey), **boxes, **names, **features}
+
+
+def test_boxes_are_drawn_where_they_are(tmp_path: Path) -> None:
+    page = page_of(write_records(tmp_path / "in", [annotated()]))
+    drawn = {
+        tuple(float(one[side]) for side in ("x", "y", "width", "height"))
+        for one in page.all("rect")
+    }
+    assert drawn == {(0.1, 0.2, 0.5, 0.6), (0.5, 0.0, 0.5, 0.25)}  # cut to the image
+    alts = [one["alt"] for one in page.all("img")]
+    assert "TRAIN record 0: eye, <b>ear; 2 boxes: eye, <b>ear" in alts
+
+
+def test_a_mask_is_laid_over_its_image(tmp_path: Path) -> None:
+    mask = np.zeros((90, 120), np.uint8)
+    mask[:45, :60] = 1
+    mask[45:, 60:] = 255  # "ignore", which is no class
+    record = {"image/encoded": png(np.full((90, 120, 3), 128, np.uint8))}
+    record["image/segmentation/class/encoded"] = png(mask)
+    page = page_of(write_records(tmp_path / "in", [record]))
+    shown = np.asarray(page.pictures()["TRAIN record 0: no label; with its mask"], int)
+    assert np.ptp(shown[20, 30]) > 40
+    for other in (shown[20, 90], shown[70, 30], shown[70, 90]):
+        assert np.abs(other - 128).max() < 6
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ({"image/object/bbox/xmax": np.array([0.5], np.float32)}, "do not have four sides"),
+        ({"image/object/bbox/xmax": np.array([0.5, np.nan], np.float32)}, "is no number"),
+        ({"image/object/class/text": [b"eye"]}, "2 boxes, but 1 classes"),
+        ({"image/segmentation/class/encoded": b"no image"}, "cannot identify image"),
+        ({"image/encoded": b"no image"}, "cannot identify image"),
+        ({"image/encoded": b""}, "cannot identify image"),
+    ],
+)
+def test_a_record_that_cannot_be_drawn_says_why(
+    tmp_path: Path, broken: dict[str, Any], words: str
+) -> None:
+    page = page_of(write_records(tmp_path / "in", [annotated(**broken)]))
+    assert words in page.text
+    assert "0x" not in page.text  # no address of an object
+
+
+# ---------------------------------------------------------------------------------------------
+# Safe to open, and to pass on.
+
+
+def evil_dataset(tmp_path: Path) -> str:
+    """Records whose every text is an attack."""
+    record = {
+        "image/encoded": png(noise(0)),
+        "image/class/text": EVIL,
+        "image/filename": f"../../{EVIL}.jpg",
+        "image/source_id": EVIL,
+        "image/format": EVIL,
+        **{f"image/object/bbox/{side}min": np.array([0.1], np.float32) for side in "xy"},
+        **{f"image/object/bbox/{side}max": np.array([0.9], np.float32) for side in "xy"},
+        "image/object/class/text": [EVIL.encode()],
+    }
+    out = write_records(tmp_path / EVIL.replace("/", ""), [record, record])
+    return write_records(Path(out), [record], "test-00000-of-00001.tfrecord")
+
+
+def test_no_text_of_the_data_becomes_markup(tmp_path: Path) -> None:
+    page = page_of(evil_dataset(tmp_path))
+    assert page.text.count(EVIL) > 10
+    assert not page.all("script")
+    allowed = {"html", "head", "meta", "link", "title", "style", "body", "header", "div", "h1"}
+    allowed |= {"h2", "h3", "p", "dl", "dt", "dd", "nav", "ul", "li", "a", "main", "section"}
+    allowed |= {"span", "bdi", "table", "thead", "tbody", "tr", "th", "td", "figure", "img", "svg"}
+    allowed |= {"figcaption", "rect", "g", "path", "line", "text", "footer", "i", "strong"}
+    assert {tag for tag, _ in page.elements} <= allowed
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not [name for name in names if name.startswith("on")]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\u202eb", "\ud800", "line\nbreak", "é漢🙂", " "])
+def test_texts_of_every_kind_give_a_page_in_utf8(tmp_path: Path, text: str) -> None:
+    record = {"image/encoded": png(noise(0))}
+    record["image/class/text"] = text.encode(errors="surrogatepass")
+    tfrecorder.preview(write_records(tmp_path / "in", [record]), html="page.html")
+    page = Path("page.html").read_bytes().decode()
+    assert not re.search("[\0\x01-\x08\ud800-\udfff]", page)
+    assert ("\u202e" in page) == ("\u202e" in text)
+    # What turns the direction of writing stays within its own element.
+    assert "\u202e" not in re.sub('<bdi>.*?</bdi>|="[^"]*"', "", page)
+
+
+def test_it_holds_all_it_shows(page: ReadPage) -> None:
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "srcset", "data", "poster", "action"):
+            value = attributes.get(name, "#")
+            assert value.startswith(("data:", "#")), (tag, name, value[:50])
+        assert "url(" not in attributes.get("style", "")
+    policy = [one["content"] for one in page.all("meta") if "http-equiv" in one]
+    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+
+
+def test_every_picture_and_plot_has_words(page: ReadPage) -> None:
+    assert all(one["alt"] for one in page.all("img"))
+    plots = [one for one in page.all("svg") if one.get("role") == "img"]
+    assert len(plots) == 5
+    assert all(len(one["aria-label"]) > 30 for one in plots)
+
+
+def test_its_size_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
+    images = [png(noise(n)) for n in range(50)]
+    records = (
+        {"image/encoded": images[n % 50], "image/class/text": f"class {n % 3000}"}
+        for n in range(10_000)
+    )
+    found = tfrecorder.preview(write_records(tmp_path / "in", records), num_records=3000)
+    assert len(found.page) < 1_500_000
+    assert found.compared == 10_000
+    assert found.repeats == 50
+
+
+# ---------------------------------------------------------------------------------------------
+# Where it is written.
+
+
+def test_it_is_written_and_replaced(dataset: Path) -> None:
+    found = tfrecorder.preview(dataset, html="page.html", num_records=3, per_split=1)
+    assert Path("page.html").read_text() == found.page
+    again = tfrecorder.preview(dataset, html="page.html", num_records=3, per_split=2)
+    assert Path("page.html").read_text() == again.page != found.page
+    assert [path.name for path in Path().iterdir()] == ["page.html"]
+
+
+def test_no_other_file_is_replaced(dataset: Path) -> None:
+    Path("notes.html").write_text("<p>mine")
+    with pytest.raises(tfrecorder.OutputError, match=r"notes\.html is there already, and is no"):
+        tfrecorder.preview(dataset, html="notes.html")
+    assert Path("notes.html").read_text() == "<p>mine"
+
+
+@pytest.mark.parametrize(
+    ("html", "words"),
+    [
+        ("{dataset}/page.html", "inside the dataset"),
+        ("{dataset}/_tfrecorder/page.html", "inside the dataset"),
+        ("nowhere/page.html", "nowhere: there is no such folder"),
+        (".", "is a folder"),
+        ("gs://bucket/page.html", "give a local path"),
+        ("", "give a path"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused_before_any_work(
+    dataset: Path, html: str, words: str
+) -> None:
+    before = sorted(dataset.rglob("*"))
+    with pytest.raises(tfrecorder.TfrecorderError, match=words):
+        tfrecorder.preview(dataset, html=html.format(dataset=dataset))
+    assert sorted(dataset.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "options", [{"num_records": 0}, {"per_split": 201}, {"seconds": -1}, {"seed": "x"}]
+)
+def test_a_wrong_number_is_named(dataset: Path, options: dict[str, Any]) -> None:
+    ((name, value),) = options.items()
+    with pytest.raises(tfrecorder.OptionError, match=f"{name}={value!r}: give a"):
+        tfrecorder.preview(dataset, **options)
+
+
+def test_a_damaged_dataset_is_named(dataset: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(dataset, tmp_path / "out")
+    index = next(out.glob("_tfrecorder/index/train-*.idx"))
+    index.write_text(index.read_text()[:-5])
+    with pytest.raises(tfrecorder.DatasetError, match=rf"{index.name} is damaged.*tfrecorder ver"):
+        tfrecorder.preview(out)
+
+
+def test_a_damaged_record_is_named(dataset: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(dataset, tmp_path / "out")
+    shard = next(out.glob("test-*.tfrecord"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(tfrecorder.DatasetError, match=rf"{shard.name} is damaged: of the record"):
+        tfrecorder.preview(out)
+
+
+# ---------------------------------------------------------------------------------------------
+# Directories that other tools wrote, and other stores.
+
+
+def test_a_tfds_directory_has_its_own_keys_and_names(tmp_path: Path) -> None:
+    records = [{"image": png(noise(n)), "label": n % 2, "file_name": f"{n}.png"} for n in range(6)]
+    out = Path(write_records(tmp_path / "1.0.0", records, "birds-train.tfrecord-00000-of-00001"))
+    kind = "tensorflow_datasets.core.features"
+    forms = {
+        "image": {"pythonClassName": f"{kind}.image_feature.Image"},
+        "label": {"pythonClassName": f"{kind}.class_label_feature.ClassLabel"},
+        "file_name": {"pythonClassName": f"{kind}.text_feature.Text"},
+    }
+    (out / "features.json").write_text(json.dumps({"featuresDict": {"features": forms}}))
+    splits = [{"name": "train", "shardLengths": ["6"]}]
+    (out / "dataset_info.json").write_text(json.dumps({"name": "birds", "splits": splits}))
+    (out / "label.labels.txt").write_text("heron\nwren\n")
+    page = page_of(out)
+    assert "Counts are of the records looked at" in page.text
+    assert "heron 3 50.0% wren 3 50.0%" in page.text
+    assert "TRAIN record 1: wren" in [one["alt"] for one in page.all("img")]
+    assert "5.png" in page.text
+    assert not [one for one in page.all("section") if one.get("id") in ("rejects", "options")]
+
+
+def test_a_dataset_on_another_store_is_read_from_there(dataset: Path) -> None:
+    store = pytest.importorskip("fsspec").filesystem("memory")
+    for path in filter(Path.is_file, dataset.rglob("*")):
+        store.pipe(f"/preview/{path.relative_to(dataset)}", path.read_bytes())
+    try:
+        there = ReadPage(tfrecorder.preview("memory://preview").page)
+        assert there.all("img") == page_of(dataset).all("img")
+        table = tfrecorder.inspect("memory://preview", "TEST", 3)
+        pd.testing.assert_frame_equal(table, tfrecorder.inspect(dataset, "TEST", 3))
+    finally:
+        store.rm("/preview", recursive=True)
+
+
+# ---------------------------------------------------------------------------------------------
+# From a shell, and in a notebook.
+
+
+def test_the_command_says_what_it_made(dataset: Path) -> None:
+    arguments = ["preview", str(dataset), "--html", "page.html", "--num-records", "30"]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert re.match(r"page\.html \(\d+\.\d kB\)\nSampled: ", result.output)
+    assert "in more than one split: 0 images" in result.output
+
+
+def test_the_command_fails_in_one_line() -> None:
+    result = CliRunner().invoke(main, ["preview", "nowhere", "--html", "page.html"])
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert "nowhere: there is no such directory" in result.output
+
+
+def test_in_a_notebook_it_is_a_frame_apart(dataset: Path) -> None:
+    found = tfrecorder.preview(dataset, num_records=3, per_split=1)
+    shown = ReadPage(found._repr_html_())
+    (inner,) = shown.all("iframe")
+    assert inner["srcdoc"] == found.page
+    assert inner["sandbox"] == ""
+
+
+def test_it_needs_neither_tensorflow_nor_beam(dataset: Path) -> None:
+    code = f"import tfrecorder; tfrecorder.preview({str(dataset)!r}, html='page.html')"
+    assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
+    assert Path("page.html").exists()
+
+
+# ---------------------------------------------------------------------------------------------
+# A frame before it is converted.
+
+
+def test_a_frame_shows_its_images() -> None:
+    frame = photo_frame(30).assign(label=EVIL)
+    found = frame.tensorflow.preview(5)
+    page = ReadPage(found._repr_html_())
+    assert "5 of 30 rows, drawn at random" in page.text
+    assert len(page.all("img")) == 5
+    assert page.text.count(EVIL) == 5
+    assert not page.all("script")
+    assert frame.tensorflow.preview(5, seed=0) == found != frame.tensorflow.preview(5, seed=3)
+
+
+def test_a_frame_shows_why_an_image_cannot_be_shown() -> None:
+    Path("cut.png").write_bytes((SAMPLES / "mixed/cat_rgb.png").read_bytes()[:20])
+    uris = [str(SAMPLES / "mixed/coffee.webp"), "gone.jpg", None, "cut.png", 7]
+    found = pd.DataFrame({"image_uri": uris}).tensorflow.preview()
+    assert [one.fault.partition(":")[0] for one in found.rows] == [
+        *("", "not_found", "the image is missing", "truncated", "not_found"),
+    ]
+    printed = str(found)
+    assert printed.startswith("all 5 rows")
+    assert "240 x 180" in printed or re.search(r"\d+ x \d+", printed)
+
+
+def test_a_frame_takes_other_names_of_columns() -> None:
+    frame = photo_frame(3).rename(columns={"image_uri": "path"})
+    with pytest.raises(tfrecorder.SourceError, match="no column 'image_uri'"):
+        frame.tensorflow.preview()
+    found = frame.tensorflow.preview(columns={"path": "image_uri"})
+    assert [one.image_uri for one in found.rows] == frame["path"].tolist()
+
+
+def test_a_frame_is_left_as_it_is() -> None:
+    frame = photo_frame(3)
+    before = frame.copy()
+    frame.tensorflow.preview()
+    pd.testing.assert_frame_equal(frame, before)
+    assert not list(itertools.chain(Path().iterdir()))

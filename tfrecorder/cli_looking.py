@@ -1,0 +1,125 @@
+"""The commands about looking: `tfrecorder inspect`, `tfrecorder preview`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfrecorder.tables import one_line, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DIRECTORY_HELP = """DIRECTORY is the output of a conversion, a TFDS directory of one version, or a
+    pattern of TFRecord files."""
+
+#: Columns of the table for people: the numbers, where they are in every row, last.
+_SHOWN = ("image/source_id", "image/class/label", "image/class/text", "image/format")
+_SIZE = ("image/height", "image/width", "image/channels")
+
+
+@click.command(
+    help=f"""Print the first records of a split as a table.
+
+    With --output-dir also write their images, as they are stored, and the whole table as
+    records.csv; nothing is written outside that folder. {_DIRECTORY_HELP}""",
+    epilog="Example: tfrecorder inspect out --split TRAIN --num-records 20 --output-dir look",
+)
+@click.argument("directory")
+@click.option("--split", default="TRAIN", show_default=True, help="The split to read.")
+@click.option(
+    "--num-records",
+    type=int,
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many records, from the first on.",
+)
+@click.option(
+    "--output-dir",
+    metavar="FOLDER",
+    help="A new or empty folder for the images and records.csv.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print the whole table as CSV.")
+def inspect(
+    directory: str, split: str, num_records: int, output_dir: str | None, as_csv: bool
+) -> None:
+    from tfrecorder.looking.inspection import inspect as run
+
+    table = run(directory, split, num_records, output_dir)
+    if as_csv:
+        click.echo(table.to_csv(index=False), nl=False)
+        return
+    click.echo("\n".join(text_table(_cells(table))))
+    if output_dir is not None:
+        click.echo(f"\n{len(table):,} records written to {output_dir}")
+
+
+def _cells(table: pd.DataFrame) -> list[list[str]]:
+    """The columns that people look at first, as text."""
+    columns = ["record"]
+    columns += [name for name in _SHOWN if name in table]
+    sizes = [name for name in _SIZE if name in table]
+    others = [
+        name
+        for name in table.columns
+        if name not in (*columns, *sizes, "split", "image_file", "image_bytes", "image/filename")
+    ]
+    last = [name for name in ("image/filename", "image_file") if name in table]
+    if "image_file" in last and not table["image_file"].any():
+        last.remove("image_file")
+    columns = [*columns, *sizes, "image_bytes", *others, *last]
+    head = [_short(name) for name in columns]
+    return [head] + [[_cell(value) for value in row] for row in table[columns].to_numpy().tolist()]
+
+
+def _short(name: str) -> str:
+    """A column's name without the part that they share."""
+    return {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}.get(
+        name, name.removeprefix("image/")
+    )
+
+
+def _cell(value: Any) -> str:
+    return one_line(str(value))
+
+
+@click.command(
+    help=f"""Make a page that shows the dataset in DIRECTORY: one HTML file that needs no network.
+
+    Random records of each split with their labels, boxes and masks, label distribution, plots of
+    sizes and brightness, near-constant images, duplicates and leakage between splits, rejects
+    with their reasons. {_DIRECTORY_HELP}""",
+    epilog="Example: tfrecorder preview out --html report.html",
+)
+@click.argument("directory")
+@click.option("--html", required=True, metavar="FILE", help="The page to write.")
+@click.option(
+    "--num-records",
+    type=int,
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Random records of each split to decode, at most.",
+)
+@click.option(
+    "--per-split",
+    type=int,
+    default=24,
+    show_default=True,
+    metavar="N",
+    help="How many of them to show; at most 200.",
+)
+@click.option(
+    "--seconds",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="What the search for duplicates may take.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random choice.")
+def preview(directory: str, html: str, **options: Any) -> None:
+    from tfrecorder.looking.previewing import preview as run
+
+    click.echo(run(directory, html, **options))

@@ -1,0 +1,1 @@
+"""Looking at a dataset: records as a table, and a page of pictures, plots and findings."""

@@ -1,0 +1,206 @@
+"""Images that are in a dataset more than once, byte for byte, and leakage between its splits.
+
+Two passes, so that a million records take seconds rather than hours.  The first reads only the
+head of each record: images whose lengths or first bytes differ are not the same.  The second reads
+whole what is left, and compares the hash of the image's content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tfrecorder.looking.facts import filename_of, image_of, labels_of, row_of
+from tfrecorder.looking.heads import HEAD_BYTES, head_key
+from tfrecorder.looking.records import (
+    Record,
+    open_shard,
+    read_at,
+    read_numbered,
+    read_places,
+)
+from tfrecorder.reading.dataset import StoredDataset
+
+#: Copies of an image of which all is kept; of the others only the counts are.
+KEPT_COPIES = 4
+
+#: Records between two looks at the clock.
+_ROUND = 256
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One record of several with the same image."""
+
+    split: str
+    number: int
+    row: str
+    filename: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The records with one image.
+
+    Attributes:
+        counts: of them, by split.
+        copies: the first few.
+        labels: all that they have; more than one is a contradiction.
+    """
+
+    counts: dict[str, int]
+    copies: tuple[Copy, ...]
+    labels: tuple[tuple[str, ...], ...]
+
+    @property
+    def records(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def leaks(self) -> bool:
+        """Whether the image is in more than one split."""
+        return len(self.counts) > 1
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """What was found.
+
+    Attributes:
+        groups: images with more than one record; those in several splits first, and of these
+            those with different labels, then the largest.
+        compared: records, by split, each of which was compared with all others of them.
+        records: of the dataset.
+    """
+
+    groups: tuple[Group, ...]
+    compared: dict[str, int]
+    records: int
+
+    @property
+    def complete(self) -> bool:
+        return sum(self.compared.values()) == self.records
+
+    @property
+    def leaks(self) -> tuple[Group, ...]:
+        return tuple(group for group in self.groups if group.leaks)
+
+    @property
+    def repeats(self) -> tuple[Group, ...]:
+        """Images that are more than once in one split, and in no other."""
+        return tuple(group for group in self.groups if not group.leaks)
+
+    @property
+    def extra(self) -> int:
+        """Records that could go without an image being lost."""
+        return sum(group.records - 1 for group in self.groups)
+
+    def leaked(self, split: str, other: str) -> int:
+        """The records of a split whose image is in another split too."""
+        return sum(group.counts.get(split, 0) for group in self.groups if other in group.counts)
+
+
+def find_duplicates(stored: StoredDataset, seconds: float) -> Duplicates:
+    """Search all records for images that are there more than once, while the time lasts.
+
+    The smallest split comes first: what is looked at of the others is then compared with all of it.
+
+    Args:
+        stored: the dataset.
+        seconds: after which the search ends with what it has compared.
+
+    Raises:
+        DatasetError: a record that is read whole, or an index, is damaged.
+    """
+    started = time.monotonic()
+    splits = sorted(stored.splits, key=lambda split: stored.records(split) or 0)
+    keys, at = _head_keys(stored, splits, started + seconds / 2)
+    compared = Counter({splits[split]: len(keys[split]) for split in range(len(splits))})
+    found: dict[bytes, _Gathered] = {}
+    unread = _candidates(keys)
+    for split, places in zip(splits, unread, strict=True):
+        numbers = at[split][places]
+        for done, record in enumerate(read_numbered(stored, split, numbers)):
+            if done % _ROUND == 0 and time.monotonic() > started + seconds:
+                compared[split] -= len(numbers) - done
+                break
+            image = image_of(record.features, stored)
+            if not image:
+                continue
+            digest = hashlib.blake2b(image, digest_size=32).digest()
+            found.setdefault(digest, _Gathered()).add(record, stored)
+    groups = [one.group(tuple(stored.splits)) for one in found.values() if one.records > 1]
+    groups.sort(key=lambda group: (not group.leaks, len(group.labels) == 1, -group.records))
+    return Duplicates(
+        groups=tuple(groups),
+        compared={split: compared[split] for split in stored.splits},
+        records=sum(stored.records(split) or 0 for split in splits),
+    )
+
+
+@dataclass
+class _Gathered:
+    """The records with one image, as they are found."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    copies: list[Copy] = field(default_factory=list)
+    labels: dict[tuple[str, ...], None] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int:
+        return self.counts.total()
+
+    def add(self, record: Record, stored: StoredDataset) -> None:
+        features = record.features
+        labels = labels_of(features, stored)
+        # The first copies of each split, so that a leak is shown from both its sides.
+        if self.counts[record.split] < KEPT_COPIES // 2 or len(self.copies) < KEPT_COPIES:
+            names = (row_of(features), filename_of(features))
+            self.copies.append(Copy(record.split, record.number, *names, labels))
+        self.counts[record.split] += 1
+        self.labels[labels] = None
+
+    def group(self, splits: tuple[str, ...]) -> Group:
+        counts = {split: self.counts[split] for split in splits if self.counts[split]}
+        copies = sorted(self.copies, key=lambda copy: (splits.index(copy.split), copy.number))
+        return Group(counts, tuple(copies), tuple(self.labels))
+
+
+def _head_keys(
+    stored: StoredDataset, splits: list[str], deadline: float
+) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+    """A key of each record's head, and the records' numbers, split by split in the given order."""
+    keys, numbers = [], {}
+    for split in splits:
+        of_split: list[int] = []
+        for shard in stored.splits[split]:
+            if time.monotonic() > deadline:
+                break
+            places = read_places(stored, shard).tolist()
+            with open_shard(shard) as file:
+                for done, (offset, size) in enumerate(places):
+                    if done % _ROUND == 0 and time.monotonic() > deadline:
+                        break
+                    head = read_at(file, offset, min(size, HEAD_BYTES))
+                    key = head_key(head, stored.image_key)
+                    if key is None:
+                        key = head_key(read_at(file, offset, size), stored.image_key) or 0
+                    of_split.append(key)
+        keys.append(np.array(of_split, dtype=np.uint64))
+        numbers[split] = np.arange(len(of_split))
+    return keys, numbers
+
+
+def _candidates(keys: list[np.ndarray]) -> list[np.ndarray]:
+    """For each split, which of its keys are there more than once in all."""
+    if not keys:
+        return []
+    _, inverse, counts = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
+    repeated = counts[inverse] > 1
+    ends = np.cumsum([len(of_split) for of_split in keys])[:-1]
+    return [np.flatnonzero(of_split) for of_split in np.split(repeated, ends)]

@@ -1,0 +1,106 @@
+"""What a record says of itself, in words and boxes: labels, file name, source row, objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfrecorder import schema
+from tfrecorder.examples import Values
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.summary import class_name
+
+#: Keys of objects and masks, as TensorFlow's detection and segmentation tools have them.
+BOX_SIDES = tuple(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))
+OBJECT_TEXT = "image/object/class/text"
+OBJECT_LABEL = "image/object/class/label"
+MASK = "image/segmentation/class/encoded"
+
+_FILENAMES = (schema.FILENAME, "filename", "file_name")
+
+
+@dataclass(frozen=True)
+class Box:
+    """One object: its corners as shares of the image's width and height, and its class."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+    name: str
+
+
+def text_of(value: bytes) -> str:
+    """Stored text; bytes that are no UTF-8 are shown as they are written in Python."""
+    return value.decode(errors="backslashreplace")
+
+
+def image_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
+    """The encoded image; empty where the record has none."""
+    return _first(features, stored.image_key)
+
+
+def mask_of(features: Mapping[str, Values]) -> bytes:
+    """The encoded mask; empty where the record has none."""
+    return _first(features, MASK)
+
+
+def filename_of(features: Mapping[str, Values]) -> str:
+    """The image's uri as the source gave it; empty where it is not known."""
+    return next((text_of(found) for key in _FILENAMES if (found := _first(features, key))), "")
+
+
+def row_of(features: Mapping[str, Values]) -> str:
+    """The source row; empty where it is not known."""
+    return text_of(_first(features, schema.SOURCE_ID))
+
+
+def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
+    """The names of a record's classes, of its objects where the image itself has none."""
+    names = _names(features, schema.TEXT, stored.label_key or schema.LABEL, stored)
+    names = names or _names(features, OBJECT_TEXT, OBJECT_LABEL, stored)
+    return tuple(dict.fromkeys(names))
+
+
+def boxes_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[Box, ...]:
+    """The objects of a record, cut to the image.
+
+    Raises:
+        ValueError: their keys contradict each other.
+    """
+    sides = [_numbers(features, key) for key in BOX_SIDES]
+    if len({len(side) for side in sides}) > 1:
+        raise ValueError("its boxes do not have four sides each")
+    corners = np.array(sides, dtype=float).T
+    if not np.isfinite(corners).all():
+        raise ValueError("a side of its boxes is no number")
+    names = _names(features, OBJECT_TEXT, OBJECT_LABEL, stored) or [""] * len(corners)
+    if len(names) != len(corners):
+        raise ValueError(f"it has {len(corners)} boxes, but {len(names)} classes of objects")
+    inside = np.clip(corners, 0, 1).tolist()
+    return tuple(
+        Box(xmin, ymin, xmax, ymax, name)
+        for (xmin, ymin, xmax, ymax), name in zip(inside, names, strict=True)
+    )
+
+
+def _names(
+    features: Mapping[str, Values], text_key: str, label_key: str, stored: StoredDataset
+) -> list[str]:
+    texts = features.get(text_key)
+    if isinstance(texts, list) and texts and all(texts):
+        return [text_of(text) for text in texts]
+    numbers = _numbers(features, label_key)
+    return [class_name(stored, int(n)) for n in numbers if n != schema.NO_LABEL]
+
+
+def _numbers(features: Mapping[str, Values], key: str) -> list[float]:
+    values = features.get(key)
+    return values.tolist() if isinstance(values, np.ndarray) else []
+
+
+def _first(features: Mapping[str, Values], key: str) -> bytes:
+    values = features.get(key)
+    return values[0] if isinstance(values, list) and values else b""

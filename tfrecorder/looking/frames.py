@@ -1,0 +1,183 @@
+"""The images of a frame before they are converted, as a notebook shows them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.images.check import check_image
+from tfrecorder.images.rejects import Reject
+from tfrecorder.looking.markup import Html, data_text, element
+from tfrecorder.looking.pictures import (
+    SMALL_SIDE,
+    UnshownError,
+    large_images_allowed,
+    read_picture,
+    to_jpeg,
+)
+from tfrecorder.option_checks import whole
+from tfrecorder.options import DEFAULT_MAX_PIXELS
+from tfrecorder.plan import sample_rows
+from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.shards import read_image
+from tfrecorder.sources import Source, read_source
+from tfrecorder.tables import one_line, text_table
+from tfrecorder.threads import map_ahead
+
+MOST_ROWS = 200
+
+
+@dataclass(frozen=True)
+class FrameRow:
+    """One row of a frame.
+
+    Attributes:
+        row: its number, from 0.
+        split, label, image_uri: as the frame gives them, as text.
+        width, height: of the image; 0 if it cannot be shown.
+        jpeg: a small picture; empty if it cannot be shown.
+        fault: why not.
+    """
+
+    row: int
+    split: str
+    label: str
+    image_uri: str
+    width: int
+    height: int
+    jpeg: bytes = field(repr=False)
+    fault: str
+
+
+@dataclass(frozen=True)
+class FramePreview:
+    """Some images of a frame; in a notebook it shows them.
+
+    Attributes:
+        rows: those that are shown.
+        total: rows of the frame.
+    """
+
+    rows: tuple[FrameRow, ...]
+    total: int
+
+    def __str__(self) -> str:
+        table = [["row", "split", "label", "size", "image"]]
+        for one in self.rows:
+            size = one.fault or f"{one.width} x {one.height}"
+            table.append([str(one.row), *map(one_line, (one.split, one.label, size))])
+            table[-1].append(one_line(one.image_uri, 80))
+        return "\n".join([self._headline(), "", *text_table(table)])
+
+    def _repr_html_(self) -> str:
+        style = "display:flex;flex-wrap:wrap;gap:14px 12px;margin:8px 0;align-items:flex-start"
+        tiles = element("div", *map(_tile, self.rows), style=style)
+        return element("div", element("p", self._headline()), tiles)
+
+    def _headline(self) -> str:
+        if len(self.rows) == self.total:
+            return f"all {self.total:,} rows"
+        return f"{len(self.rows):,} of {self.total:,} rows, drawn at random"
+
+
+def preview_frame(
+    frame: pd.DataFrame,
+    num_rows: int = 24,
+    *,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+) -> FramePreview:
+    """Random images of a frame with their labels, as they are before a conversion.
+
+    Args:
+        frame: with the columns image_uri and, if they are known, split and label.
+        num_rows: how many, at most.
+        seed: of the random choice.
+        columns: the frame's names of our columns, as {"path": "image_uri"}.
+
+    Returns:
+        A value that shows itself in a notebook, and as a table when printed.  An image that
+        cannot be shown has its reason in its place.
+
+    Raises:
+        OptionError: an argument is wrong.
+        SourceError: the frame has no column image_uri.
+
+    Example:
+        >>> df.tensorflow.preview()  # doctest: +SKIP
+    """
+    for name, value, check in (
+        ("num_rows", num_rows, whole(1, MOST_ROWS)),
+        ("seed", seed, whole(0)),
+    ):
+        if fault := check(value):
+            raise OptionError(f"{name}={value!r}: {fault}")
+    source = read_source(frame, columns)
+    if URI_COLUMN not in source.frame:
+        raise SourceError(
+            f"the frame has no column {URI_COLUMN!r}; rename the column of the images, or map it: "
+            f"columns={{'path': '{URI_COLUMN}'}}."
+        )
+    rows = sample_rows(len(source.frame), num_rows, seed).tolist()
+    with large_images_allowed(), ThreadPoolExecutor() as pool:
+        shown = tuple(map_ahead(pool, lambda row: _read_row(source, row), rows, ahead=8))
+    return FramePreview(shown, len(source.frame))
+
+
+def _read_row(source: Source, row: int) -> FrameRow:
+    values = {
+        name: _text(source.frame[name].iloc[row]) if name in source.frame else ""
+        for name in (SPLIT_COLUMN, LABEL_COLUMN, URI_COLUMN)
+    }
+    known = (row, values[SPLIT_COLUMN], values[LABEL_COLUMN], values[URI_COLUMN])
+    if not values[URI_COLUMN]:
+        return FrameRow(*known, 0, 0, b"", "the image is missing")
+    try:
+        data = read_image(values[URI_COLUMN], source.base)
+        image = check_image(data, "header", DEFAULT_MAX_PIXELS)
+        picture = read_picture(image.data, SMALL_SIDE)
+    except (Reject, UnshownError) as error:
+        return FrameRow(*known, 0, 0, b"", str(error))
+    return FrameRow(*known, picture.width, picture.height, to_jpeg(picture.pixels), "")
+
+
+def _text(value: Any) -> str:
+    return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
+
+
+def _tile(one: FrameRow) -> Html:
+    frame = "width:128px;height:128px;display:flex;align-items:center;justify-content:center;"
+    frame += "background:#8882;border-radius:6px;overflow:hidden"
+    quiet = "opacity:.72;font-size:11px"
+    size = f" · {one.width} × {one.height}" if one.width else ""
+    lines = [
+        element("div", data_text(one.label), style="font-weight:600") if one.label else None,
+        element("div", f"{one.split} row {one.row}{size}".strip(), style=quiet),
+    ]
+    style = "width:128px;font-size:12px;line-height:1.35;overflow-wrap:anywhere;text-align:left"
+    return element(
+        "div",
+        element("div", _picture(one), style=frame),
+        *lines,
+        style=style,
+        title=one.image_uri,
+    )
+
+
+def _picture(one: FrameRow) -> Html:
+    if not one.jpeg:
+        return element("div", data_text(one.fault), style="padding:8px;font-size:11px")
+    data = base64.b64encode(one.jpeg).decode("ascii")
+    words: Sequence[str] = [f"row {one.row}", *([f"label {one.label}"] if one.label else [])]
+    return element(
+        "img",
+        src=f"data:image/jpeg;base64,{data}",
+        alt=", ".join(words),
+        style="max-width:100%;max-height:100%;margin:0",
+    )

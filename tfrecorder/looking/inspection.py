@@ -1,0 +1,188 @@
+"""`inspect`: the records of a dataset as a table, and on demand as files."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from tfrecorder import layout, storage
+from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.examples import Values
+from tfrecorder.images.magic import sniff
+from tfrecorder.images.rejects import Reject
+from tfrecorder.looking.facts import MASK, image_of, mask_of, text_of
+from tfrecorder.looking.records import Record, open_stored, read_numbered
+from tfrecorder.looking.whole_files import TEMPORARY, local_path, write_whole
+from tfrecorder.option_checks import whole
+from tfrecorder.reading.dataset import StoredDataset
+
+#: The table of the records that were written.
+CSV = "records.csv"
+
+#: The first columns of the table; the features follow by their keys.
+COLUMNS = ("split", "record", "image_file", "image_bytes")
+
+#: Names of the images: from numbers alone, never from what a data set holds.
+_IMAGE = re.compile(r"(train|validation|test|records)-[0-9]{6,}(-mask)?\.[a-z]{3,4}")
+_MASK_MARK = "-mask"
+
+
+def inspect(
+    directory: str | os.PathLike[str],
+    split: str = "TRAIN",
+    num_records: int = 20,
+    output_dir: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """The first records of a split as a table, and on demand their images as files.
+
+    Needs neither TensorFlow nor Beam, and reads nothing but these records.
+
+    Args:
+        directory: the output of a conversion, a TFDS directory of one version, or a pattern of
+            TFRecord files.
+        split: which split.
+        num_records: how many records; fewer where the split has fewer.
+        output_dir: a folder, new, empty or of an earlier inspection, for the images, named by
+            split and number, and for `records.csv`, the table.  Nothing is written elsewhere.
+
+    Returns:
+        A row a record: split, record (its number), image_file (its name in `output_dir`, else
+        empty), image_bytes, and a column for each feature.  Images are left out; their files hold
+        them, byte for byte as they are stored.
+
+    Raises:
+        OptionError: an argument is wrong.
+        OutputError: `output_dir` holds something else, or cannot be written.
+        DatasetError: the directory is no whole dataset, has no such split, or is damaged.
+
+    Example:
+        >>> tfrecorder.inspect("out", "TRAIN", num_records=3)  # doctest: +SKIP
+    """
+    if fault := whole(1)(num_records):
+        raise OptionError(f"num_records={num_records!r}: {fault}")
+    target = None if output_dir is None else local_path("output_dir", output_dir)
+    stored = open_stored(directory)
+    name = stored.split(split)
+    earlier = set() if target is None else _earlier_files(target)
+    numbers = range(min(num_records, stored.records(name) or 0))
+    rows = [_row(record, stored) for record in read_numbered(stored, name, numbers)]
+    table = pd.DataFrame(rows, columns=None if rows else list(COLUMNS))
+    if target is None:
+        table["image_file"] = ""
+    else:
+        _write(target, table, read_numbered(stored, name, numbers), stored, earlier)
+    return table
+
+
+def _row(record: Record, stored: StoredDataset) -> dict[str, Any]:
+    """A record as a row of the table."""
+    return {
+        "split": record.split,
+        "record": record.number,
+        "image_file": next(iter(_images(record, stored)), ""),
+        "image_bytes": len(image_of(record.features, stored)),
+        **_plain(record.features, stored),
+    }
+
+
+def _write(
+    folder: str,
+    table: pd.DataFrame,
+    records: Iterable[Record],
+    stored: StoredDataset,
+    earlier: set[str],
+) -> None:
+    """Write the table and the images, in place of those of an earlier inspection.
+
+    The table stands whenever images do: it says which files of the folder are ours.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+        for file in earlier:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(folder, file))
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written: {error.strerror or error}.") from error
+    write_whole(os.path.join(folder, CSV), table.to_csv(index=False).encode())
+    for record in records:
+        for file, data in _images(record, stored).items():
+            write_whole(os.path.join(folder, file), data)
+
+
+def _word(split: str) -> str:
+    """A split in a file's name; TFDS's may have any name."""
+    return split.lower() if split in ("TRAIN", "VALIDATION", "TEST") else "records"
+
+
+def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
+    """The images of a record by file name; the image itself first."""
+    stem = f"{_word(record.split)}-{record.number:06d}"
+    images = {
+        stem: image_of(record.features, stored),
+        f"{stem}{_MASK_MARK}": mask_of(record.features),
+    }
+    return {f"{name}.{_ending(data)}": data for name, data in images.items() if data}
+
+
+def _ending(data: bytes) -> str:
+    """By the bytes, not by what the record says of them."""
+    try:
+        return {"jpeg": "jpg", "tiff": "tif"}.get(kind := sniff(data), kind)
+    except Reject:
+        return "bin"
+
+
+def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
+    """The features but the images: one value as itself, several as a list."""
+    plain: dict[str, Any] = {}
+    for key, values in features.items():
+        if key not in (stored.image_key, MASK):
+            texts = [
+                text_of(value) if isinstance(value, bytes) else value.item() for value in values
+            ]
+            plain[key] = texts[0] if len(texts) == 1 else texts
+    return plain
+
+
+def _earlier_files(folder: str) -> set[str]:
+    """The images of an earlier inspection in a folder, and what an interrupted one left.
+
+    Raises:
+        OutputError: the folder holds anything else.
+    """
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise OutputError(f"{folder} is a file; give a folder, new or empty, as output_dir.")
+    names = {name for name in storage.names(folder) if name not in layout.DESKTOP_FILES}
+    listed = _listed(os.path.join(folder, CSV)) if CSV in names else set()
+    earlier = {
+        name
+        for name in names
+        if name.startswith(TEMPORARY)
+        or (name.partition(".")[0].removesuffix(_MASK_MARK) in listed and _IMAGE.fullmatch(name))
+    }
+    foreign = sorted(names - earlier - ({CSV} if listed else set()))
+    if foreign:
+        raise OutputError(
+            f"{folder} holds {foreign[0]!r}, which no inspection wrote; choose a new or empty "
+            "folder as output_dir."
+        )
+    return earlier
+
+
+def _listed(path: str) -> set[str]:
+    """The stems of the images that an inspection's table lists; none if it is another table."""
+    try:
+        data = storage.read_bytes(path)
+    except storage.UnreadableError as error:
+        raise OutputError(f"{path} is there already, and cannot be read: {error}.") from error
+    if not data.startswith(",".join(COLUMNS).encode()):
+        return set()
+    rows = csv.DictReader(io.StringIO(data.decode(errors="replace"), newline=""))
+    return {(row["image_file"] or "").partition(".")[0] for row in rows}

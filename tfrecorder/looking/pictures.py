@@ -1,0 +1,140 @@
+"""Encoded images in, small pictures and their grey levels out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+#: The longer side of a picture on the page, in pixels.
+SIDE = 256
+#: Of a picture that is only one of many.
+SMALL_SIDE = 128
+
+#: What records may hold; others are never tried.
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
+
+#: Colours of the classes of a mask, in turn; strong on light and on dark pixels.
+PALETTE = (
+    *((230, 57, 70), (29, 120, 212), (244, 162, 30), (20, 160, 110)),
+    *((150, 80, 200), (0, 170, 190), (214, 60, 150), (120, 150, 20)),
+)
+_MASK_SHARE = 0.5
+
+
+class UnshownError(Exception):
+    """An image that cannot be shown; its words say why."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded image, at a reduced size.
+
+    Attributes:
+        pixels: RGB.
+        width, height: of the stored image.
+        brightness: the mean grey level, 0 to 255.
+        contrast: the standard deviation of the grey levels.
+    """
+
+    pixels: Image.Image
+    width: int
+    height: int
+    brightness: float
+    contrast: float
+
+
+def read_picture(data: bytes, side: int = SIDE) -> Picture:
+    """Decode an image no larger than needed.
+
+    Args:
+        data: an encoded image.
+        side: the longer side that is wanted; an image is never enlarged.
+
+    Raises:
+        UnshownError: Pillow cannot decode it.
+    """
+    from PIL import Image
+
+    with _as_unshown():
+        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        width, height = image.size
+        image.draft("RGB", (side, side))  # a JPEG is decoded at a fraction of its size
+        pixels = _to_rgb(image)
+        pixels.thumbnail((side, side), Image.Resampling.BOX)
+    grey = np.asarray(pixels.convert("L"), dtype=np.float32)
+    return Picture(pixels, width, height, float(grey.mean()), float(grey.std()))
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """As training sees it: transparency is dropped, of 16 bits the upper 8 count."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):
+        high = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+        return Image.fromarray(high).convert("RGB")
+    return image.convert("RGB")
+
+
+def lay_mask(pixels: Image.Image, mask: bytes) -> Image.Image:
+    """A picture with a mask over it: each class but 0 and 255, which mean none, in a colour.
+
+    Args:
+        pixels: RGB.
+        mask: an encoded image of class numbers; its colours count if it has a palette.
+
+    Raises:
+        UnshownError: Pillow cannot decode the mask.
+    """
+    from PIL import Image
+
+    with _as_unshown():
+        image = Image.open(io.BytesIO(mask), formats=_FORMATS)
+        image.load()
+    numbers = image if image.mode in ("P", "L") else image.convert("L")
+    classes = np.asarray(numbers.resize(pixels.size, Image.Resampling.NEAREST))
+    colours = np.array(PALETTE, dtype=np.float32)[(classes.astype(np.int64) - 1) % len(PALETTE)]
+    under = np.asarray(pixels, dtype=np.float32)
+    mixed = under * (1 - _MASK_SHARE) + colours * _MASK_SHARE
+    shown = ((classes > 0) & (classes < 255))[..., None]
+    return Image.fromarray(np.where(shown, mixed, under).astype(np.uint8))
+
+
+def to_jpeg(pixels: Image.Image) -> bytes:
+    """A picture as a small JPEG."""
+    out = io.BytesIO()
+    pixels.save(out, "JPEG", quality=72, optimize=True)
+    return out.getvalue()
+
+
+@contextlib.contextmanager
+def _as_unshown() -> Iterator[None]:
+    from PIL import Image
+
+    try:
+        yield
+    except (
+        *(OSError, ValueError, SyntaxError, EOFError, struct.error),
+        Image.DecompressionBombError,
+    ) as error:
+        words = str(error).partition(" <_io")[0]  # Pillow names its own buffer
+        raise UnshownError(words or type(error).__name__) from error
+
+
+@contextlib.contextmanager
+def large_images_allowed() -> Iterator[None]:
+    """No word of Pillow about a large image: conversion has accepted it."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        yield

@@ -1,0 +1,178 @@
+"""`preview`: a page that shows a dataset, to look at before one trusts it."""
+
+from __future__ import annotations
+
+import html as markup
+import os
+from dataclasses import dataclass, field
+
+from tfrecorder import layout, storage
+from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.looking.gathering import gather
+from tfrecorder.looking.markup import readable_bytes
+from tfrecorder.looking.page import MARK, looked_at, render
+from tfrecorder.looking.records import open_stored
+from tfrecorder.looking.whole_files import local_path, write_whole
+from tfrecorder.option_checks import whole
+from tfrecorder.reading.summary import info
+
+#: Pixels of height that the page takes in a notebook.
+_NOTEBOOK_HEIGHT = 720
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A page that shows a dataset; in a notebook it shows itself.
+
+    Attributes:
+        directory: of the dataset.
+        html: the path that the page was written to, or None.
+        page: the page.
+        records: of the dataset.
+        looked_at: records that were decoded.
+        compared: records that were compared with each other in search of duplicates.
+        leaks: images that are in more than one split.
+        repeats: images that are more than once in one split, and in no other.
+        near_constant: images, of those decoded, of nearly one grey level.
+        sampling: in words, how many records were looked at.
+    """
+
+    directory: str
+    html: str | None
+    page: str = field(repr=False)
+    records: int
+    looked_at: int
+    compared: int
+    leaks: int
+    repeats: int
+    near_constant: int
+    sampling: str
+
+    def __str__(self) -> str:
+        size = readable_bytes(len(self.page.encode()))
+        first = f"{self.html} ({size})" if self.html else f"a page of {size}"
+        return "\n".join(
+            [
+                first,
+                self.sampling,
+                f"compared: {self.compared:,} of {self.records:,} records by content",
+                f"in more than one split: {self.leaks:,} images",
+                f"more than once in one split: {self.repeats:,} images",
+                f"near-constant: {self.near_constant:,} of {self.looked_at:,} images looked at",
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        page = markup.escape(self.page)
+        style = f"width:100%;height:{_NOTEBOOK_HEIGHT}px;border:1px solid #8884;border-radius:8px"
+        title = markup.escape(f"Preview of {self.directory}")
+        return f'<iframe title="{title}" srcdoc="{page}" style="{style}" sandbox></iframe>'
+
+
+def preview(
+    directory: str | os.PathLike[str],
+    html: str | os.PathLike[str] | None = None,
+    *,
+    num_records: int = 1000,
+    per_split: int = 24,
+    seconds: float = 60.0,
+    seed: int = 0,
+) -> Preview:
+    """Make a page that shows a dataset: one HTML file that needs no network and no other file.
+
+    It shows random records of each split with their labels, boxes and masks, the distribution of
+    labels, plots of sizes and brightness, near-constant images, images that are in the dataset
+    more than once or in several splits, rejects with their reasons, and the options.  Needs
+    neither TensorFlow nor Beam.
+
+    Args:
+        directory: the output of a conversion, a TFDS directory of one version, or a pattern of
+            TFRecord files.
+        html: the file to write; an earlier page there is replaced.  None writes nothing: the
+            result shows itself in a notebook.
+        num_records: random records of each split that are decoded, at most; the page says so.
+        per_split: how many of them it shows.
+        seconds: what the search for duplicates may take.  It compares all records by a hash of
+            the image's bytes; where the time does not suffice, the page says how many it compared.
+        seed: of the random choice.
+
+    Returns:
+        The page with its main figures.
+
+    Raises:
+        OptionError: an argument is wrong.
+        OutputError: `html` cannot be written, is in the dataset, or is a file that is no preview.
+        DatasetError: the directory is no whole dataset, or damaged.
+
+    Example:
+        >>> tfrecorder.preview("out", html="report.html")  # doctest: +SKIP
+    """
+    _check_numbers(num_records, per_split, seconds, seed)
+    target = None if html is None else _target(html, directory)
+    stored = open_stored(directory)
+    gathered = gather(
+        stored,
+        info(directory),
+        num_records=max(num_records, per_split),
+        per_split=per_split,
+        seed=seed,
+        seconds=seconds,
+    )
+    page = render(gathered)
+    if target is not None:
+        write_whole(target, page.encode())
+    duplicates = gathered.duplicates
+    return Preview(
+        directory=os.fspath(directory),
+        html=target,
+        page=page,
+        records=duplicates.records,
+        looked_at=len(gathered.all_seen),
+        compared=sum(duplicates.compared.values()),
+        leaks=len(duplicates.leaks),
+        repeats=len(duplicates.repeats),
+        near_constant=gathered.constants,
+        sampling=looked_at(gathered),
+    )
+
+
+def _check_numbers(num_records: int, per_split: int, seconds: float, seed: int) -> None:
+    checks = (
+        ("num_records", num_records, whole(1)),
+        ("per_split", per_split, whole(1, 200)),
+        ("seed", seed, whole(0)),
+    )
+    for name, value, check in checks:
+        if fault := check(value):
+            raise OptionError(f"{name}={value!r}: {fault}")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
+        raise OptionError(f"seconds={seconds!r}: give a number from 0.")
+
+
+def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> str:
+    """The file to write, refused before any work where it would harm what is there."""
+    path = local_path("html", html)
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise OutputError(f"{folder}: there is no such folder; make it, or write elsewhere.")
+    if os.path.isdir(path):
+        raise OutputError(f"{path} is a folder; give the name of a file, as {path}/preview.html.")
+    where = os.path.realpath(folder)
+    dataset = os.path.realpath(os.fspath(directory))
+    if where == dataset or os.path.join(where, "").startswith(
+        os.path.join(dataset, layout.PRIVATE, "")
+    ):
+        raise OutputError(
+            f"{path} is inside the dataset, which holds nothing but its own files; write the page "
+            "beside it."
+        )
+    if os.path.exists(path) and not _is_preview(path):
+        raise OutputError(f"{path} is there already, and is no preview; give another name.")
+    return path
+
+
+def _is_preview(path: str) -> bool:
+    try:
+        return storage.read_bytes(path).startswith(MARK.encode())
+    except storage.UnreadableError as error:
+        raise OutputError(f"{path} is there already, and cannot be read: {error}.") from error

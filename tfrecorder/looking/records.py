@@ -1,0 +1,153 @@
+"""Records of a dataset by their number, without reading the shards whole and without TensorFlow."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from tfrecorder import layout, storage
+from tfrecorder.errors import DatasetError
+from tfrecorder.examples import Values, parse_example
+from tfrecorder.reading.dataset import ShardFile, StoredDataset, open_dataset
+from tfrecorder.reading.files import local_files, stored_files
+from tfrecorder.tfrecord import FOOTER_BYTES, HEADER_BYTES, CorruptRecordError, read_records
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record.
+
+    Attributes:
+        split: that it is in.
+        number: in the split, from 0, in the order of the shards.
+        features: its values by key.
+    """
+
+    split: str
+    number: int
+    features: dict[str, Values]
+
+
+def open_stored(directory: str | os.PathLike[str]) -> StoredDataset:
+    """The dataset in a directory whose records can be read one by one.
+
+    Raises:
+        DatasetError: it is no whole dataset, or not where records can be read one by one.
+    """
+    where = os.fspath(directory)
+    words = storage.refusal(storage.scheme(where))
+    if words is not None:
+        raise DatasetError(f"{where}: its records cannot be read here; {words}.")
+    stored = open_dataset(where, local_files() if storage.is_local(where) else stored_files())
+    if any(stored.records(split) is None for split in stored.splits):
+        raise DatasetError(
+            f"{where}: without metadata, records are found only on a disk; copy the files first."
+        )
+    return stored
+
+
+def read_numbered(
+    stored: StoredDataset, split: str, numbers: Iterable[int] | np.ndarray
+) -> Iterator[Record]:
+    """The records of a split with these numbers, in ascending order.
+
+    Raises:
+        DatasetError: the index or a record is damaged.
+    """
+    wanted = np.sort(np.fromiter(numbers, np.int64))
+    start = 0
+    for shard in stored.splits[split]:
+        end = start + (shard.records or 0)
+        of_shard = wanted[(wanted >= start) & (wanted < end)]
+        if len(of_shard):
+            places = read_places(stored, shard)
+            with open_shard(shard) as file:
+                for number in of_shard.tolist():
+                    offset, size = places[number - start].tolist()
+                    yield Record(split, number, _read_features(file, shard, offset, size))
+        start = end
+
+
+def open_shard(shard: ShardFile) -> BinaryIO:
+    """A shard to be read here and there: the one place where looking opens it."""
+    try:
+        return storage.open_seekable(shard.path)
+    except storage.UnreadableError as error:
+        raise DatasetError(f"{shard.path} cannot be read: {error}") from error
+
+
+def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
+    """Offset and size, with the framing, of each record of a shard: an int64 array of two columns.
+
+    From the index where the dataset has one, else by the records' lengths.
+
+    Raises:
+        DatasetError: the index does not fit the shard.
+    """
+    folder, name = os.path.split(shard.path)
+    path = os.path.join(folder, layout.INDEX, f"{name}.idx")
+    if stored.form != "tfrecorder":
+        return _walk_places(shard)
+    try:
+        numbers = storage.read_bytes(path).split()
+        places = np.array(numbers, dtype=np.bytes_).astype(np.int64).reshape(-1, 2)
+    except (storage.UnreadableError, ValueError) as error:
+        raise DatasetError(_damaged(path, f"it cannot be read: {error}", folder)) from error
+    ends = places.sum(axis=1)
+    starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    if (
+        len(places) != shard.records
+        or not np.array_equal(places[:, 0], starts)
+        or (len(ends) and ends[-1] != shard.bytes)
+    ):
+        raise DatasetError(_damaged(path, "it does not fit its shard", folder))
+    return places
+
+
+def _damaged(path: str, fault: str, directory: str) -> str:
+    return (
+        f"{path} is damaged: {fault}. `tfrecorder verify {directory}` checks every byte, and "
+        f"`tfrecorder repair {directory}` writes it again."
+    )
+
+
+def _walk_places(shard: ShardFile) -> np.ndarray:
+    places = []
+    with open_shard(shard) as file:
+        at = 0
+        while at < shard.bytes:
+            file.seek(at)
+            (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+            size = HEADER_BYTES + length + FOOTER_BYTES
+            places.append((at, size))
+            at += size
+    return np.array(places, dtype=np.int64).reshape(-1, 2)
+
+
+def _read_features(file: BinaryIO, shard: ShardFile, offset: int, size: int) -> dict[str, Values]:
+    try:
+        framed = io.BytesIO(read_at(file, offset, size))
+        return parse_example(next(data for _, data in read_records(framed)))
+    except (CorruptRecordError, StopIteration, ValueError) as error:
+        fault = error.fault if isinstance(error, CorruptRecordError) else str(error)
+        folder = os.path.dirname(shard.path)
+        raise DatasetError(
+            _damaged(shard.path, f"of the record at byte {offset}, {fault}", folder)
+        ) from error
+
+
+def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
+    """The bytes of a file from an offset on; fewer than asked only at its end."""
+    file.seek(offset)
+    data = file.read(size)
+    while len(data) < size and (more := file.read(size - len(data))):
+        data += more
+    return data
