@@ -72,6 +72,13 @@ def test_convert_writes_a_dataset_and_prints_what_it_made(dataset: Path) -> None
         (["--overwrite"], "overwrite", True),
         (["--retry-rejects"], "retry_rejects", True),
         (["--runner", "directrunner"], "runner", "DirectRunner"),
+        (["--runner-option", "no-auth"], "runner_options", {"no_auth": True}),
+        (
+            ["--runner-option", "a=1=2", "--runner-option", "b=x", "--runner-option", "b=y"],
+            "runner_options",
+            {"a": "1=2", "b": ["x", "y"]},
+        ),
+        (["--wait"], "wait", True),
         (["--project", "p"], "project", "p"),
         (["--region", "r"], "region", "r"),
         (["--num-workers", "2"], "num_workers", 2),
@@ -100,7 +107,8 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
 def test_help_has_every_option_with_its_words() -> None:
     words = " ".join(call("convert", "--help").output.split())
     for item in dataclasses.fields(ConvertOptions):
-        name = {"columns": "column", "labels": "label"}.get(item.name, item.name)
+        singular = {"columns": "column", "labels": "label", "runner_options": "runner_option"}
+        name = singular.get(item.name, item.name)
         assert f"--{name.replace('_', '-')}" in words
         if name == item.name:
             assert item.metadata["help"].split(".")[0] in words
@@ -132,7 +140,7 @@ def test_columns_and_labels_do_what_they_say() -> None:
         (["convert", CSV, "out", "--label", "a", "--label", "a"], 1, "more than once"),
         (["convert", CSV, "out", "--runner", "Flink"], 1, "there is no such runner"),
         (["convert", CSV, ""], 1, "output_dir='': give the path of a directory"),
-        (["convert", CSV, "gs://b/out"], 1, "writes to local directories only"),
+        (["convert", CSV, "https://b/out"], 1, "cannot be written to https://"),
         (["convert", CSV, "\udcff"], 1, "output_dir="),
         (["convert", "", "out"], 1, "source '': there is no such file or folder"),
         (["convert", "missing.csv", "out"], 1, "'missing.csv': there is no such file or folder"),

@@ -86,6 +86,16 @@ REFUSED = {
     "overwrite": [("yes", "True or False"), (None, "True or False")],
     "retry_rejects": [("yes", "True or False"), (0, "True or False")],
     "runner": [("", "a runner's name"), (None, "a runner's name"), (1, "a runner's name")],
+    "runner_options": [
+        ("machine_type=x", "give a dict"),
+        ([("machine_type", "x")], "give a dict"),
+        ({1: "x"}, "1 is no name of an option"),
+        ({"--": "x"}, "'--' is no name of an option"),
+        ({"--a-b": 1, "a_b": 2}, "'a_b' is given more than once"),
+        ({"machine_type": object}, "machine_type=<class 'object'>: give a text, a number"),
+        ({"labels": [b"a"]}, "give a text, a number"),
+    ],
+    "wait": [(1, "True or False"), (None, "True or False"), ("no", "True or False")],
     "project": [(1, "give a text")],
     "region": [(b"europe", "give a text")],
     "num_workers": [(0, "from 1"), (1.5, "from 1"), (True, "from 1")],
@@ -211,6 +221,13 @@ def test_sizes(size, expected):
 )
 def test_a_runner_in_any_case(given, runner):
     assert ConvertOptions(runner=given).runner == runner
+
+
+def test_options_of_the_runner_with_or_without_what_a_command_line_adds():
+    given = {"--machine-type": "x", "max-num-workers": np.int64(3), "experiments": ("a", "b")}
+    plain = {"machine_type": "x", "max_num_workers": 3, "experiments": ("a", "b")}
+    assert ConvertOptions(runner_options=given).runner_options == plain
+    assert ConvertOptions(runner_options=None).runner_options == {}
 
 
 def test_starting_anew_and_retrying_exclude_each_other():

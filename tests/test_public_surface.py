@@ -62,7 +62,7 @@ def test_every_public_name_is_documented(name):
         assert all(inspect.getdoc(method) for method in public.values())
 
 
-@pytest.mark.parametrize("verb", ["validate", "to_tfrecord"])
+@pytest.mark.parametrize("verb", ["preview", "validate", "to_tfrecord"])
 def test_a_frame_has_the_verbs(verb):
     assert inspect.getdoc(getattr(pd.DataFrame().tensorflow, verb))
 

@@ -185,8 +185,14 @@ def test_the_contract_imports_neither(module, library):
     assert not crossings(PACKAGE, module, library)
 
 
-def test_beam_is_for_the_pipeline_and_its_launcher_alone():
-    assert users_of(PACKAGE, "apache_beam") == {"pipeline", "launch"}
+def test_beam_is_for_the_pipeline_and_its_launchers_alone():
+    launchers = {"launch", "runners", "dataflow.launcher"}
+    assert users_of(PACKAGE, "apache_beam") == {"pipeline", *launchers}
+
+
+@pytest.mark.parametrize("library", ["tensorflow", "apache_beam"])
+def test_to_follow_a_conversion_takes_neither(library):
+    assert not crossings(PACKAGE, "following", library)
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -21,6 +21,7 @@ from tfrecorder.errors import (
     OptionError,
     OutputError,
     RejectedError,
+    RunnerError,
     SourceError,
     TfrecorderError,
     ValidationError,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from tfrecorder.checking.repairing import RepairResult, repair
     from tfrecorder.checking.verification import verify
     from tfrecorder.conversion import convert
+    from tfrecorder.following import ConversionStatus, status
+    from tfrecorder.looking.inspection import inspect
+    from tfrecorder.looking.previewing import Preview, preview
     from tfrecorder.reading.load import load
     from tfrecorder.reading.options import LoadOptions
     from tfrecorder.reading.summary import DatasetInfo, info
@@ -50,17 +54,23 @@ _LAZY = {
     "benchmark": "tfrecorder.reading.throughput",
     "convert": "tfrecorder.conversion",
     "info": "tfrecorder.reading.summary",
+    "inspect": "tfrecorder.looking.inspection",
     "load": "tfrecorder.reading.load",
+    "preview": "tfrecorder.looking.previewing",
+    "Preview": "tfrecorder.looking.previewing",
     "repair": "tfrecorder.checking.repairing",
+    "status": "tfrecorder.following",
     "validate": "tfrecorder.validation",
     "verify": "tfrecorder.checking.verification",
     "ConversionResult": "tfrecorder.result",
+    "ConversionStatus": "tfrecorder.following",
     "RepairResult": "tfrecorder.checking.repairing",
     "VerificationReport": "tfrecorder.checking.faults",
 }
 
 __all__ = [
     "ConversionResult",
+    "ConversionStatus",
     "ConvertOptions",
     "DatasetError",
     "DatasetInfo",
@@ -68,8 +78,10 @@ __all__ = [
     "LoadOptions",
     "OptionError",
     "OutputError",
+    "Preview",
     "RejectedError",
     "RepairResult",
+    "RunnerError",
     "SourceError",
     "TfrecorderError",
     "Throughput",
@@ -80,8 +92,11 @@ __all__ = [
     "benchmark",
     "convert",
     "info",
+    "inspect",
     "load",
+    "preview",
     "repair",
+    "status",
     "validate",
     "verify",
 ]

@@ -16,7 +16,9 @@ import click
 
 from tfrecorder import report as reports
 from tfrecorder.cli_checking import repair, verify
+from tfrecorder.cli_looking import inspect, preview
 from tfrecorder.cli_reading import benchmark, info
+from tfrecorder.cli_running import runner_option, status
 from tfrecorder.errors import TfrecorderError, ValidationError
 from tfrecorder.options import (
     DEFAULT_MAX_PIXELS,
@@ -77,6 +79,7 @@ def main() -> None:
     \b
     tfrecorder validate flowers.csv
     tfrecorder convert flowers.csv out
+    tfrecorder status out
     tfrecorder verify out
     tfrecorder repair out
     """
@@ -124,6 +127,7 @@ _label_option = click.option(
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "columns": _column_option,
     "labels": _label_option,
+    "runner_options": runner_option,
 }
 _TYPES: dict[str, dict[str, Any]] = {
     "num_shards": {"type": str, "callback": _shards},
@@ -214,7 +218,10 @@ def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> N
     sys.exit(1 if reports.has_errors(found) else 0)
 
 
+main.add_command(status)
 main.add_command(verify)
 main.add_command(repair)
 main.add_command(info)
 main.add_command(benchmark)
+main.add_command(inspect)
+main.add_command(preview)

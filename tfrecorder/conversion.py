@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 import warnings
@@ -25,6 +26,8 @@ from tfrecorder.sources import Source, read_source
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tfrecorder.dataflow.job import DataflowJob
+
 #: Images opened before launch, and the share of them that may be missing.
 OPENED_ROWS = 100
 MISSING_SHARE = 0.5
@@ -34,7 +37,7 @@ def convert(
     source: pd.DataFrame | str | os.PathLike[str],
     output_dir: str | os.PathLike[str],
     **options: Any,
-) -> ConversionResult:
+) -> ConversionResult | DataflowJob:
     """Write a table of images as a TFRecord dataset.
 
     A conversion that was interrupted is continued by the same call.
@@ -46,7 +49,8 @@ def convert(
         **options: see `tfrecorder.ConvertOptions`.
 
     Returns:
-        Counts by split, rejects, bytes, seconds and class names.
+        Counts by split, rejects, bytes, seconds and class names.  With the DataflowRunner, unless
+        told to wait, the handle of the job at once.
 
     Raises:
         OptionError: an option's name or value is wrong.
@@ -55,6 +59,7 @@ def convert(
         OutputError: the directory cannot be written, or holds something else.
         ImagesUnreachableError: most images are not there.
         RejectedError: more images than allowed were rejected.
+        RunnerError: the runner failed, or did not take the job.
         KeyboardInterrupt: with words on how to continue.
 
     Example:
@@ -63,7 +68,7 @@ def convert(
     started = time.perf_counter()
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
-    launch.check_runner(chosen, where)
+    launch.check_runner(chosen)
     table = read_source(source, chosen.columns, chosen.labels)
     checked = check_source(table, chosen.seed, chosen.labels)
     if has_errors(checked.report):
@@ -71,20 +76,30 @@ def convert(
             "the source has faults; nothing was written.\n" + summarize(checked.report),
             checked.report,
         )
+    if chosen.runner == "DataflowRunner":
+        from tfrecorder.dataflow import checks
+
+        uris = (storage.resolve(uri, table.base) for uri in checked.frame[URI_COLUMN])
+        checks.check(uris, where, chosen)
     passed_over = dict(table.passed_over)
     try:
         with claim(where):
             plan = _prepare(where, table, checked, chosen)
             del table, checked  # a million rows, which only the plan was made from
             _warn_of_escapes(plan)
-            shown = is_shown(chosen.progress)
+            stays = chosen.wait or chosen.runner != "DataflowRunner"
+            shown = is_shown(chosen.progress) and stays
             with progress_bar(where, plan, shown):
-                launch.run(plan, where, chosen, progress=shown)
-    except KeyboardInterrupt:
+                job = launch.run(plan, where, chosen, progress=shown)
+    except KeyboardInterrupt as interrupt:
+        if interrupt.args:  # a job goes on elsewhere
+            raise
         raise KeyboardInterrupt(
             f"Interrupted: no partial file is left under a final name in {where}. Run the same "
             "conversion again to continue where it stopped."
         ) from None
+    if job is not None:
+        return dataclasses.replace(job, passed_over=passed_over)
     seconds = time.perf_counter() - started
     return read_result(os.fspath(output_dir), passed_over, seconds)
 

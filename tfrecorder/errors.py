@@ -7,6 +7,7 @@
     ├── OutputError                      the output directory cannot be written as asked
     ├── ImagesUnreachableError           the images are plainly not there (an unmounted disk, say)
     ├── RejectedError                    a reject with on_error="raise", or too many of them
+    ├── RunnerError                      the runner or its job failed for a reason of its own
     └── DatasetError                     a directory cannot be read as a dataset
 
 Every message names the argument, file or row, shows the value and says the remedy.  All of them
@@ -59,6 +60,10 @@ class ImagesUnreachableError(TfrecorderError):
 
 class RejectedError(TfrecorderError):
     """Rejected images stopped the conversion before its commit."""
+
+
+class RunnerError(TfrecorderError):
+    """The runner or its job failed for a reason of its own: lost workers, a cancelled job."""
 
 
 class DatasetError(TfrecorderError):

@@ -3,38 +3,70 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
 import shlex
 import sys
+import uuid
 from collections.abc import Iterator
+from typing import Any
 
-from tfrecorder import errors, layout, storage
-from tfrecorder.errors import OptionError, TfrecorderError
-from tfrecorder.options import RUNNERS, ConvertOptions
+from tfrecorder import errors, layout, runners, storage
+from tfrecorder.errors import RunnerError, TfrecorderError
+from tfrecorder.failures import read_failure
+from tfrecorder.options import ConvertOptions
 from tfrecorder.plan import Plan
+from tfrecorder.shards import default_threads
+
+#: The handle of a job of Dataflow: `tfrecorder.dataflow.launcher.DataflowJob`.
+Job = Any
+
+#: Of a Dask graph: its grouping step makes 4,000 tasks of 128, and 70,000 of a thousand.
+MOST_PARTITIONS = 128
 
 
-def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> None:
-    """Run a staged plan to its commit.
+def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> Job | None:
+    """Run a staged plan, to its commit unless a job of Dataflow does that without us.
+
+    Returns:
+        The handle of a job that goes on; None where the dataset is committed.
 
     Raises:
         OptionError: the runner is unknown, or cannot reach the files.
         RejectedError, OutputError: as the workers and the commit raise them.
-        KeyboardInterrupt: bare, also where Beam has wrapped it.
+        RunnerError: the runner failed for a reason of its own.
+        KeyboardInterrupt: also where Beam has wrapped it; with words where a job goes on.
     """
+    launch = uuid.uuid4().hex
     try:
         with _quiet_beam(), _as_in_a_script():
-            _run_locally(plan, output_dir, options, progress)
+            if options.runner == "DataflowRunner":
+                return _run_on_dataflow(plan, output_dir, options)
+            if options.runner == "DirectRunner":
+                _run_locally(plan, output_dir, options, progress, launch)
+            else:
+                _run_elsewhere(plan, output_dir, options, progress, launch)
     except BaseException as error:
         if _is_interrupt(error):
-            raise KeyboardInterrupt from None
-        failure = _read_failure(output_dir) or _find_failure(str(error))
-        if failure is None:
+            words = error.args if isinstance(error, KeyboardInterrupt) else ()
+            raise KeyboardInterrupt(*words) from None
+        failure = _noted_failure(output_dir, launch) or _find_failure(str(error))
+        if failure is not None:
+            raise failure from None  # Beam's own hundred lines of traceback say nothing more
+        ours = isinstance(error, TfrecorderError) or not isinstance(error, Exception)
+        if ours or options.runner == "DirectRunner":
             raise
-        raise failure from None  # Beam's own hundred lines of traceback say nothing more
+        raise RunnerError(
+            f"the {options.runner} failed: {_in_short(error)}. Shards that are done are kept: run "
+            "the same conversion again to continue."
+        ) from error
+    if not storage.exists(os.path.join(output_dir, layout.COMMIT)):
+        raise RunnerError(
+            f"the {options.runner} ended without the commit, and told no reason; its own log may. "
+            "Run the same conversion again to continue."
+        )
+    return None
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
@@ -55,12 +87,19 @@ def _quiet_beam() -> Iterator[None]:
     level, handlers = logger.level, list(root.handlers)
     if level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL + 1)
+        root.addFilter(_is_not_of_beam)
     try:
         yield
     finally:
         logger.setLevel(level)
+        root.removeFilter(_is_not_of_beam)
         for handler in [handler for handler in root.handlers if handler not in handlers]:
             root.removeHandler(handler)
+
+
+def _is_not_of_beam(record: logging.LogRecord) -> bool:
+    """False for what Beam logs past its own logger: its PortableRunner, what workers report."""
+    return "/apache_beam/" not in record.pathname
 
 
 @contextlib.contextmanager
@@ -68,37 +107,37 @@ def _as_in_a_script() -> Iterator[None]:
     """Keep Beam from noticing that it is in a notebook.
 
     There it would import its interactive runner, only to put the cell's number into each step's
-    label: seconds of imports, which fail with pandas 3 (apache-beam 2.77).
+    label: seconds of imports, which fail with pandas 3 (apache-beam 2.77).  And its DaskRunner
+    refuses to run at all, because it cannot show what that interactive runner shows.
     """
     from apache_beam import pipeline as beam_pipeline
 
-    found = {
-        name: getattr(beam_pipeline, name)
-        for name in ("is_in_ipython", "alter_label_if_ipython")
-        if hasattr(beam_pipeline, name)
-    }
-    for name in found:
-        setattr(beam_pipeline, name, lambda *_: False)
+    modules = (beam_pipeline, sys.modules.get("apache_beam.runners.dask.dask_runner"))
+    names = ("is_in_ipython", "alter_label_if_ipython", "is_in_notebook")
+    found = [
+        (module, name, getattr(module, name))
+        for module in modules
+        for name in names
+        if hasattr(module, name)
+    ]
+    for module, name, _ in found:
+        setattr(module, name, lambda *_: False)
     try:
         yield
     finally:
-        for name, original in found.items():
-            setattr(beam_pipeline, name, original)
+        for module, name, original in found:
+            setattr(module, name, original)
 
 
-def check_runner(options: ConvertOptions, output_dir: str) -> None:
-    """Raise an OptionError unless the runner is known and its workers can reach the output."""
-    if options.runner not in RUNNERS.values():
-        known = ", ".join(RUNNERS.values())
-        raise OptionError(f"runner={options.runner!r}: there is no such runner; there are {known}.")
-    if options.runner == "DataflowRunner":
-        raise OptionError(
-            f"runner='DataflowRunner': its workers cannot reach output_dir={output_dir!r}, a path "
-            "of this machine. Use the DirectRunner."
-        )
+def check_runner(options: ConvertOptions) -> None:
+    """Raise an OptionError unless the runner and its options are known."""
+    with _quiet_beam():
+        runners.check_runner(options)
 
 
-def _run_locally(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> None:
+def _run_locally(
+    plan: Plan, output_dir: str, options: ConvertOptions, progress: bool, launch: str
+) -> None:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -114,11 +153,12 @@ def _run_locally(plan: Plan, output_dir: str, options: ConvertOptions, progress:
             f"trap '' INT; exec {shlex.quote(sys.executable)} "
             "-m apache_beam.runners.worker.sdk_worker_main"
         )
-    threads = options.num_threads or max(1, _cores() // workers)
+    threads = options.num_threads or default_threads(plan, workers)
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
     # and would then differ between a script, a notebook and another machine.
     runner = FnApiRunner(default_environment=environment)
-    with beam.Pipeline(runner, PipelineOptions([], direct_num_workers=workers)) as pipe:
+    flags = runners.beam_flags(options)
+    with beam.Pipeline(runner, PipelineOptions(flags, direct_num_workers=workers)) as pipe:
         pipeline.build(
             pipe,
             plan,
@@ -127,24 +167,73 @@ def _run_locally(plan: Plan, output_dir: str, options: ConvertOptions, progress:
             on_error=options.on_error,
             max_reject_fraction=float(options.max_reject_fraction),
             progress=progress,
+            launch=launch,
         )
 
 
-def _cores() -> int:
-    """Cores that this process may use: fewer than the machine's in a container."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _run_elsewhere(
+    plan: Plan, output_dir: str, options: ConvertOptions, progress: bool, launch: str
+) -> None:
+    """Run on a cluster, and wait for its end."""
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from tfrecorder import pipeline
+
+    flags = runners.beam_flags(options) + _default_flags(plan, options)
+    pipe = beam.Pipeline(runners.load_runner(options.runner)(), PipelineOptions(flags))
+    pipeline.build(
+        pipe,
+        plan,
+        output_dir,
+        threads=options.num_threads or 0,  # by the cores of each worker
+        on_error=options.on_error,
+        max_reject_fraction=float(options.max_reject_fraction),
+        progress=progress,
+        launch=launch,
+    )
+    result = pipe.run()
+    try:
+        result.wait_until_finish()
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to tell
+            result.cancel()
+        raise
+    finally:
+        if client := getattr(result, "client", None):
+            client.close()  # Dask's, which Beam leaves open, with the local cluster it may own
 
 
-def _read_failure(output_dir: str) -> TfrecorderError | None:
-    """The error that a worker left in the directory, where its runner wrapped it."""
-    path = os.path.join(output_dir, layout.FAILURE)
-    if not storage.exists(path):
-        return None
-    note = json.loads(storage.read_bytes(path))
-    kind: type[TfrecorderError] = getattr(errors, note["error"], TfrecorderError)
-    return kind(note["message"])
+def _default_flags(plan: Plan, options: ConvertOptions) -> list[str]:
+    """What a runner is told where the user says nothing."""
+    partitions = {"dask_npartitions", "dask_partition_size"}
+    if options.runner == "DaskRunner" and partitions.isdisjoint(options.runner_options):
+        # Of its own it would give 128 shards to one worker, and lose them all with it.
+        return [f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}"]
+    return []
+
+
+def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Job | None:
+    from tfrecorder.dataflow import launcher
+
+    job = launcher.launch(plan, output_dir, options)
+    if not options.wait:
+        return job
+    try:
+        job.wait()
+    except KeyboardInterrupt:
+        words = f"The waiting was interrupted; the job goes on: {job.url}"
+        raise KeyboardInterrupt(words) from None
+    return None
+
+
+def _noted_failure(output_dir: str, launch: str) -> TfrecorderError | None:
+    """The error that a worker of this launch left in the directory."""
+    with contextlib.suppress(storage.UnreadableError):  # the error at hand is the one to tell
+        failure = read_failure(output_dir)
+        if failure is not None and failure.launch == launch:
+            return failure.as_error()
+    return None
 
 
 #: One of our errors in what Beam makes of a worker's: a traceback, with a word of its own.
@@ -158,3 +247,10 @@ def _find_failure(words: str) -> TfrecorderError | None:
     found = _FAILURE.search(words)
     kind = getattr(errors, found[1], None) if found else None
     return kind(found[2]) if found and kind else None
+
+
+def _in_short(error: BaseException) -> str:
+    """An error in a line: its first words and its last, which tell most of a remote traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ends = dict.fromkeys(lines[:1] + lines[-1:])
+    return " … ".join([type(error).__name__, *(line[:300] for line in ends)]).rstrip(".")

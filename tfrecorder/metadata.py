@@ -17,9 +17,11 @@ from typing import Any
 
 from tfrecorder import layout, schema, storage
 from tfrecorder.errors import OutputError
+from tfrecorder.json_form import parse
 from tfrecorder.labels import to_labels_file
 from tfrecorder.layout import Shard
 from tfrecorder.plan import Plan
+from tfrecorder.plan_form import DONE
 
 METADATA_VERSION = 1
 
@@ -79,17 +81,28 @@ class DoneRecord:
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
 
-def read_done(output_dir: str, shard: Shard, plan_digest: str) -> DoneRecord | None:
-    """The done-record of a shard whose file is whole, or None if it must be written (again)."""
+def read_done(
+    output_dir: str,
+    shard: Shard,
+    plan_digest: str,
+    sizes: Mapping[str, int | None] | None = None,
+) -> DoneRecord | None:
+    """The done-record of a shard whose file is whole, or None if it must be written (again).
+
+    Args:
+        sizes: what lies in the directory, where that is known; else the shard is asked for.
+    """
     try:
-        done = DoneRecord(**json.loads(storage.read_bytes(os.path.join(output_dir, shard.done))))
+        data = storage.read_bytes(os.path.join(output_dir, shard.done))
+        done = DoneRecord(**parse(data, DONE))
     except storage.UnreadableError as error:
         if error.code == "not_found":
             return None
         raise OutputError(f"{output_dir}/{shard.done} cannot be read: {error}.") from error
     except (ValueError, TypeError):  # after a loss of power a file may be there without its bytes
         return None
-    size = storage.size_or_none(os.path.join(output_dir, shard.file))
+    path = os.path.join(output_dir, shard.file)
+    size = storage.size_or_none(path) if sizes is None else sizes.get(shard.file)
     return done if done.plan == plan_digest and size == done.bytes else None
 
 
@@ -99,7 +112,12 @@ def read_all_done(
     """`read_done` of many shards: nothing is asked about those without a done-record."""
     there = set(storage.names(os.path.join(output_dir, layout.DONE)))
     begun = [shard for shard in shards if os.path.basename(shard.done) in there]
-    found = storage.each(lambda shard: read_done(output_dir, shard, plan_digest), begun, output_dir)
+    sizes = storage.sizes(output_dir) if begun else {}
+
+    def read(shard: Shard) -> DoneRecord | None:
+        return read_done(output_dir, shard, plan_digest, sizes)
+
+    found = storage.each(read, begun, output_dir)
     return {**dict.fromkeys(shards), **dict(zip(begun, found, strict=True))}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from tfrecorder import schema
 from tfrecorder.errors import OptionError
 from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
+from tfrecorder.runner_names import RUNNERS, canonical_runner, check_form, plain_name
 from tfrecorder.splits import SPELLINGS, SPLITS
 
 VERIFY_LEVELS = ("decode", "strict", "header", "none")
@@ -21,9 +22,6 @@ ON_ERROR = ("reject", "raise")
 #: end at 2**29 bytes.
 DEFAULT_MAX_PIXELS = 89_478_485
 DEFAULT_SHARD_SIZE = "128MiB"
-
-#: Beam's runner names in any case; the announcement of the original tool wrote "DataFlowRunner".
-RUNNERS = {"directrunner": "DirectRunner", "dataflowrunner": "DataflowRunner"}
 
 
 def _option(default: Any, text: str, *, content: bool = False, metavar: str | None = None) -> Any:
@@ -108,17 +106,34 @@ class ConvertOptions:
         False,
         "Of a finished dataset, try again the shards with images that could not be read.",
     )
-    runner: str = _option("DirectRunner", "The Beam runner.", metavar="NAME")
+    runner: str = _option(
+        "DirectRunner",
+        f"The Beam runner: {', '.join(RUNNERS)}, in any case, or a class by its dotted path.",
+        metavar="NAME",
+    )
+    runner_options: Mapping[str, Any] = _option(
+        None,
+        "Options of Beam and its runner, with or without leading dashes, checked by Beam itself.",
+        metavar="NAME=VALUE",
+    )
+    wait: bool = _option(
+        False,
+        "With the DataflowRunner, wait for the end of the job; default: return at once. The other "
+        "runners always wait.",
+    )
     project: str | None = _option(None, "Google Cloud project, for Dataflow.")
     region: str | None = _option(None, "Google Cloud region, for Dataflow.")
     num_workers: int | None = _option(
         None,
-        "Local worker processes. Default: one process with threads on all cores, which is faster "
-        "on most machines.",
+        "Local worker processes, or the machines that Dataflow begins with. Default: one process "
+        "with threads on all cores, which is faster on most machines.",
         metavar="N",
     )
     num_threads: int | None = _option(
-        None, "Threads of each worker that load images. Default: by the cores.", metavar="N"
+        None,
+        "Threads of each worker process that load images. Default: as many as it has cores, or 16 "
+        "where images come from a bucket.",
+        metavar="N",
     )
     progress: bool | None = _option(
         None, "A progress bar. Default: in a terminal and in a notebook."
@@ -170,7 +185,9 @@ class ConvertOptions:
 def _normal(name: str, value: Any) -> Any:
     """A checked value as Python's own and this object's own: no NumPy scalar, no shared dict."""
     if name == "runner":
-        return RUNNERS.get(value.lower(), value)
+        return canonical_runner(value)
+    if name == "runner_options":
+        return {plain_name(word): given for word, given in (value or {}).items()}
     if name == "labels" and value is not None:
         return tuple(map(str, value))
     if name == "num_shards" and isinstance(value, Mapping):
@@ -280,6 +297,8 @@ _CHECKS = {
     "overwrite": flag,
     "retry_rejects": flag,
     "runner": _check_runner,
+    "runner_options": check_form,
+    "wait": flag,
     "project": _check_text,
     "region": _check_text,
     "num_workers": whole(1, none=True),

@@ -119,7 +119,7 @@ def build(
         # int
         | "WriteShard" >> beam.ParDo(writer)
         # DoneRecord
-        # Without defaults: those for no elements would come by a second branch, through a side input.
+        # Without defaults: these would come by a second branch, as a side input.
         | "GatherDone" >> beam.combiners.ToList().without_defaults()
         # list[DoneRecord]
         | "Commit" >> beam.ParDo(Commit(output_dir, max_reject_fraction, launch))

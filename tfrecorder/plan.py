@@ -20,9 +20,11 @@ import pandas as pd
 
 from tfrecorder import layout, storage
 from tfrecorder.errors import OutputError
+from tfrecorder.json_form import parse
 from tfrecorder.labels import build_vocabulary
 from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
+from tfrecorder.plan_form import plan_form
 from tfrecorder.rules import Checked
 from tfrecorder.schema import LABEL_COLUMN, NO_LABEL, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.splits import SPLITS
@@ -94,7 +96,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
-        fields = json.loads(data)
+        fields = parse(data, plan_form)
         version = fields.pop("version")
         if version != PLAN_VERSION:
             raise ValueError(f"the plan is of version {version}; this is {PLAN_VERSION}")

@@ -65,34 +65,44 @@ class Finding:
     values: Sequence[Any]
     messages: Sequence[str] | str
 
-    def table(self) -> pd.DataFrame:
+    def cells(self) -> dict[str, Sequence[Any]]:
+        """The columns of a report, as long as there are rows."""
         severity, remedy = CODES[self.code]
+        size = len(self.rows)
         values = [_short(value) for value in self.values]
         remedies = (
             [remedy.format(value=value, column=self.column) for value in values]
             if "{value}" in remedy
-            else remedy
+            else [remedy] * size
         )
-        return pd.DataFrame(
-            {
-                "severity": severity,
-                "code": self.code,
-                "row": pd.array(list(self.rows), dtype="Int64"),
-                "column": self.column,
-                "value": pd.Series(values, dtype=object),
-                "message": self.messages,
-                "remedy": remedies,
-            },
-            index=range(len(self.rows)),
-        )
+        messages = [self.messages] * size if isinstance(self.messages, str) else self.messages
+        return {
+            "severity": [severity] * size,
+            "code": [self.code] * size,
+            "row": self.rows,
+            "column": [self.column] * size,
+            "value": values,
+            "message": messages,
+            "remedy": remedies,
+        }
 
 
 def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
     """All findings as one frame, errors first, then by row; empty where all is well."""
-    tables = [finding.table() for finding in findings if len(finding.rows)]
-    if not tables:
+    # One frame of all, not one of each: a table may have a finding for each of its columns.
+    columns: dict[str, list[Any]] = {name: [] for name in REPORT_COLUMNS}
+    for finding in findings:
+        for name, cells in finding.cells().items():
+            columns[name].extend(cells)
+    if not columns["row"]:
         return pd.DataFrame({name: pd.Series(dtype=object) for name in REPORT_COLUMNS})
-    report = pd.concat(tables, ignore_index=True)
+    report = pd.DataFrame(
+        {
+            **columns,
+            "row": pd.array(columns["row"], dtype="Int64"),
+            "value": pd.Series(columns["value"], dtype=object),
+        }
+    )
     return report.sort_values(
         ["severity", "row"], kind="stable", na_position="first", ignore_index=True
     )

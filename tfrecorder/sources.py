@@ -109,7 +109,7 @@ def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> 
                 "drop or rename one of them."
             )
     names = [columns.get(name, name) for name in have]
-    twice = sorted({name for name in names if names.count(name) > 1 and name in COLUMNS})
+    twice = sorted({name for name in names if name in COLUMNS and names.count(name) > 1})
     if twice:
         raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
     picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in COLUMNS}

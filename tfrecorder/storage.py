@@ -212,7 +212,8 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
     try:
         yield
     except UnreadableError as error:
-        raise kind(f"{path} cannot be read: {error}.") from error
+        words = str(error)  # which may name a path below this one
+        raise kind(f"{words}." if path in words else f"{path} cannot be read: {words}.") from error
 
 
 def _asked(request: Callable[[], T], note_retry: Callable[[], None] = lambda: None) -> T:
@@ -251,15 +252,9 @@ def publish_bytes(output_dir: str, name: str, data: bytes) -> None:
 
 
 def overwrite(folder: str, name: str, text: str) -> None:
-    """A short note whose loss or half-written state harms nobody."""
-    if not is_local(folder):
-        with contextlib.suppress(OSError):
-            publish_bytes(folder, name, text.encode())
-        return
-    path = os.path.join(folder, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w") as file:
-        file.write(text)
+    """`publish` of a short note whose loss harms nobody."""
+    with contextlib.suppress(OSError):
+        publish_bytes(folder, name, text.encode())
 
 
 def remove(path: str) -> None:

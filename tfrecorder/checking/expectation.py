@@ -5,22 +5,23 @@ The three overlap, on purpose: where one is damaged the others tell which.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from tfrecorder import layout, storage
 from tfrecorder.checking.faults import Fault
 from tfrecorder.errors import DatasetError
+from tfrecorder.json_form import anything, each, parse, record, text, whole
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan
+from tfrecorder.plan_form import DONE, plan_form
 
+_SHARDS = each(record({"file": text, "records": whole(), "bytes": whole(), "crc32c": whole()}))
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
@@ -149,7 +150,7 @@ def refuse(directory: str) -> None:
 
 def _read_metadata(directory: str, faults: list[Fault]) -> Any:
     try:
-        return json.loads(storage.read_bytes(os.path.join(directory, layout.METADATA)))
+        return parse(storage.read_bytes(os.path.join(directory, layout.METADATA)), anything)
     except storage.UnreadableError as error:
         faults.append(unread(layout.METADATA, error))
     except ValueError as error:
@@ -174,13 +175,16 @@ def _plan_of_metadata(metadata: Any) -> Plan | None:
             fingerprint="",
             options=dict(metadata["options"]),
         )
-        whole = shards == plan.shards and plan.split_rows.keys() == plan.split_shards.keys()
-        return plan if whole and isinstance(metadata["plan"], str) else None
+        agree = shards == plan.shards and plan.split_rows.keys() == plan.split_shards.keys()
+        sound = agree and isinstance(metadata["plan"], str)
+        return plan if sound and plan_form(json.loads(plan.to_json())) is None else None
     except _UNUSABLE:
         return None
 
 
 def _listed_shards(metadata: Any) -> dict[str, Written]:
+    if fault := _SHARDS(metadata["shards"]):
+        raise ValueError(fault)
     return {
         one["file"]: Written(one["records"], one["bytes"], one["crc32c"])
         for one in metadata["shards"]
@@ -222,10 +226,10 @@ def _read_done(directory: str, faults: list[Fault]) -> Iterator[tuple[str, DoneR
 def _read_one(directory: str, file: str) -> DoneRecord | Fault:
     try:
         data = storage.read_bytes(os.path.join(directory, file))
-        fields = json.loads(data)
+        fields = parse(data, DONE)
         one = DoneRecord(**fields)
         # Of the fields that are there: an earlier version wrote fewer.
-        if json.dumps(fields, indent=1, sort_keys=True).encode() == data and _is_typed(one):
+        if json.dumps(fields, indent=1, sort_keys=True).encode() == data:
             return one
         why = "it is not as it was written"
     except storage.UnreadableError as error:
@@ -233,16 +237,6 @@ def _read_one(directory: str, file: str) -> DoneRecord | Fault:
     except _UNUSABLE as error:
         why = f"it is no done-record: {error}"
     return Fault(file, "damaged", why)
-
-
-def _is_typed(one: DoneRecord) -> bool:
-    """True if each field holds what its annotation says, as far as counting with it needs."""
-    kinds = {"int": int, "str": str, "dict[str, int]": dict, "list[list[int]]": list}
-    fields = dataclasses.fields(one)
-    counts = (*one.reasons.values(), *one.formats.values(), *chain(*one.shapes, *one.sides))
-    return all(
-        type(getattr(one, field.name)) is kinds[str(field.type)] for field in fields
-    ) and all(type(count) is int for count in counts)
 
 
 def unread(file: str, error: storage.UnreadableError) -> Fault:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
 import tempfile
@@ -29,6 +28,7 @@ from tfrecorder.checking.shard_check import ShardFindings
 from tfrecorder.checking.source_change import describe
 from tfrecorder.commit import commit
 from tfrecorder.errors import DatasetError, OutputError, SourceError
+from tfrecorder.json_form import anything, parse
 from tfrecorder.layout import Shard
 from tfrecorder.shards import Pool, write_shard
 
@@ -227,7 +227,7 @@ def _totals_disagree(expected: Expectation) -> bool:
     Which of them is right, only the sources can tell.
     """
     try:
-        totals = json.loads(expected.read(layout.METADATA))["totals"]
+        totals = parse(expected.read(layout.METADATA), anything)["totals"]
         counted = [totals["input_bytes"], totals["oriented"]]
     except (storage.UnreadableError, KeyError, TypeError, ValueError):
         return False  # then the done-records are right

@@ -61,6 +61,7 @@ def _coded(pixels: Image.Image) -> bytes:
     """Rows of bits as Group 4 fax data, with the mark of their end."""
     out = io.BytesIO()
     pixels.save(out, "TIFF", compression="group4", strip_size=_ANY_ROWS)
-    tags = TiffImagePlugin.TiffImageFile(out).tag_v2
+    file = out.getvalue()
+    tags = TiffImagePlugin.TiffImageFile(io.BytesIO(file)).tag_v2
     offset, size = tags[_STRIP_OFFSETS][0], tags[_STRIP_BYTES][0]
-    return out.getvalue()[offset : offset + size]
+    return file[offset : offset + size]

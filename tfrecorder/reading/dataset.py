@@ -8,7 +8,6 @@ whoever opens gives the functions that read files.
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import Any
 
 from tfrecorder import layout, schema, storage
 from tfrecorder.errors import DatasetError
+from tfrecorder.json_form import Form, anything, parse
+from tfrecorder.reading.metadata_form import METADATA
 from tfrecorder.splits import SPELLINGS, SPLITS
 
 
@@ -125,7 +126,13 @@ def open_dataset(directory: str | os.PathLike[str], files: Files) -> StoredDatas
         return foreign.open_uncommitted(where, sizes, files)
     metadata = _read_metadata(where, files)
     if metadata is None:
-        return foreign.open_tfds(where, sizes, files)
+        try:
+            return foreign.open_tfds(where, sizes, files)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise DatasetError(
+                f"{where}: {layout.COMMIT} and {layout.FEATURES} do not have the form that TFDS "
+                f"writes: {type(error).__name__}: {error}. Copy them again."
+            ) from error
     return _open_own(where, sizes, metadata)
 
 
@@ -134,7 +141,7 @@ def _read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
         data = files.read(os.path.join(directory, layout.METADATA))
     except (storage.UnreadableError, OSError):
         return None
-    return parse_json(data, directory, layout.METADATA)
+    return parse_json(data, directory, layout.METADATA, METADATA)
 
 
 def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -> StoredDataset:
@@ -204,14 +211,14 @@ def check_shards(
         )
 
 
-def parse_json(data: bytes, directory: str, name: str) -> Any:
+def parse_json(data: bytes, directory: str, name: str, form: Form = anything) -> Any:
     """A metadata file's content.
 
     Raises:
-        DatasetError: it is no JSON.
+        DatasetError: it is no JSON, or not of the form.
     """
     try:
-        return json.loads(data)
+        return parse(data, form)
     except ValueError as error:
         raise DatasetError(
             f"{os.path.join(directory, name)} is damaged: {error}. Copy it again, or convert again."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import Any
 
 from tfrecorder import layout, schema
@@ -16,6 +17,7 @@ _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 _USUAL_KEYS = {feature.key: feature.kind for feature in schema.DEFAULT_FEATURES}
 _WORD = re.compile(r"[a-z]+")
+_TEMPLATE_WORD = re.compile(r"\{([A-Z_]+)\}")
 _TFDS_FEATURE = re.compile(r".*\.(\w+)$")
 
 
@@ -144,6 +146,10 @@ def _supervised(
     return images[0], labels[0] if labels else None
 
 
+def _word_of(words: dict[str, str], match: re.Match[str]) -> str:
+    return words[match[1]]
+
+
 def _tfds_shards(
     directory: str, sizes: dict[str, int], info: dict[str, Any], split: dict[str, Any]
 ) -> tuple[ShardFile, ...]:
@@ -151,14 +157,16 @@ def _tfds_shards(
     template = split.get("filepathTemplate") or _TFDS_TEMPLATE
     shards = []
     for index, length in enumerate(lengths):
-        name = template.format(
-            DATASET=info.get("name", ""),
-            SPLIT=split["name"],
-            FILEFORMAT="tfrecord",
-            SHARD_INDEX=f"{index:05d}",
-            NUM_SHARDS=f"{len(lengths):05d}",
-            SHARD_X_OF_Y=f"{index:05d}-of-{len(lengths):05d}",
-        )
+        words = {
+            "DATASET": info.get("name", ""),
+            "SPLIT": split["name"],
+            "FILEFORMAT": "tfrecord",
+            "SHARD_INDEX": f"{index:05d}",
+            "NUM_SHARDS": f"{len(lengths):05d}",
+            "SHARD_X_OF_Y": f"{index:05d}-of-{len(lengths):05d}",
+        }
+        # Not `format`, which would look into attributes, or pad to any length, as a file asks it.
+        name = _TEMPLATE_WORD.sub(partial(_word_of, words), template)
         shards.append(ShardFile(os.path.join(directory, name), length, sizes.get(name, 0)))
     return tuple(shards)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 
@@ -47,8 +48,12 @@ def _sizes(folder: str) -> dict[str, int]:
     except tf.errors.OpError as error:
         raise DatasetError(f"{folder} cannot be listed: {error.message}") from error
     files = [name for name in names if not name.endswith("/")]
-    stats = {name: tf.io.gfile.stat(os.path.join(folder, name)) for name in files}
-    return {name: stat.length for name, stat in stats.items() if not stat.is_directory}
+    # TensorFlow lists names alone: one request for each size, not one after another.
+    paths = [os.path.join(folder, name) for name in files]
+    with ThreadPoolExecutor(storage.REMOTE_THREADS) as pool:
+        stats = list(pool.map(tf.io.gfile.stat, paths))
+    found = zip(files, stats, strict=True)
+    return {name: stat.length for name, stat in found if not stat.is_directory}
 
 
 def _glob(pattern: str) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar, cast
 
-from tfrecorder.stores.gcs_get import getter
+from tfrecorder.stores.gcs_get import answer_words, failure_words, getter
+from tfrecorder.stores.parts import in_parts
 from tfrecorder.stores.spool import spooled
 from tfrecorder.stores.store import (
     TransientError,
@@ -28,9 +27,6 @@ CONNECTIONS = 128
 
 #: Seconds to wait for a connection, and for each answer.
 TIMEOUT = (10, 60)
-
-#: Bytes of a request where a file is read in parts: the rows of a shard's plan, about.
-PART_BYTES = 2**18
 
 #: Requests under way where many objects are removed.
 REMOVALS = 16
@@ -55,7 +51,16 @@ class BucketStore:
     def open(self, path: str) -> BinaryIO:
         blob = self._blob(path)
         _asked(lambda: blob.reload(retry=None, timeout=TIMEOUT))
-        return cast(BinaryIO, blob.open("rb", chunk_size=PART_BYTES, timeout=TIMEOUT))
+
+        def read_range(start: int, end: int) -> bytes:
+            # Of the generation that was just looked at: no two of them are mixed.
+            wanted = {"start": start, "end": end - 1}
+            return cast(
+                bytes,
+                _asked(lambda: blob.download_as_bytes(**wanted, retry=None, timeout=TIMEOUT)),
+            )
+
+        return in_parts(blob.size, read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         _asked(lambda: self._blob(path).download_to_file(file, retry=None, timeout=TIMEOUT))
@@ -228,19 +233,7 @@ def _words(error: Exception) -> str:
     """What went wrong, in a line, without the address of the request."""
     from google.api_core.exceptions import GoogleAPICallError
 
-    if not isinstance(error, GoogleAPICallError) or error.response is None:
-        root = _root(error)
-        words = getattr(root, "strerror", None) or str(root) or type(root).__name__
-        return str(words).splitlines()[0].rstrip(".: ")
-    text = error.response.text.strip()
-    with contextlib.suppress(LookupError, TypeError, ValueError):  # no JSON, but plain words
-        text = json.loads(text)["error"]["message"]
-    if not text or text.startswith("<"):  # a page of something between us and the service
-        text = error.response.reason or "no reason was given"
-    return f"{error.response.status_code} {text.splitlines()[0].rstrip('.')}"
-
-
-def _root(error: BaseException) -> BaseException:
-    """The failure that several libraries have wrapped, one after another."""
-    inner = [getattr(error, "reason", None), *error.args, error.__cause__]
-    return next((_root(one) for one in inner if isinstance(one, BaseException)), error)
+    response = error.response if isinstance(error, GoogleAPICallError) else None
+    if response is None:
+        return failure_words(error)
+    return answer_words(response.status_code, response.text, response.reason)

@@ -8,6 +8,7 @@ Source: https://cloud.google.com/storage/docs/json_api/v1/objects/get
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import urllib.parse
@@ -58,7 +59,7 @@ def getter(
             finally:
                 response.release_conn()
         except urllib3.exceptions.HTTPError as error:
-            raise TransientError(_words(error)) from error
+            raise TransientError(failure_words(error)) from error
 
     return get
 
@@ -73,7 +74,11 @@ def _pool(endpoint: str, connections: int) -> Any:
         "num_pools": 4,
         "maxsize": connections,
         "cert_reqs": "CERT_REQUIRED",
-        "ca_certs": os.environ.get("REQUESTS_CA_BUNDLE") or certifi.where(),
+        "ca_certs": (
+            os.environ.get("REQUESTS_CA_BUNDLE")
+            or os.environ.get("CURL_CA_BUNDLE")
+            or certifi.where()
+        ),
     }
     proxy = urllib.request.getproxies().get(split.scheme)
     if proxy and not urllib.request.proxy_bypass(split.hostname or ""):
@@ -112,17 +117,36 @@ def _is_whole(data: bytes, headers: Mapping[str, str]) -> bool:
 
 
 def _error_words(response: Any) -> str:
-    """The service's words for a failure: JSON with a message, or a line of text."""
     text = response.read(_ERROR_BYTES, decode_content=True).decode(errors="replace")
-    try:
+    return answer_words(response.status, text, response.reason)
+
+
+def answer_words(status: int, text: str, reason: str | None) -> str:
+    """The service's words for a refusal, in a line.
+
+    Args:
+        text: JSON with a message, a line of text, or the page of a proxy between us.
+        reason: the status in words.
+
+    >>> answer_words(404, '{"error": {"message": "No such object: b/o"}}', "Not Found")
+    '404 No such object: b/o'
+    >>> answer_words(502, "<!DOCTYPE html>", "Bad Gateway")
+    '502 Bad Gateway'
+    """
+    with contextlib.suppress(LookupError, TypeError, ValueError):  # no JSON
         text = json.loads(text)["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        text = text.strip()
-    first = (text or response.reason or "no answer").splitlines()[0]
-    return f"{response.status} {first[:200]}"
+    lines = [] if text.lstrip().startswith("<") else text.strip().splitlines()
+    return f"{status} {(lines or [reason or 'no reason was given'])[0][:200].rstrip('.')}"
 
 
-def _words(error: Exception) -> str:
-    """A failed connection in words, without the address of a Python object."""
-    line = str(error) or type(error).__name__
-    return line.rpartition(": ")[2] if "object at 0x" in line else line
+def failure_words(error: BaseException) -> str:
+    """A failed connection in words: of the failure that libraries have wrapped, one by one.
+
+    >>> failure_words(OSError("aborted", ConnectionResetError(104, "Connection reset by peer")))
+    'Connection reset by peer'
+    """
+    for inner in (getattr(error, "reason", None), *error.args, error.__cause__):
+        if isinstance(inner, BaseException):
+            return failure_words(inner)
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(words).splitlines()[0].rstrip(".: ")

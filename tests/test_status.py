@@ -1,0 +1,177 @@
+"""How far a conversion is, from its directory alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from gcs.control import Gcs
+from support import error_of, run, start, wait_for
+
+import tfrecorder
+from tfrecorder import storage
+from tfrecorder.errors import DatasetError, OptionError, RejectedError
+
+pytest_plugins = ["gcs.fixtures"]
+
+#: Two shards, of which each takes a second or more.
+CONVERT = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from clusters import slow_frame
+import tfrecorder
+frame = slow_frame(Path("images"), 8)
+tfrecorder.convert(frame, "out", num_shards=2, shuffle=False, num_threads=1, progress=True)
+"""
+
+
+@pytest.fixture
+def unfinished(frame: pd.DataFrame) -> Path:
+    """A conversion that has one of four shards and the commit still before it."""
+    frame.loc[0, "image_uri"] = "nowhere.jpg"
+    tfrecorder.convert(frame, "out", num_shards=4, shuffle=False)
+    Path("out/dataset_info.json").unlink()
+    Path("out/_tfrecorder/done/train-00002-of-00004.json").unlink()
+    return Path("out")
+
+
+def test_a_finished_one_is_all_there(dataset: Path) -> None:
+    found = tfrecorder.status(dataset)
+    assert (found.committed, found.failure) == (True, None)
+    assert (found.rows, found.rows_through, found.records) == (52, 52, 52)
+    assert (found.shards, found.shards_done) == (6, 6)
+    assert found.bytes == sum(path.stat().st_size for path in dataset.glob("*.tfrecord"))
+    assert [*found.splits] == ["TRAIN", "VALIDATION", "TEST"]
+
+
+def test_an_unfinished_one_counts_what_is_done(unfinished: Path) -> None:
+    found = tfrecorder.status(unfinished)
+    assert not found.committed
+    assert (found.rows, found.rows_through, found.records) == (52, 39, 38)
+    assert (found.shards, found.shards_done) == (4, 3)
+    assert found.rejects == {"read/not_found": 1}
+    assert found.splits["TRAIN"].rejects == 1
+    done = [path for path in unfinished.glob("*.tfrecord") if "00002" not in path.name]
+    assert found.bytes == sum(path.stat().st_size for path in done)
+
+
+def test_a_shard_whose_file_is_cut_or_gone_is_not_done(unfinished: Path) -> None:
+    (unfinished / "train-00001-of-00004.tfrecord").unlink()
+    with open(unfinished / "train-00003-of-00004.tfrecord", "ab") as file:
+        file.write(b"x")
+    assert tfrecorder.status(unfinished).shards_done == 1
+
+
+def test_it_is_the_same_before_and_after_the_commit(unfinished: Path, frame) -> None:
+    tfrecorder.convert(frame, unfinished, num_shards=4, shuffle=False)
+    after = tfrecorder.status(unfinished).as_dict()
+    (unfinished / "dataset_info.json").unlink()
+    before = tfrecorder.status(unfinished).as_dict()
+    assert (after.pop("committed"), before.pop("committed")) == (True, False)
+    assert before == after
+
+
+def test_rows_are_seen_to_go_through_while_it_runs() -> None:
+    process = start(CONVERT)
+    wait_for(Path("out/_tfrecorder/plan.json").exists)
+    seen = []
+    while process.poll() is None:
+        seen.append(tfrecorder.status("out"))
+        time.sleep(0.02)
+    process.communicate()
+    through = {one.rows_through for one in seen}
+    assert {0, 48} < through, "also rows of a shard under way"
+    assert max(through) <= 96
+    assert {one.shards_done for one in seen} >= {0, 1}
+    assert tfrecorder.status("out").committed
+
+
+def test_what_stopped_it_is_told_until_it_goes_on(frame: pd.DataFrame) -> None:
+    broken = frame.assign(image_uri=frame["image_uri"].where(frame.index != 3, "nowhere.jpg"))
+    words = error_of(RejectedError, broken, on_error="raise")
+    found = tfrecorder.status("out")
+    assert found.failure == f"RejectedError: {words}"
+    assert f"failed: RejectedError: {words}" in str(found)
+    tfrecorder.convert(broken, "out")
+    assert tfrecorder.status("out").failure is None
+
+
+def test_what_a_retry_mended_is_no_failure(unfinished: Path) -> None:
+    note = {"error": "OutputError", "message": "the disk was full", "launch": "x"}
+    path = unfinished / "_tfrecorder/failure.json"
+    path.write_text(json.dumps({**note, "shard": "train-00002-of-00004"}))
+    assert tfrecorder.status(unfinished).failure == "OutputError: the disk was full"
+    path.write_text(json.dumps({**note, "shard": "train-00001-of-00004"}))
+    assert tfrecorder.status(unfinished).failure is None
+
+
+@pytest.mark.parametrize("where", ["nowhere", "empty", "file"])
+def test_where_no_conversion_was_begun_is_one_clear_error(where: str) -> None:
+    Path("empty").mkdir()
+    Path("file").write_text("")
+    with pytest.raises(DatasetError, match=f"^{where}: no conversion was begun here"):
+        tfrecorder.status(where)
+
+
+@pytest.mark.parametrize("where", ["", None, 3])
+def test_what_is_no_path_is_refused(where: object) -> None:
+    with pytest.raises(OptionError, match="output_dir="):
+        tfrecorder.status(where)  # type: ignore[arg-type]
+
+
+def test_it_reads_well(unfinished: Path) -> None:
+    lines = str(tfrecorder.status(unfinished)).splitlines()
+    assert lines[0] == "out: 39 of 52 rows (75.0%), 3 of 4 shards done"
+    assert " ".join(lines[2].split()) == "split rows through shards done records rejects bytes"
+    assert lines[3].split()[:-1] == ["TRAIN", "52", "39", "4", "3", "38", "1"]
+    assert "rejects: 1 read/not_found; see out/_tfrecorder/rejects" in lines
+    assert lines[-1].startswith("not committed")
+
+
+def test_in_a_notebook_it_is_a_table(unfinished: Path) -> None:
+    html = tfrecorder.status(unfinished)._repr_html_()
+    assert "<p>out: 39 of 52 rows (75.0%), 3 of 4 shards done</p><table>" in html
+    assert "<td>TRAIN</td><td>52</td><td>39</td><td>4</td><td>3</td>" in html
+
+
+def test_the_command_prints_it_for_people_and_for_programs(dataset: Path) -> None:
+    ended = run("-m", "tfrecorder", "status", dataset)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == f"{tfrecorder.status(str(dataset))}\n"
+    ended = run("-m", "tfrecorder", "status", dataset, "--json")
+    assert json.loads(ended.stdout) == tfrecorder.status(str(dataset)).as_dict()
+
+
+def test_the_command_ends_with_one_line_where_there_is_nothing() -> None:
+    ended = run("-m", "tfrecorder", "status", "nowhere")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert len(ended.stderr.splitlines()) == 1
+    assert ended.stderr.startswith("Error: nowhere: no conversion was begun here")
+
+
+def test_on_a_bucket_it_asks_once_for_each_shard_that_is_done(gcs: Gcs, frame) -> None:
+    out, shards = "gs://bkt/sets/out", 26
+    tfrecorder.convert(frame, out, num_shards=shards)
+    gcs.forget_requests()
+    finished = tfrecorder.status(out)
+    assert finished.committed
+    assert gcs.count() < 10
+    storage.remove(f"{out}/dataset_info.json")
+    gcs.inject("stall", operation="download", object="*/done/*", seconds=0.1)
+    gcs.forget_requests()
+    found = tfrecorder.status(out)
+    assert (found.committed, found.shards_done, found.records) == (False, shards, 52)
+    assert gcs.count("download") <= shards + 3
+    assert gcs.count() < shards + 15
+    assert gcs.peak() > 4, "many at a time"
+    assert found.as_dict() == {**finished.as_dict(), "committed": False}
+
+
+def test_nothing_is_changed_by_looking(unfinished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in unfinished.rglob("*")}
+    tfrecorder.status(unfinished)
+    assert {path: path.stat().st_mtime_ns for path in unfinished.rglob("*")} == before

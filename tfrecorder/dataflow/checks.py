@@ -1,0 +1,157 @@
+"""Before a launch: all that would keep the job from running, told at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tfrecorder import storage
+from tfrecorder.dataflow import launcher
+from tfrecorder.dataflow.settings import Settings, bucket_of
+from tfrecorder.errors import OptionError
+from tfrecorder.options import ConvertOptions
+from tfrecorder.storage import UnreadableError
+
+#: Schemes of files that only this machine has.
+_HERE = ("", "memory", "local")
+
+#: Options of Beam that bring further packages to the workers.
+_BRING_PACKAGES = (
+    "requirements_file",
+    "extra_package",
+    "extra_packages",
+    "setup_file",
+    "sdk_container_image",
+)
+
+
+def check(uris: Iterable[str], output_dir: str, options: ConvertOptions) -> None:
+    """Raise unless Dataflow can start, and its workers can reach the images and the output.
+
+    Nothing is written.  The buckets of the output and of the temporary files are asked whether
+    they are there, with one request each.
+
+    Args:
+        uris: paths of the images, all or a sample, as `storage.resolve` gives them.
+        output_dir: the dataset directory.
+        options: of the conversion.
+
+    Raises:
+        OptionError: with all faults, each with its remedy.
+    """
+    settings = Settings.of(output_dir, options)
+    faults = [
+        *_place_faults(settings, options),
+        *_output_faults(output_dir, options),
+        *_image_faults(uris, options),
+        *_temporary_faults(settings, output_dir),
+        *_beam_faults(settings, output_dir, options),
+        *_bucket_faults(settings, output_dir),
+    ]
+    if faults:
+        raise OptionError("the DataflowRunner cannot start:\n- " + "\n- ".join(faults))
+
+
+def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[str]:
+    examples = {"project": "my-project", "region": "us-central1"}
+    for name, example in examples.items():
+        known, given = getattr(options, name), (options.runner_options or {}).get(name)
+        if not getattr(settings, name):
+            yield f"{name} is missing: give the Google Cloud {name} of the job, as {example!r}."
+        elif known and given and known != given:
+            yield f"{name}={known!r} and runner_options has {given!r}: give one of them."
+
+
+def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[str]:
+    kind = storage.scheme(output_dir)
+    if kind in _HERE:
+        yield (
+            f"output_dir={output_dir!r} is a path of this machine, which workers cannot reach: "
+            "give a folder of a bucket, as gs://my-bucket/flowers."
+        )
+    elif kind != "gs" and not _brings_packages(options):
+        yield f"output_dir={output_dir!r}: {_needs_packages(kind)}"
+
+
+def _image_faults(uris: Iterable[str], options: ConvertOptions) -> Iterator[str]:
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for uri in uris:
+        kind = storage.scheme(uri)
+        counts[kind] += 1
+        examples.setdefault(kind, uri)
+    for kind, example in examples.items():
+        if kind in _HERE:
+            yield (
+                f"{counts[kind]:,} of {counts.total():,} images looked at are on this machine, as "
+                f"{example!r}, where workers cannot reach them: copy them to a bucket, with "
+                "`gcloud storage cp --recursive FOLDER gs://my-bucket/`, and name them there."
+            )
+        elif kind != "gs" and not _brings_packages(options):
+            yield f"image {example!r}: {_needs_packages(kind)}"
+
+
+def _brings_packages(options: ConvertOptions) -> bool:
+    return any((options.runner_options or {}).get(name) for name in _BRING_PACKAGES)
+
+
+def _needs_packages(kind: str) -> str:
+    return (
+        f"what reads {kind}:// is not in Beam's worker image: name its packages in a file, and "
+        "give this as the runner option requirements_file, or an image of your own as "
+        "sdk_container_image."
+    )
+
+
+def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str]:
+    if settings.temp_location is None:
+        yield (
+            "temp_location is missing: give a folder of a bucket for the job's own files, as the "
+            "runner option temp_location=gs://my-bucket/tmp."
+        )
+    for name in ("temp_location", "staging_location"):
+        place = getattr(settings, name)
+        if place is None:
+            continue
+        if storage.scheme(place) != "gs" or not place.removeprefix("gs://").partition("/")[2]:
+            yield f"{name}={place!r}: give a folder of a bucket, as gs://my-bucket/tmp."
+        elif f"{place}/".startswith(f"{output_dir.rstrip('/')}/"):
+            yield (
+                f"{name}={place!r} is inside output_dir={output_dir!r}, which holds the dataset "
+                "and nothing else: give another folder of a bucket."
+            )
+
+
+def _beam_faults(settings: Settings, output_dir: str, options: ConvertOptions) -> list[str]:
+    """What Beam has against the other options: stand-ins for those that are looked at above."""
+    complete = dataclasses.replace(
+        settings,
+        project=settings.project or "my-project",
+        region=settings.region or "us-central1",
+        temp_location="gs://my-bucket/tmp",
+        staging_location="gs://my-bucket/tmp",
+    )
+    return launcher.option_faults(output_dir, options, complete)
+
+
+def _bucket_faults(settings: Settings, output_dir: str) -> Iterator[str]:
+    places = (output_dir, settings.temp_location, settings.staging_location)
+    buckets = [bucket_of(place) for place in places if place and storage.scheme(place) == "gs"]
+    for bucket in dict.fromkeys(filter(None, buckets)):
+        try:
+            storage.is_folder(f"gs://{bucket}")
+        except UnreadableError as error:
+            if error.code == "no_credentials":
+                yield f"{error.detail}."
+                return
+            yield _bucket_fault(bucket, error, settings.region)
+
+
+def _bucket_fault(bucket: str, error: UnreadableError, region: str | None) -> str:
+    if error.code == "not_found":
+        return (
+            f"the bucket gs://{bucket} does not exist: make it, with `gcloud storage buckets "
+            f"create gs://{bucket} --location={region or 'us-central1'}`, or name another."
+        )
+    return f"the bucket gs://{bucket} cannot be looked into: {error.detail}."

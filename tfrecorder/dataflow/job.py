@@ -1,0 +1,237 @@
+"""The handle of a job on Dataflow: ask for it, wait for it, stop it, see what it made."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tfrecorder import errors, layout, storage
+from tfrecorder.dataflow.service import JobAddress, ask_job, error_messages, request_cancel
+from tfrecorder.dataflow.settings import ENDPOINT
+from tfrecorder.errors import RunnerError, TfrecorderError
+from tfrecorder.failures import read_failure
+from tfrecorder.following import ConversionStatus, status
+from tfrecorder.result import ConversionResult, read_result
+from tfrecorder.storage import UnreadableError
+
+#: Seconds between two looks at a job: the first, by how much each further one is longer, the most.
+FIRST_LOOK = 0.5
+LONGER = 1.5
+LAST_LOOK = 10.0
+
+#: States that a job does not leave.
+ENDED = frozenset(("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"))
+
+_CONSOLE = "https://console.cloud.google.com/dataflow/jobs"
+
+_GO_ON = "Shards that are done are kept: run the same conversion again to continue."
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job at one moment.
+
+    Attributes:
+        state: Dataflow's word: QUEUED, PENDING, RUNNING, DONE, FAILED, CANCELLING, CANCELLED, …
+        seconds: since the job was made, to its end where it has ended.
+        conversion: how far it is, read from the output directory.
+    """
+
+    state: str
+    seconds: float
+    conversion: ConversionStatus
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    def __str__(self) -> str:
+        return f"{self._headline()}\n{self.conversion}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self._headline())}</p>{self.conversion._repr_html_()}"
+
+    def _headline(self) -> str:
+        return f"{self.state} after {self.seconds:,.0f} s"
+
+
+@dataclass(frozen=True)
+class DataflowJob:
+    """A conversion that runs on Dataflow, with or without the process that launched it.
+
+    It is made of words alone: it can be pickled, or made again from what is known of the job.
+
+    Attributes:
+        job_id: as Dataflow gave it.
+        project: of Google Cloud.
+        region: of the job.
+        output_dir: the dataset directory.
+        endpoint: the address of Dataflow.
+        no_auth: ask without credentials.
+        impersonate: service accounts to act as.
+        launch: marks what the workers of this launch leave in the directory; "" for any launch.
+        passed_over: of a folder source, files that made no row, by kind.
+
+    Example:
+        >>> job = tfrecorder.convert(..., runner="DataflowRunner", ...)  # doctest: +SKIP
+        >>> print(job.status())                                          # doctest: +SKIP
+        >>> result = job.result()                                        # doctest: +SKIP
+    """
+
+    job_id: str
+    project: str
+    region: str
+    output_dir: str
+    endpoint: str = field(default=ENDPOINT, repr=False)
+    no_auth: bool = field(default=False, repr=False)
+    impersonate: str | None = field(default=None, repr=False)
+    launch: str = field(default="", repr=False)
+    passed_over: dict[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def url(self) -> str:
+        """The job's page in Google's console."""
+        return f"{_CONSOLE}/{self.region}/{self.job_id}?project={self.project}"
+
+    @property
+    def _address(self) -> JobAddress:
+        return JobAddress(
+            self.project, self.region, self.job_id, self.endpoint, self.no_auth, self.impersonate
+        )
+
+    def status(self) -> JobStatus:
+        """The job's state, from Dataflow, and its progress, from the output directory.
+
+        Raises:
+            RunnerError: Dataflow does not answer for this job.
+            DatasetError: the directory holds no conversion any more.
+        """
+        told = ask_job(self._address)
+        return JobStatus(_state(told), _seconds(told), status(self.output_dir))
+
+    def wait(self, timeout: float | None = None) -> JobStatus:
+        """Wait for the end of the job.  Ctrl-C ends the waiting, not the job.
+
+        Args:
+            timeout: seconds to wait at most; None waits for ever.
+
+        Returns:
+            The status of the job, which is done.
+
+        Raises:
+            RejectedError, OutputError: the job failed for the reason that its workers noted.
+            RunnerError: it failed for another reason, was cancelled, or Dataflow does not answer.
+            TimeoutError: it goes on.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        pause = FIRST_LOOK
+        while (state := _state(ask_job(self._address))) not in ENDED:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"job {self.job_id} goes on, {state}: {self.url}")
+            time.sleep(pause if left is None else min(pause, left))
+            pause = min(LAST_LOOK, pause * LONGER)
+        if state != "DONE":
+            raise self._failure(state)
+        if not self._is_committed():
+            raise RunnerError(
+                f"job {self.job_id} is done, but {self.output_dir} has no {layout.COMMIT}: it was "
+                "removed, or another conversion runs there."
+            )
+        return self.status()
+
+    def result(self) -> ConversionResult:
+        """Wait for the end of the job; what it made.
+
+        Raises:
+            As `wait`.
+        """
+        return read_result(self.output_dir, self.passed_over, self.wait().seconds)
+
+    def cancel(self) -> None:
+        """Stop the job.  Shards that are done stay; the same conversion continues from them.
+
+        Returns at once; the job is CANCELLED some minutes later.  A job that has ended stays as it
+        is.
+
+        Raises:
+            RunnerError: Dataflow does not answer for this job.
+        """
+        if _state(ask_job(self._address)) not in ENDED:
+            request_cancel(self._address)
+
+    def __str__(self) -> str:
+        return (
+            f"Dataflow job {self.job_id} writes {self.output_dir}\n"
+            f"{self.url}\n"
+            "It goes on without this process. Progress: "
+            f"tfrecorder status {self.output_dir}"
+        )
+
+    def _repr_html_(self) -> str:
+        url, name, place = map(html.escape, (self.url, self.job_id, self.output_dir))
+        return f'<p>Dataflow job <a href="{url}">{name}</a> writes {place}</p>'
+
+    def _is_committed(self) -> bool:
+        try:
+            return storage.exists(os.path.join(self.output_dir, layout.COMMIT))
+        except UnreadableError as error:
+            raise RunnerError(
+                f"job {self.job_id} is done, but {self.output_dir} cannot be read: {error}."
+            ) from error
+
+    def _failure(self, state: str) -> TfrecorderError:
+        """Why the job ended without a dataset."""
+        if state == "CANCELLED":
+            return RunnerError(f"job {self.job_id} was cancelled. {_GO_ON}")
+        with contextlib.suppress(UnreadableError):  # what Dataflow tells is the next best
+            noted = read_failure(self.output_dir)
+            # Of an earlier launch, it is no reason of this one.
+            if noted is not None and self.launch in ("", noted.launch):
+                return noted.as_error()
+        messages = list(error_messages(self._address))
+        for words in reversed(messages):
+            if found := _ours(words):
+                return found
+        reason = _best(messages)
+        return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
+
+
+def _state(told: dict[str, Any]) -> str:
+    # A job that was made a moment ago may have no state yet.
+    return str(told.get("currentState", "JOB_STATE_PENDING")).removeprefix("JOB_STATE_")
+
+
+def _seconds(told: dict[str, Any]) -> float:
+    start = _time(told.get("createTime"))
+    end = _time(told.get("currentStateTime")) if _state(told) in ENDED else time.time()
+    return max(0.0, end - start) if start and end else 0.0
+
+
+def _time(text: str | None) -> float | None:
+    """Seconds since 1970 of a time as Dataflow writes it, to the second."""
+    found = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text or "")
+    return datetime.fromisoformat(f"{found[0]}+00:00").timestamp() if found else None
+
+
+_OURS = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE)
+
+
+def _ours(words: str) -> TfrecorderError | None:
+    """One of our errors in a message: a worker's traceback, with words of Beam's after it."""
+    found = _OURS.search(words)
+    kind = getattr(errors, found[1], None) if found else None
+    return kind(found[2]) if found and kind else None
+
+
+def _best(messages: list[str]) -> str:
+    """The message that tells most, in a line: a traceback's last words, else the last message."""
+    told = [words for words in messages if "Traceback" in words] or messages
+    lines = [line.strip() for line in told[-1].splitlines() if line.strip()] if told else []
+    return f"{lines[-1][:500].rstrip('.')}." if lines else "it told no reason."

@@ -1,0 +1,119 @@
+"""The launch: wheels and pipeline go to the staging bucket, and Dataflow makes a job of them."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import uuid
+from datetime import datetime, timezone
+from urllib.parse import urlsplit
+
+from tfrecorder import runners
+from tfrecorder.dataflow.job import DataflowJob
+from tfrecorder.dataflow.settings import ENDPOINT, Settings
+from tfrecorder.dataflow.staging import stage_wheels, worker_machine
+from tfrecorder.errors import OptionError, RunnerError
+from tfrecorder.options import ConvertOptions
+from tfrecorder.plan import Plan
+
+
+def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
+    """Start a job on Dataflow that follows a staged plan to its commit.
+
+    Returns at once: the job needs nothing of this process any more.
+
+    Args:
+        plan: as it stands staged in the directory.
+        output_dir: the dataset directory, on a bucket.
+        options: of the conversion; `checks.check` finds no fault with them.
+
+    Returns:
+        The handle of the job.
+
+    Raises:
+        OptionError: Beam refuses an option; nothing was uploaded.
+        RunnerError: the wheels cannot be had, the upload failed, or Dataflow refused the job.
+    """
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from google.api_core.exceptions import GoogleAPICallError
+
+    from tfrecorder import pipeline
+
+    settings, mark = Settings.of(output_dir, options), uuid.uuid4().hex
+    with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
+        wheels = stage_wheels(folder, worker_machine(settings.machine_type), settings.packages)
+        flags = _flags(output_dir, options, settings)
+        flags += [f"--extra_package={path}" for path in wheels]
+        try:
+            pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))
+        except ValueError as error:
+            raise OptionError(f"runner_options: {error}") from error
+        pipeline.build(
+            pipe,
+            plan,
+            output_dir,
+            threads=options.num_threads or 0,  # those of a remote source, decided on the worker
+            on_error=options.on_error,
+            max_reject_fraction=float(options.max_reject_fraction),
+            progress=False,
+            launch=mark,
+        )
+        try:
+            job_id = pipe.run().job_id()
+        except (GoogleAPICallError, OSError) as error:
+            raise RunnerError(
+                f"the job was not started: {error}. Is the Dataflow API enabled in project "
+                f"{settings.project!r}, and may this account start jobs there and write to "
+                f"{settings.staging_location}? docs/dataflow.md tells what to set up."
+            ) from error
+    return DataflowJob(
+        job_id=job_id,
+        project=str(settings.project),
+        region=str(settings.region),
+        output_dir=output_dir,
+        endpoint=settings.endpoint,
+        no_auth=settings.no_auth,
+        impersonate=settings.impersonate,
+        launch=mark,
+    )
+
+
+def option_faults(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
+    """What Beam itself has against the options, without asking any service.
+
+    Args:
+        settings: complete, if need be with stand-ins for what is missing.
+
+    Raises:
+        OptionError: Beam has no such option, or its value is of a wrong type.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+    from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+
+    # A dry run asks no bucket; and Beam checks little where the service is on this machine.
+    flags = [*_flags(output_dir, options, settings), "--dry_run=True"]
+    if urlsplit(settings.endpoint).hostname == "localhost":
+        flags.append(f"--dataflow_endpoint={ENDPOINT}")
+    return list(PipelineOptionsValidator(PipelineOptions(flags), DataflowRunner()).validate())
+
+
+def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
+    """Arguments for Beam's `PipelineOptions`: ours, then the user's, which win."""
+    # Beam would pickle the whole notebook for a pipeline that needs nothing of it.
+    flags = [f"--job_name={_job_name(output_dir)}", "--no_save_main_session"]
+    # One element at a time in each process: its threads are for the images of that one shard.
+    flags.append("--number_of_worker_harness_threads=1")
+    if options.num_workers is not None:
+        flags.append(f"--num_workers={options.num_workers}")
+    flags += runners.beam_flags(options)
+    places = ("project", "region", "temp_location", "staging_location")
+    return flags + [f"--{name}={getattr(settings, name)}" for name in places]
+
+
+def _job_name(output_dir: str) -> str:
+    """A name that tells the dataset, and differs from launch to launch."""
+    words = re.sub("[^a-z0-9]+", "-", output_dir.rstrip("/").rpartition("/")[2].lower()).strip("-")
+    now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    return f"tfrecorder-{words[:24].strip('-') or 'dataset'}-{now}-{uuid.uuid4().hex[:4]}"

@@ -1,0 +1,155 @@
+"""Dataflow's own interface, as far as a running job needs it: ask, read its messages, cancel.
+
+By the REST interface itself and not through Beam, whose clients for it change between versions: a
+handle of a job is then a few words, which another process or day can make again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.errors import RunnerError
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+#: Further attempts of a request, seconds between them, and after which answers.
+RETRIES = 5
+BACKOFF = 0.5
+_PASSING = (429, 500, 502, 503, 504)
+TIMEOUT = 60
+
+
+@dataclass(frozen=True)
+class JobAddress:
+    """Where one job is to be asked for.
+
+    Attributes:
+        project: of Google Cloud.
+        region: of the job.
+        job_id: as Dataflow gave it.
+        endpoint: the address of Dataflow.
+        no_auth: ask without credentials.
+        impersonate: service accounts to act as, the last one in the name of those before it.
+    """
+
+    project: str
+    region: str
+    job_id: str
+    endpoint: str
+    no_auth: bool
+    impersonate: str | None
+
+    @property
+    def url(self) -> str:
+        place = f"projects/{self.project}/locations/{self.region}/jobs/{self.job_id}"
+        return f"{self.endpoint.rstrip('/')}/v1b3/{place}"
+
+
+def ask_job(address: JobAddress) -> dict[str, Any]:
+    """The job, as Dataflow describes it: currentState, createTime, …
+
+    Raises:
+        RunnerError: Dataflow cannot be reached, or does not answer for this job.
+    """
+    return _request(address, "GET", "")
+
+
+def request_cancel(address: JobAddress) -> None:
+    """Ask that a job be stopped.
+
+    Raises:
+        RunnerError: as `ask_job`.
+    """
+    _request(address, "PUT", "", body={"requestedState": "JOB_STATE_CANCELLED"})
+
+
+def error_messages(address: JobAddress) -> Iterator[str]:
+    """What the job reports as errors, oldest first.
+
+    Raises:
+        RunnerError: as `ask_job`.
+    """
+    query = {"minimumImportance": "JOB_MESSAGE_ERROR"}
+    while True:
+        page = _request(address, "GET", "/messages", query)
+        for message in page.get("jobMessages", []):
+            if message.get("messageImportance") == "JOB_MESSAGE_ERROR":
+                yield message.get("messageText", "")
+        if not page.get("nextPageToken"):
+            return
+        query = {**query, "pageToken": page["nextPageToken"]}
+
+
+def _request(
+    address: JobAddress,
+    method: str,
+    path: str,
+    query: Mapping[str, str] | None = None,
+    body: Any = None,
+) -> dict[str, Any]:
+    import requests
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        with _session(address) as session:
+            answer = session.request(
+                method, address.url + path, params=query, json=body, timeout=TIMEOUT
+            )
+    except (requests.RequestException, GoogleAuthError) as error:
+        raise RunnerError(f"Dataflow cannot be asked for job {address.job_id}: {error}") from error
+    if answer.status_code != 200:
+        raise RunnerError(
+            f"Dataflow does not answer for job {address.job_id} of project {address.project!r} in "
+            f"{address.region!r}: {answer.status_code} {_words(answer)}"
+        )
+    return dict(answer.json())
+
+
+def _session(address: JobAddress) -> Any:
+    """A connection that tries again what failed in passing; a cancel twice is no harm."""
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
+
+    if address.no_auth:
+        session = requests.Session()
+    else:
+        from google.auth.transport.requests import AuthorizedSession
+
+        session = AuthorizedSession(_credentials(address.impersonate))
+    methods = ("GET", "PUT")
+    retry = Retry(
+        RETRIES,
+        backoff_factor=BACKOFF,
+        status_forcelist=_PASSING,
+        allowed_methods=methods,
+        raise_on_status=False,
+    )
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(max_retries=retry))
+    return session
+
+
+def _credentials(impersonate: str | None) -> Any:
+    import google.auth
+    from google.auth import impersonated_credentials
+
+    own, _ = google.auth.default(scopes=[SCOPE])
+    if impersonate is None:
+        return own
+    *delegates, target = impersonate.split(",")
+    return impersonated_credentials.Credentials(
+        source_credentials=own,
+        target_principal=target,
+        delegates=delegates,
+        target_scopes=[SCOPE],
+    )
+
+
+def _words(answer: Any) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(answer.reason)

@@ -1,0 +1,83 @@
+"""Where a job is to run: what of the options Dataflow itself and the checks before it need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.options import ConvertOptions
+
+#: Dataflow's address; Beam's option `dataflow_endpoint` names another.
+ENDPOINT = "https://dataflow.googleapis.com"
+
+#: Below the output's bucket, where Beam keeps the job's files unless the user names a place.
+STAGING = "tfrecorder-staging"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a job runs.
+
+    Attributes:
+        project: the Google Cloud project; None where nobody named one.
+        region: of the workers; None where nobody named one.
+        temp_location: where Beam and Dataflow keep files of the job; None where it cannot be told.
+        staging_location: where Beam uploads to.
+        endpoint: the address of Dataflow.
+        no_auth: ask without credentials, as a service on loopback wants it.
+        impersonate: service accounts to act as, as Beam's impersonate_service_account has them.
+        machine_type: of the workers; None is Dataflow's choice.
+        packages: files that the user stages.
+    """
+
+    project: str | None
+    region: str | None
+    temp_location: str | None
+    staging_location: str | None
+    endpoint: str
+    no_auth: bool
+    impersonate: str | None
+    machine_type: str | None
+    packages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, output_dir: str, options: ConvertOptions) -> Settings:
+        """The settings of a conversion.  Beam's own names in `runner_options` count as well."""
+        given = options.runner_options or {}
+        temp = given.get("temp_location") or given.get("staging_location") or _staging(output_dir)
+        packages = [*listed(given.get("extra_package")), *listed(given.get("extra_packages"))]
+        return cls(
+            project=options.project or given.get("project"),
+            region=options.region or given.get("region"),
+            temp_location=temp,
+            staging_location=given.get("staging_location") or temp,
+            endpoint=given.get("dataflow_endpoint") or ENDPOINT,
+            no_auth=given.get("no_auth") in (True, "true", "True"),
+            impersonate=given.get("impersonate_service_account"),
+            machine_type=given.get("machine_type") or given.get("worker_machine_type"),
+            packages=tuple(packages),
+        )
+
+
+def listed(value: Any) -> Sequence[Any]:
+    """An option that may be given many times, as a list."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
+
+
+def bucket_of(path: str) -> str:
+    """The bucket of a gs:// path.
+
+    >>> bucket_of("gs://bucket/flowers")
+    'bucket'
+    """
+    return path.removeprefix("gs://").partition("/")[0]
+
+
+def _staging(output_dir: str) -> str | None:
+    if storage.scheme(output_dir) != "gs" or not bucket_of(output_dir):
+        return None
+    return f"gs://{bucket_of(output_dir)}/{STAGING}"

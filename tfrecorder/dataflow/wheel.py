@@ -1,0 +1,90 @@
+"""Wheels made of installed files: what a Dataflow worker installs beside Beam's stock image.
+
+Both are made here, so that nobody builds a package by hand: ours out of the code that runs in this
+process, however it was installed; and another package's again, as its publisher built it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import zipfile
+from collections.abc import Mapping
+from importlib.metadata import Distribution
+from pathlib import Path
+
+from tfrecorder.version import __version__
+
+#: The least that a wheel says of itself.  It declares no requirement: Beam's worker runs pip on
+#: each wheel twice, and the second time would look for requirements on the network.
+_METADATA = f"Metadata-Version: 2.1\nName: tfrecorder\nVersion: {__version__}\n"
+_WHEEL = "Wheel-Version: 1.0\nGenerator: tfrecorder\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+#: What an installer leaves in an installed package, and no wheel holds.
+_INSTALLERS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
+
+#: Every file of a wheel is of this time, so that the same files give the same bytes.
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def build_wheel(folder: str) -> str:
+    """Write a wheel of this package, as it is installed here, into a folder; its path."""
+    package = Path(__file__).parent.parent
+    files = {
+        f"{package.name}/{path.relative_to(package).as_posix()}": path.read_bytes()
+        for path in sorted(package.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc" and "__pycache__" not in path.parts
+    }
+    info = f"tfrecorder-{__version__}.dist-info"
+    files[f"{info}/METADATA"] = _METADATA.encode()
+    files[f"{info}/WHEEL"] = _WHEEL.encode()
+    return _write(os.path.join(folder, f"tfrecorder-{__version__}-py3-none-any.whl"), info, files)
+
+
+def rebuild_wheel(found: Distribution, folder: str) -> str:
+    """Write the wheel again that an installed package came from; its path.
+
+    Raises:
+        FileNotFoundError: files of it are missing, or it was not installed from a wheel.
+    """
+    tags = wheel_tags(found)
+    if not tags or found.files is None:
+        raise FileNotFoundError(f"{found.name} was not installed from a wheel")
+    # Scripts lie outside the folder of packages, and are made anew by each installer.
+    inside = [path for path in found.files if path.parts[0] != ".." and path.suffix != ".pyc"]
+    info = next(path.parts[0] for path in inside if path.parts[0].endswith(".dist-info"))
+    files = {
+        path.as_posix(): Path(str(found.locate_file(path))).read_bytes()
+        for path in inside
+        if not (path.parts[0] == info and path.name in _INSTALLERS)
+    }
+    python, abi, _ = tags[0].split("-")
+    platforms = ".".join(sorted({tag.split("-")[2] for tag in tags}))
+    name = f"{found.name.replace('-', '_')}-{found.version}-{python}-{abi}-{platforms}.whl"
+    return _write(os.path.join(folder, name), info, files)
+
+
+def wheel_tags(found: Distribution) -> list[str]:
+    """For what an installed package was built, as "cp311-cp311-manylinux2014_x86_64"."""
+    lines = (found.read_text("WHEEL") or "").splitlines()
+    return [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
+
+
+def _write(path: str, info: str, files: Mapping[str, bytes]) -> str:
+    lines = []
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, data in files.items():
+            _add(wheel, name, data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            lines.append(f"{name},sha256={digest},{len(data)}\n")
+        record = f"{info}/RECORD"
+        _add(wheel, record, "".join([*lines, f"{record},,\n"]).encode())
+    return path
+
+
+def _add(wheel: zipfile.ZipFile, name: str, data: bytes) -> None:
+    one = zipfile.ZipInfo(name, _TIME)
+    one.external_attr = 0o100644 << 16  # a plain file that all may read
+    one.compress_type = zipfile.ZIP_DEFLATED
+    wheel.writestr(one, data)

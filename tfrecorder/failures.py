@@ -1,0 +1,61 @@
+"""The words of a failure, left in the dataset directory: the same on every runner.
+
+Beam's runners wrap a worker's exception in ways of their own, down to a line in a log elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass
+
+from tfrecorder import errors, layout, storage
+from tfrecorder.errors import TfrecorderError
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a worker or the commit stopped.
+
+    Attributes:
+        error: the name of the exception's class, one of ours.
+        message: its words.
+        launch: of which launch the worker was; workers outlive a killed launcher by some seconds.
+        shard: the shard's name; "" for the commit.
+    """
+
+    error: str
+    message: str
+    launch: str = ""
+    shard: str = ""
+
+    def as_error(self) -> TfrecorderError:
+        kind: type[TfrecorderError] = getattr(errors, self.error, TfrecorderError)
+        return kind(self.message)
+
+
+def note_failure(output_dir: str, failure: Failure) -> None:
+    """Leave a failure in the directory, instead of an earlier one."""
+    # On a full disk the note fails for the same reason as the output: the error itself goes on.
+    with contextlib.suppress(OSError):
+        storage.publish_bytes(output_dir, layout.FAILURE, json.dumps(asdict(failure)).encode())
+
+
+def read_failure(output_dir: str) -> Failure | None:
+    """The failure that was left last; None without one, or where its shard was done since.
+
+    Raises:
+        UnreadableError: the directory cannot be read.
+    """
+    try:
+        note = json.loads(storage.read_bytes(os.path.join(output_dir, layout.FAILURE)))
+        failure = Failure(**note)
+    except storage.UnreadableError as error:
+        if error.code == "not_found":
+            return None
+        raise
+    except (TypeError, ValueError):  # cut by a full disk or a loss of power
+        return None
+    done = os.path.join(output_dir, layout.DONE, f"{failure.shard}.json")
+    return None if failure.shard and storage.exists(done) else failure

@@ -1,0 +1,236 @@
+"""How far a conversion is, read from its directory alone: whatever runs it, and wherever."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import html
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder import layout, metadata, storage
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.failures import read_failure
+from tfrecorder.layout import Shard
+from tfrecorder.metadata import DoneRecord
+from tfrecorder.plan import Plan, read_plan
+from tfrecorder.tables import text_table
+
+
+@dataclass(frozen=True)
+class SplitStatus:
+    """One split of a conversion.
+
+    Attributes:
+        rows: planned.
+        rows_through: that are records or rejects by now, as far as workers have told.
+        shards: planned.
+        shards_done: complete under their final names.
+        records: in these shards.
+        rejects: of these shards.
+        bytes: of these shards.
+    """
+
+    rows: int
+    rows_through: int
+    shards: int
+    shards_done: int
+    records: int
+    rejects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ConversionStatus:
+    """How far a conversion is.
+
+    Attributes:
+        output_dir: the dataset directory.
+        committed: the dataset is finished.
+        splits: by name, TRAIN first.
+        rejects: rejected rows of the done shards by "stage/code".
+        failure: why the conversion last stopped; None where nothing was noted, or where what had
+            failed was done since.
+    """
+
+    output_dir: str
+    committed: bool
+    splits: Mapping[str, SplitStatus]
+    rejects: Mapping[str, int]
+    failure: str | None
+
+    @property
+    def rows(self) -> int:
+        return sum(split.rows for split in self.splits.values())
+
+    @property
+    def rows_through(self) -> int:
+        return sum(split.rows_through for split in self.splits.values())
+
+    @property
+    def shards(self) -> int:
+        return sum(split.shards for split in self.splits.values())
+
+    @property
+    def shards_done(self) -> int:
+        return sum(split.shards_done for split in self.splits.values())
+
+    @property
+    def records(self) -> int:
+        return sum(split.records for split in self.splits.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(split.bytes for split in self.splits.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as values that JSON knows, with the totals; what `status --json` prints."""
+        totals = ("rows", "rows_through", "shards", "shards_done", "records", "bytes")
+        return {**dataclasses.asdict(self), **{name: getattr(self, name) for name in totals}}
+
+    def __str__(self) -> str:
+        return "\n".join([self._headline(), "", *text_table(self._table()), "", *self._notes()])
+
+    def _repr_html_(self) -> str:
+        head, *body = self._table()
+        header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in body
+        )
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
+        return (
+            f"<p>{html.escape(self._headline())}</p>"
+            f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table><ul>{notes}</ul>"
+        )
+
+    def _headline(self) -> str:
+        share = f"{self.rows_through:,} of {self.rows:,} rows ({self.rows_through / self.rows:.1%})"
+        shards = f"{self.shards_done:,} of {self.shards:,} shards done"
+        return f"{self.output_dir}: {share}, {shards}"
+
+    def _table(self) -> list[list[str]]:
+        table = [["split", "rows", "through", "shards", "done", "records", "rejects", "bytes"]]
+        for name, split in self.splits.items():
+            counts = (
+                (split.rows, split.rows_through, split.shards, split.shards_done)
+                + (split.records, split.rejects, split.bytes)
+            )  # fmt: skip
+            table.append([name, *(f"{count:,}" for count in counts)])
+        return table
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.rejects:
+            reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
+            lists = layout.REJECTS if self.committed else layout.SHARD_REJECTS
+            notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, lists)}")
+        if self.committed:
+            return [*notes, "committed: the dataset is finished"]
+        if self.failure is not None:
+            notes.append(f"failed: {self.failure}")
+        notes.append(
+            "not committed: under way, or stopped; the same conversion, run again, continues it"
+        )
+        return notes
+
+
+def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
+    """How far a conversion is, whoever runs it: read from its directory, which is not changed.
+
+    Args:
+        output_dir: the output directory of a conversion, local or on a bucket.
+
+    Returns:
+        Rows that are through and shards that are done of those planned, records, rejects and bytes
+        so far, and whether the dataset is committed.
+
+    Raises:
+        OptionError: output_dir is no path.
+        DatasetError: no conversion was begun there, or its notes cannot be read.
+        OutputError: another version of this package planned it.
+
+    Example:
+        >>> print(tfrecorder.status("gs://my-bucket/flowers"))  # doctest: +SKIP
+    """
+    if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
+        raise OptionError(f"output_dir={output_dir!r}: give the directory of a conversion.")
+    where = os.fspath(output_dir)
+    plan = read_plan(where)
+    if plan is None:
+        raise DatasetError(
+            f"{where}: no conversion was begun here, {layout.PLAN} is missing. Give the output_dir "
+            "of a conversion."
+        )
+    try:
+        if storage.exists(os.path.join(where, layout.COMMIT)):
+            return _of_committed(where, plan)
+        return _of_unfinished(where, plan)
+    except storage.UnreadableError as error:
+        raise DatasetError(f"{where} cannot be read: {error}.") from error
+
+
+def _of_committed(output_dir: str, plan: Plan) -> ConversionStatus:
+    """From the metadata: one file, instead of one for each shard."""
+    known = json.loads(storage.read_bytes(os.path.join(output_dir, layout.METADATA)))
+    splits = {}
+    for name, rows in plan.split_rows.items():
+        shards = [shard for shard in known["shards"] if shard["split"] == name]
+        records = sum(shard["records"] for shard in shards)
+        splits[name] = SplitStatus(
+            rows=rows,
+            rows_through=rows,
+            shards=plan.split_shards[name],
+            shards_done=len(shards),
+            records=records,
+            rejects=rows - records,
+            bytes=sum(shard["bytes"] for shard in shards),
+        )
+    return ConversionStatus(output_dir, True, splits, known["totals"]["reasons"], None)
+
+
+def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
+    # The notes first: a shard that is done meanwhile is counted then, rather than in neither.
+    noted = _noted_rows(output_dir, plan)
+    found = metadata.read_all_done(output_dir, plan.shards, plan.digest)
+    done = {shard: one for shard, one in found.items() if one is not None}
+    splits = {}
+    for name, rows in plan.split_rows.items():
+        of_split = [one for shard, one in done.items() if shard.split == name]
+        pending = [shard for shard in noted if shard.split == name and shard not in done]
+        under_way = sum(noted[shard] for shard in pending)
+        splits[name] = _split_status(rows, plan.split_shards[name], of_split, under_way)
+    failure = read_failure(output_dir)
+    words = None if failure is None else f"{failure.error}: {failure.message}"
+    reasons = metadata.add_up(done.values()).reasons
+    return ConversionStatus(output_dir, False, splits, reasons, words)
+
+
+def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int) -> SplitStatus:
+    totals = metadata.add_up(done)
+    return SplitStatus(
+        rows=rows,
+        rows_through=totals.rows + under_way,
+        shards=shards,
+        shards_done=len(done),
+        records=totals.records,
+        rejects=totals.rejects,
+        bytes=totals.bytes,
+    )
+
+
+def _noted_rows(output_dir: str, plan: Plan) -> dict[Shard, int]:
+    """Rows that are through of shards under way, where their workers note it."""
+    there = set(storage.names(os.path.join(output_dir, layout.PROGRESS)))
+    noted = [shard for shard in plan.shards if shard.name in there]
+
+    def read(shard: Shard) -> int:
+        # A note may be half written, or gone with its shard's end: then it counts for nothing.
+        with contextlib.suppress(storage.UnreadableError, ValueError):
+            return int(storage.read_bytes(os.path.join(output_dir, shard.progress)))
+        return 0
+
+    return dict(zip(noted, storage.each(read, noted, output_dir), strict=True))

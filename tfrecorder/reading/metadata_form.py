@@ -1,0 +1,40 @@
+"""What `_tfrecorder/metadata.json` must look like for a reader to go by it."""
+
+from __future__ import annotations
+
+from tfrecorder.json_form import anything, each, either, null, record, row, table, text, whole, word
+from tfrecorder.splits import SPLITS
+
+_SPLIT = word(*SPLITS)
+_LARGEST_SIDE = 2**31 - 1
+_SIDE = whole(0, _LARGEST_SIDE)
+_FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
+_SHARD = record({"file": text, "split": _SPLIT, "records": whole(), "bytes": whole()})
+
+#: The kinds of feature that this version reads.
+KINDS = ("image", "text", "int64", "float", "label")
+
+#: Of the parts that readers use; an earlier version wrote fewer, a later one may write more.
+METADATA = record(
+    {
+        "shards": each(_SHARD),
+        "split_rows": table(whole(), keys=_SPLIT),
+        "class_names": either(null, each(text)),
+        "features": table(word(*KINDS)),
+        "image_shape": row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4)),
+    },
+    {
+        "num_classes": either(null, whole()),
+        "image_sides": either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE))),
+        "options": table(anything),
+        "totals": record(
+            {},
+            {
+                "formats": table(whole()),
+                "reasons": table(whole()),
+                "suspects": whole(),
+                "oriented": whole(),
+            },
+        ),
+    },
+)

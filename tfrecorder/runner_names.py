@@ -1,0 +1,105 @@
+"""Beam's runners by name, and the form of the options for them: all that needs no Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecorder.option_checks import is_whole
+
+#: The runners known by name, each with its class.
+RUNNERS = {
+    "DirectRunner": "apache_beam.runners.direct.direct_runner.DirectRunner",
+    "DataflowRunner": "apache_beam.runners.dataflow.dataflow_runner.DataflowRunner",
+    "DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner",
+    "FlinkRunner": "apache_beam.runners.portability.flink_runner.FlinkRunner",
+    "PortableRunner": "apache_beam.runners.portability.portable_runner.PortableRunner",
+    "PrismRunner": "apache_beam.runners.portability.prism_runner.PrismRunner",
+    "SparkRunner": "apache_beam.runners.portability.spark_runner.SparkRunner",
+}
+
+#: Options of Beam that a conversion cannot go with, and why.
+REFUSED = {
+    "runner": "give it as runner, an option of its own.",
+    "streaming": "a conversion has an end; leave it out.",
+    "save_main_session": "the pipeline needs nothing of your session, which may hold a whole "
+    "frame; leave it out.",
+    "no_wait_until_finish": "a job that nobody waits for ends with its launcher on most runners; "
+    "leave it out. With the DataflowRunner, wait=False (the default) returns at once.",
+    "template_location": "it makes a template instead of running the job; leave it out.",
+    "output_executable_path": "it makes a file instead of running the job; leave it out.",
+    "dry_run": "it keeps the job from running; leave it out.",
+}
+
+#: Options that only the in-process runner cannot go with.
+REFUSED_LOCALLY = dict.fromkeys(
+    ("direct_num_workers", "direct_running_mode", "num_workers"),
+    "the DirectRunner's worker processes are num_workers, an option of its own.",
+)
+
+
+def canonical_runner(name: str) -> str:
+    """A runner's name as we write it: known ones in any case, or by a path into Beam.
+
+    >>> canonical_runner("daskrunner"), canonical_runner("apache_beam.runners.DataflowRunner")
+    ('DaskRunner', 'DataflowRunner')
+    >>> canonical_runner("my.module.MyRunner")
+    'my.module.MyRunner'
+    """
+    of_beam = name.startswith("apache_beam.runners.")
+    wanted = name.rpartition(".")[2] if of_beam else name
+    for known in RUNNERS:
+        if wanted.lower() == known.lower():
+            return known
+    return name
+
+
+def plain_name(name: str) -> str:
+    """The name of an option of Beam without what a command line adds.
+
+    >>> plain_name("--dask-npartitions")
+    'dask_npartitions'
+    """
+    return name.lstrip("-").replace("-", "_")
+
+
+def check_form(value: Any) -> str | None:
+    """What is wrong with the form of `runner_options`, as option checks say it; None if nothing.
+
+    Whether Beam has such options is for `runners.check_runner` to tell.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        return "give a dict of Beam's options, as {'machine_type': 'n1-standard-4'}."
+    plain: set[str] = set()
+    for name, given in value.items():
+        if not isinstance(name, str) or not plain_name(name):
+            return f"{name!r} is no name of an option."
+        if plain_name(name) in plain:
+            return f"{plain_name(name)!r} is given more than once."
+        plain.add(plain_name(name))
+        if not _is_plain(given):
+            return f"{name}={given!r}: give a text, a number, True, False, or a list of these."
+    return None
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):  # an option in JSON
+        return all(isinstance(name, str) and _is_plain(one) for name, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(one) for one in value)
+    return value is None or isinstance(value, (str, bool, float)) or is_whole(value)
+
+
+def refusal(name: str, value: Any, runner: str) -> str | None:
+    """Why a conversion cannot go with an option of Beam, or None where it can.
+
+    >>> refusal("streaming", True, "DaskRunner")
+    'a conversion has an end; leave it out.'
+    """
+    if value in (None, False, "false"):
+        return None
+    if runner == "DirectRunner" and name in REFUSED_LOCALLY:
+        return REFUSED_LOCALLY[name]
+    return REFUSED.get(name)

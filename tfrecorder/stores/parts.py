@@ -1,0 +1,67 @@
+"""A file on a remote store to seek in and read in parts, each part a request of its own."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from typing import BinaryIO, cast
+
+from tfrecorder.stores.retry import retried
+from tfrecorder.stores.store import TransientError, UnreadableError
+
+#: Bytes that a request asks for at least: the rows of a shard's plan, about.
+PART_BYTES = 2**18
+
+
+def in_parts(size: int, read_range: Callable[[int, int], bytes]) -> BinaryIO:
+    """A file of which only what is asked for is read.
+
+    Args:
+        size: of the file, in bytes.
+        read_range: the bytes from one offset up to another, not included; one request, which fails
+            with a TransientError where another attempt may succeed.
+
+    >>> data = bytes(range(100))
+    >>> file = in_parts(100, lambda start, end: data[start:end])
+    >>> file.seek(-2, os.SEEK_END), file.read()
+    (98, b'bc')
+    """
+    return cast(BinaryIO, io.BufferedReader(_Parts(size, read_range), PART_BYTES))
+
+
+class _Parts(io.RawIOBase):
+    def __init__(self, size: int, read_range: Callable[[int, int], bytes]) -> None:
+        self._size, self._read_range, self._at = size, read_range, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        start, end = self._at, min(self._at + len(buffer), self._size)
+        if start >= end:
+            return 0
+        try:
+            data = retried(lambda: self._whole(start, end))
+        except TransientError as error:
+            raise UnreadableError("read_failed", str(error)) from error
+        buffer[: len(data)] = data
+        self._at = end
+        return len(data)
+
+    def _whole(self, start: int, end: int) -> bytes:
+        data = self._read_range(start, end)
+        if len(data) != end - start:
+            raise TransientError(f"{len(data):,} bytes came of {end - start:,}")
+        return data
