@@ -124,10 +124,7 @@ def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertO
     frame = checked.frame
     sampled = frame[URI_COLUMN].iloc[sample_rows(len(frame), SAMPLE_ROWS, options.seed)]
     paths = [storage.resolve(uri, table.base) for uri in sampled]
-    sizes = storage.each(storage.size_or_none, paths, _remote_one(paths))
-    plan, planned = make_plan(
-        checked, table.base, [size for size in sizes if size is not None], options
-    )
+    plan, planned = make_plan(checked, table.base, _sizes_of(paths, table.base), options)
     staged = plan_to_continue(output_dir, plan, options)
     pending = plan.shards if staged is None else _pending(output_dir, staged, options)
     if pending:
@@ -138,6 +135,31 @@ def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertO
         stage_plan(plan, planned, output_dir)
         return plan
     return reopen(output_dir, staged, table.base, pending)
+
+
+def _sizes_of(paths: list[str], base: str) -> list[int]:
+    """The sizes of some images, but for those that cannot be had.
+
+    Raises:
+        ImagesUnreachableError: a bucket answers none of the first requests, often as they were
+            tried: the others would be waited for in vain, for minutes.
+    """
+    faults: list[str] = []
+
+    def size(path: str) -> int | None:
+        try:
+            return storage.size(path)
+        except storage.UnreadableError as error:
+            if error.code == "read_failed":
+                faults.append(f"{path}: {error.detail}")
+            return None
+
+    remote, first = _remote_one(paths), paths[: storage.REMOTE_THREADS]
+    sizes = storage.each(size, first, remote)
+    if len(faults) == len(first):
+        raise _unreachable(faults, len(first), base)
+    sizes += storage.each(size, paths[len(first) :], remote)
+    return [found for found in sizes if found is not None]
 
 
 def _remote_one(paths: list[str]) -> str:
@@ -176,9 +198,13 @@ def _open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     share = len(faults) / len(uris)
     if share < 1 and share <= max(MISSING_SHARE, options.max_reject_fraction):
         return
+    raise _unreachable(faults, len(uris), base)
+
+
+def _unreachable(faults: list[str], opened: int, base: str) -> ImagesUnreachableError:
     examples = "".join(f"\n  {words}" for words in faults[:3])
-    raise ImagesUnreachableError(
-        f"{len(faults)} of {len(uris)} images opened before the launch cannot be read:{examples}\n"
+    return ImagesUnreachableError(
+        f"{len(faults)} of {opened} images opened before the launch cannot be read:{examples}\n"
         "Nothing was written. Is a disk not mounted? Relative paths are taken from "
         f"{base!r}."
     )

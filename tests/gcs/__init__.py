@@ -1,0 +1,1 @@
+"""Google Cloud Storage on loopback, for the tests and the benchmarks."""

@@ -1,0 +1,363 @@
+"""Whole conversions on gs://, against a loopback server that counts and fails on demand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from gcs.control import Gcs
+from gcs.tls_proxy import TlsProxy
+from support import (
+    CSV,
+    PHOTOS,
+    SAMPLES,
+    error_of,
+    public_files,
+    records,
+    run,
+    start,
+    stop,
+    wait_for,
+)
+
+import tfrecorder
+from tfrecorder import storage
+from tfrecorder.conversion import OPENED_ROWS
+from tfrecorder.errors import DatasetError, ImagesUnreachableError, OutputError, SourceError
+from tfrecorder.plan import SAMPLE_ROWS
+from tfrecorder.stores import retry
+
+pytest_plugins = ["gcs.fixtures"]
+
+SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}  # those of the fixture `dataset`
+SOURCE = "gs://bkt/photos.csv"
+OUT = "gs://bkt/sets/out"
+COMMIT = f"{OUT}/dataset_info.json"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further attempts come at once; how many there are stays as it is."""
+    monkeypatch.setattr(retry, "FIRST_DELAY", 0.001)
+
+
+@pytest.fixture
+def photos(gcs: Gcs) -> Gcs:
+    """A server that holds the bundled photographs with their CSV."""
+    gcs.put(SOURCE, CSV.read_bytes())
+    gcs.put_folder("gs://bkt/photos", SAMPLES / "photos")
+    return gcs
+
+
+@pytest.fixture
+def many(gcs: Gcs) -> pd.DataFrame:
+    """A frame of 400 photographs on gs://, each an object of its own."""
+    uris = [f"gs://bkt/many/{number}.jpg" for number in range(400)]
+    data = [path.read_bytes() for path in PHOTOS]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(gcs.put, uris, (data * 20)[: len(uris)]))
+    return pd.DataFrame({"split": "TRAIN", "image_uri": uris})
+
+
+def test_source_images_and_output_on_gs(photos: Gcs, dataset: Path) -> None:
+    result = tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
+    assert photos.files(OUT) == public_files(dataset), "the local conversion's bytes"
+    assert result.output_dir == OUT
+    assert result.records == len(PHOTOS)
+    assert not result.rejects
+    assert result.retries == 0
+    left = {name.split("/")[3] for name in photos.names(f"{OUT}/_tfrecorder/")}
+    assert not left & {"tmp", "progress", "failure.json", "lock"}
+
+
+def test_a_folder_on_gs(photos: Gcs, tmp_path: Path) -> None:
+    photos.put("gs://bkt/photos/.hidden", b"")
+    result = tfrecorder.convert("gs://bkt/photos/", OUT)
+    assert result.passed_over == {"hidden": 1, "not images": 0}
+    tfrecorder.convert(SAMPLES / "photos", tmp_path / "local")
+    assert photos.files(OUT) == public_files(tmp_path / "local")
+
+
+def test_sources_and_outputs_mix(photos: Gcs, dataset: Path, tmp_path: Path) -> None:
+    tfrecorder.convert(CSV, OUT, num_shards=SHARDS)
+    assert photos.files(OUT) == public_files(dataset)
+    tfrecorder.convert(SOURCE, tmp_path / "local", num_shards=SHARDS)
+    assert public_files(tmp_path / "local") == public_files(dataset)
+
+
+def test_the_command_line(photos: Gcs, dataset: Path) -> None:
+    shards = ["--num-shards", ",".join(f"{name}={count}" for name, count in SHARDS.items())]
+    done = run("-m", "tfrecorder", "convert", SOURCE, OUT, *shards)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(PHOTOS)} records in {OUT}" in done.stdout
+    assert photos.files(OUT) == public_files(dataset)
+    again = run("-m", "tfrecorder", "convert", SOURCE, OUT, *shards)
+    assert again.returncode != 0
+    assert len(again.stderr.strip().splitlines()) == 1, again.stderr
+    assert "finished dataset" in again.stderr
+
+
+def test_buckets_that_are_not_there(photos: Gcs, tmp_path: Path) -> None:
+    where = str(tmp_path / "out")
+    assert "'gs://elsewhere/photos.csv'" in error_of(SourceError, "gs://elsewhere/photos.csv", OUT)
+    assert "bucket does not exist" in error_of(OutputError, SOURCE, "gs://elsewhere/out")
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": ["gs://elsewhere/a.jpg"]})
+    assert "bucket does not exist" in error_of(ImagesUnreachableError, frame, where)
+    assert public_files(where) == {}
+
+
+def test_an_image_that_is_not_there_or_not_permitted_is_a_reject(photos: Gcs) -> None:
+    gone, secret = "photos/cat/cat_01.jpg", "photos/cat/cat_02.jpg"
+    photos.put(SOURCE, CSV.read_bytes() + f"TRAIN,{gone}x,cat\n".encode())
+    photos.inject("status", status=403, object=f"bkt/{secret}")
+    result = tfrecorder.convert(SOURCE, OUT)
+    assert result.rejects == {"read/no_permission": 1, "read/not_found": 1}
+    assert result.retries == 0
+    rows = photos.get(f"{OUT}/rejects.csv").decode().splitlines()[1:]
+    assert [row.split(",")[1] for row in rows] == [secret, f"{gone}x"]
+    assert "No such object" in rows[1]
+    # Once before the launch, as one of those that are opened, and once for its shard.
+    assert photos.count("download", f"bkt/{secret}") == 2
+    photos.mend()
+    again = tfrecorder.convert(SOURCE, OUT, retry_rejects=True)
+    assert again.rejects == {"read/not_found": 1}
+
+
+def test_nothing_is_lost_where_requests_fail_in_passing(gcs: Gcs, many: pd.DataFrame) -> None:
+    tfrecorder.convert(many, "gs://bkt/calm", num_shards=5)
+    gcs.forget_requests()
+    for seed, fault in enumerate(
+        [{"kind": "status", "status": 429}, {"kind": "status", "status": 503}]
+        + [{"kind": "reset"}, {"kind": "cut"}]
+    ):
+        gcs.inject(probability=0.05, seed=seed, **fault)
+    result = tfrecorder.convert(many, OUT, num_shards=5)
+    assert gcs.files(OUT) == gcs.files("gs://bkt/calm")
+    assert result.records == len(many)
+    assert not result.rejects
+    failed = gcs.count("download", "bkt/many/*", "429|503|reset|cut")
+    assert failed > 50
+    assert failed * 0.5 < result.retries < failed, "but for those before the launch"
+
+
+@pytest.mark.parametrize("status", [403, 503])
+@pytest.mark.parametrize(
+    ("operation", "object", "kind", "words"),
+    [
+        ("*", "bkt/photos.csv", SourceError, "photos.csv"),
+        ("*", "bkt/photos/*", ImagesUnreachableError, "opened before the launch cannot be read"),
+        ("upload|start", "bkt/sets/*", OutputError, "cannot be written"),
+        ("upload|start", "bkt/sets/out/*00000*.tfrecord", OutputError, "cannot be written"),
+        ("list", "bkt/sets/*", OutputError, "cannot be written"),
+        ("*", "bkt/sets/*", OutputError, "gs://bkt/sets/out"),
+        ("download", "bkt/sets/*", OutputError, "gs://bkt/sets/out"),
+        ("download", "bkt/sets/*.parquet", OutputError, "plan.parquet"),
+    ],
+    ids=["source", "images", "uploads", "shard", "listing", "output", "plan", "rows"],
+)
+def test_a_bucket_that_fails_for_good_ends_the_conversion(
+    photos: Gcs, operation: str, object: str, kind: type[Exception], words: str, status: int
+) -> None:
+    photos.inject("status", status=status, operation=operation, object=object)
+    message = error_of(kind, SOURCE, OUT)
+    assert words in message
+    assert ("denied" if status == 403 else f"{retry.ATTEMPTS} attempts") in message
+    assert "http" not in message
+    assert len(message.splitlines()) <= 6
+    assert COMMIT.removeprefix("gs://bkt/") not in photos.names("gs://bkt/sets/")
+    # Nothing is asked for without end; some things twice, to work and to note the failure.
+    most = 1 if status == 403 else retry.ATTEMPTS
+    failed = [asked for asked in photos.requests() if asked[2] == str(status)]
+    assert max(count for *_, count in failed) <= 2 * most, failed
+    photos.mend()
+    assert tfrecorder.convert(SOURCE, OUT).records == len(PHOTOS)
+
+
+def test_a_bucket_that_is_down_is_not_asked_for_a_thousand_images(
+    gcs: Gcs, many: pd.DataFrame
+) -> None:
+    gcs.inject("status", status=503, object="bkt/many/*")
+    assert "cannot be read" in error_of(ImagesUnreachableError, many, OUT)
+    assert gcs.count("*", "bkt/many/*") <= storage.REMOTE_THREADS * retry.ATTEMPTS
+    assert gcs.names("gs://bkt/sets/") == []
+
+
+def test_a_killed_conversion_leaves_whole_objects_and_goes_on(photos: Gcs, dataset: Path) -> None:
+    stuck = "train-00001-of-00003.tfrecord"
+    photos.inject("status", status=503, operation="upload", object=f"*{stuck}")
+    code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
+    process = start(code)
+    wait_for(lambda: photos.count("upload", f"*{stuck}", "503"))
+    stop(process)
+    whole = public_files(dataset)
+    left = photos.files(OUT)
+    assert stuck not in left
+    assert "dataset_info.json" not in left
+    assert "train-00000-of-00003.tfrecord" in left
+    assert all(data == whole[name] for name, data in left.items())
+
+    photos.mend()
+    result = tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
+    assert result.records == len(PHOTOS)
+    assert photos.files(OUT) == whole
+    assert photos.count("upload", "*/train-00000-of-00003.tfrecord") == 1, "done is done"
+
+
+def test_kills_at_any_moment(photos: Gcs, dataset: Path) -> None:
+    code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
+    # Slow enough to be met in its middle: some 60 requests, a twentieth of a second each.
+    photos.inject("stall", seconds=0.05, operation="upload|download|list")
+    whole = public_files(dataset)
+    for requests in (25, 60, 100):
+        photos.forget_requests()
+        process = start(code)
+        wait_for(lambda most=requests: photos.count() > most)
+        stop(process)
+        left = photos.files(OUT)
+        assert all(data == whole[name] for name, data in left.items())
+        assert "dataset_info.json" not in left or left.keys() == whole.keys()
+    photos.mend()
+    if COMMIT.removeprefix("gs://bkt/") not in photos.names(f"{OUT}/"):
+        tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
+    assert photos.files(OUT) == whole
+
+
+def test_two_conversions_of_one_plan_at_once_do_no_harm(photos: Gcs, dataset: Path) -> None:
+    code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
+    photos.inject("stall", seconds=0.02)
+    both = [start(code) for _ in range(2)]
+    errors = [process.communicate(timeout=100)[1] for process in both]
+    codes = sorted(process.returncode for process in both)
+    assert codes[0] == 0, errors
+    assert photos.files(OUT) == public_files(dataset)
+    assert tfrecorder.verify(OUT).ok
+
+
+def test_another_plan_is_refused(photos: Gcs) -> None:
+    photos.inject("status", status=403, operation="upload", object="*test-*.tfrecord")
+    error_of(OutputError, SOURCE, OUT)
+    photos.mend()
+    assert "another kind: seed" in error_of(OutputError, SOURCE, OUT, seed=7)
+    tfrecorder.convert(SOURCE, OUT)
+    before = photos.files(OUT)
+    assert "finished dataset" in error_of(OutputError, SOURCE, OUT)
+    assert photos.files(OUT) == before
+    tfrecorder.convert(SOURCE, OUT, seed=7, num_shards=1, overwrite=True)
+    assert "train-00000-of-00001.tfrecord" in photos.files(OUT)
+    assert tfrecorder.verify(OUT).ok
+
+
+def test_a_folder_with_anything_foreign_is_refused(photos: Gcs) -> None:
+    photos.put(f"{OUT}/thesis.txt", b"")
+    for overwrite in (False, True):
+        assert "'thesis.txt'" in error_of(OutputError, SOURCE, OUT, overwrite=overwrite)
+    assert photos.names(f"{OUT}/") == ["sets/out/thesis.txt"]
+
+
+def test_what_a_conversion_asks_of_a_bucket(gcs: Gcs) -> None:
+    rows = 1200
+    data = (SAMPLES / "photos" / "brick" / "brick_01.jpg").read_bytes()
+    uris = [f"gs://bkt/many/{number}.jpg" for number in range(rows)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda uri: gcs.put(uri, data), uris))
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": uris})
+    result = tfrecorder.convert(frame, OUT)
+    images = "bkt/many/*"
+    assert SAMPLE_ROWS == 1000
+    assert gcs.count("metadata", images) <= SAMPLE_ROWS
+    # One request an image, but for those that are opened before the launch.
+    assert gcs.count("download", images) == rows + OPENED_ROWS
+    assert gcs.count("*", images) <= rows + OPENED_ROWS + SAMPLE_ROWS
+    others = [asked for asked in gcs.requests() if "/many/" not in asked[1]]
+    # The client looks at the bucket itself, in the background, after an answer of 404.
+    count = sum(count for operation, *_, count in others if operation != "bucket")
+    assert count < 40 + 10 * result.splits["TRAIN"].shards, others
+
+
+def test_bucket_rights_are_not_needed(photos: Gcs) -> None:
+    # The role Storage Object Admin cannot look at the bucket itself.
+    photos.inject("status", status=403, operation="bucket")
+    assert tfrecorder.convert(SOURCE, OUT).records == len(PHOTOS)
+
+
+def test_verify_compares_checksums_without_a_download(photos: Gcs) -> None:
+    tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
+    photos.forget_requests()
+    report = tfrecorder.verify(OUT)
+    assert report.ok, report
+    assert report.records == len(PHOTOS)
+    assert photos.count("download", "*.tfrecord") == 0
+
+    shard = f"{OUT}/train-00001-of-00003.tfrecord"
+    data = photos.get(shard)
+    photos.put(shard, data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
+    report = tfrecorder.verify(OUT)
+    assert not report.ok
+    assert set(report.faults.file) == {"train-00001-of-00003.tfrecord"}
+    assert photos.count("download", "*.tfrecord") == 1, "only the damaged one is read"
+
+    tfrecorder.repair(OUT)
+    assert photos.get(shard) == data
+    assert tfrecorder.verify(OUT).ok
+
+
+def test_verify_of_what_is_not_there(photos: Gcs) -> None:
+    where = {"gs://bkt/none": "no such", "gs://elsewhere/out": "bucket does not exist"}
+    for act in (tfrecorder.verify, tfrecorder.repair, tfrecorder.info):
+        for uri, words in where.items():
+            with pytest.raises(DatasetError, match=words):
+                act(uri)
+
+
+@pytest.mark.parametrize("status", [403, 503])
+@pytest.mark.parametrize("operation", ["*", "list", "download", "metadata"])
+def test_looking_at_a_dataset_on_a_bucket_that_fails(
+    photos: Gcs, operation: str, status: int
+) -> None:
+    tfrecorder.convert(SOURCE, OUT, num_shards=1)
+    photos.inject("status", status=status, operation=operation, object="bkt/sets/*")
+    for act in (tfrecorder.verify, tfrecorder.repair, tfrecorder.info):
+        with pytest.raises(DatasetError) as caught:
+            act(OUT)
+        message = str(caught.value)
+        assert ("denied" if status == 403 else "attempts") in message
+        assert message.count("cannot be read") == 1, message
+
+
+READ_BY_TENSORFLOW = """
+import hashlib, json, sys
+import tfrecorder
+
+(out,) = sys.argv[1:]
+found = {
+    name: sorted([hashlib.md5(data.numpy()).hexdigest(), int(label)] for data, label in split)
+    for name, split in tfrecorder.load(out, decode=False).items()
+}
+images, labels = next(iter(tfrecorder.load(out, "TRAIN", batch_size=8, image_size=(32, 32))))
+print(json.dumps([found, [*images.shape], str(tfrecorder.info(out)), tfrecorder.verify(out).ok]))
+assert "apache_beam" not in sys.modules
+"""
+
+
+def test_tensorflow_reads_what_was_written(photos: Gcs, dataset: Path, tls: TlsProxy) -> None:
+    tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
+    photos.forget_requests()
+    # To google-cloud-storage the server by its address, to TensorFlow the whole of googleapis.com.
+    done = run("-c", READ_BY_TENSORFLOW, OUT, env={**os.environ, **tls.environment()})
+    assert done.returncode == 0, done.stderr
+    found, shape, info, sound = json.loads(done.stdout)
+    for split in SHARDS:
+        expected = [
+            [hashlib.md5(record["image/encoded"]).hexdigest(), record["image/class/label"]]
+            for record in records(dataset, split)
+        ]
+        assert found[split] == sorted(expected)
+    assert shape == [8, 32, 32, 3]
+    assert info == str(tfrecorder.info(dataset)).replace(str(dataset), OUT)
+    assert sound
+    assert photos.count("download", "bkt/sets/out/*.tfrecord", "206") >= 6, "TensorFlow's own"

@@ -1,0 +1,327 @@
+"""Files on gs://, as `tfrecorder.storage` reads and publishes them; against a loopback server."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import google_crc32c
+import pytest
+from gcs.control import Gcs
+from gcs.tls_proxy import TlsProxy
+from support import run
+
+from tfrecorder import storage
+from tfrecorder.stores import gcs as gcs_store
+from tfrecorder.stores import gcs_get, retry
+
+pytest_plugins = ["gcs.fixtures"]
+
+#: Larger files are uploaded in several requests.
+EIGHT = 8 * 1024 * 1024
+
+PASSING = [
+    {"kind": "status", "status": 408},
+    {"kind": "status", "status": 429},
+    {"kind": "status", "status": 500},
+    {"kind": "status", "status": 503},
+    {"kind": "reset"},
+    {"kind": "cut"},
+]
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further attempts come at once; how many there are stays as it is."""
+    monkeypatch.setattr(retry, "FIRST_DELAY", 0.001)
+
+
+def unreadable(path: str) -> storage.UnreadableError:
+    with pytest.raises(storage.UnreadableError) as caught:
+        storage.read_bytes(path)
+    return caught.value
+
+
+def test_a_file_is_read_by_one_request(gcs: Gcs) -> None:
+    data = os.urandom(100_000)
+    gcs.put("gs://bkt/photos/a b%2F#?ü.jpg", data)
+    assert storage.read_bytes("gs://bkt/photos/a b%2F#?ü.jpg") == data
+    assert gcs.count("download") == 1
+    assert gcs.count("metadata") == gcs.count("list") == 0
+
+
+def test_many_files_are_read_at_once_over_connections_that_are_kept(
+    gcs: Gcs, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [f"gs://bkt/{number}" for number in range(64)]
+    for path in paths:
+        gcs.put(path, path.encode())
+    gcs.inject("stall", seconds=0.1, operation="download")
+    with caplog.at_level(logging.WARNING), ThreadPoolExecutor(32) as pool:
+        assert list(pool.map(storage.read_bytes, paths)) == [path.encode() for path in paths]
+    assert gcs.peak() == 32
+    assert not caplog.records, "urllib3 warns where a connection is thrown away"
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "words"),
+    [
+        ("gs://bkt/none.jpg", "not_found", "No such object: bkt/none.jpg"),
+        ("gs://elsewhere/a.jpg", "not_found", "bucket does not exist"),
+        ("gs://bkt/secret.jpg", "no_permission", "denied"),
+        ("gs:///a.jpg", "bad_name", "bucket"),
+    ],
+)
+def test_what_cannot_be_read_is_asked_for_once(gcs: Gcs, path: str, code: str, words: str) -> None:
+    gcs.put("gs://bkt/secret.jpg", b"")
+    gcs.inject("status", status=403, object="bkt/secret.jpg")
+    error = unreadable(path)
+    assert error.code == code
+    assert words in error.detail
+    assert "http" not in error.detail, "the request's address helps nobody"
+    assert gcs.count("download") <= 1
+
+
+@pytest.mark.parametrize("fault", PASSING, ids=str)
+def test_what_fails_in_passing_is_tried_again_and_counted(
+    gcs: Gcs, fault: dict[str, object]
+) -> None:
+    data = os.urandom(300_000)
+    gcs.put("gs://bkt/a", data)
+    gcs.inject(operation="download", times=3, **fault)
+    retries: list[None] = []
+    assert storage.read_bytes("gs://bkt/a", lambda: retries.append(None)) == data
+    assert len(retries) == 3
+    assert gcs.count("download", "bkt/a") == 4
+
+
+@pytest.mark.parametrize("fault", PASSING, ids=str)
+def test_what_fails_for_good_is_given_up(gcs: Gcs, fault: dict[str, object]) -> None:
+    gcs.put("gs://bkt/a", b"x" * 1000)
+    gcs.inject(operation="download", **fault)
+    error = unreadable("gs://bkt/a")
+    assert error.code == "read_failed"
+    assert f"{retry.ATTEMPTS} attempts" in error.detail
+    assert gcs.count("download", "bkt/a") == retry.ATTEMPTS
+
+
+def test_a_server_that_stalls_is_given_up_and_asked_again(
+    gcs: Gcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gcs_store, "TIMEOUT", (0.2, 0.2))
+    gcs.put("gs://bkt/a", b"data")
+    for operation in ("download", "metadata"):
+        gcs.inject("stall", seconds=1, operation=operation, times=1)
+    store = gcs_store.BucketStore()  # which begins with these seconds
+    assert retry.retried(lambda: store.read("gs://bkt/a")) == b"data"
+    assert retry.retried(lambda: store.size("gs://bkt/a")) == 4
+    assert gcs.count("download") == gcs.count("metadata") == 2
+
+
+def test_a_damaged_answer_is_noticed_by_its_checksum(gcs: Gcs) -> None:
+    gcs.put("gs://bkt/a", b"data")
+    gcs.inject("flip", operation="download", times=2)
+    assert storage.read_bytes("gs://bkt/a") == b"data"
+    assert gcs.count("download") == 3
+
+
+def test_what_fits_no_record_is_not_read(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
+    gcs.put("gs://bkt/big", b"x" * 1000)
+    monkeypatch.setattr(gcs_get, "MAX_FILE_BYTES", 999)
+    assert unreadable("gs://bkt/big").code == "too_large"
+
+
+def test_a_file_to_read_in_parts(gcs: Gcs) -> None:
+    data = os.urandom(2_000_000)
+    gcs.put("gs://bkt/a", data)
+    gcs.inject("status", status=503, operation="download", times=2)
+    gcs.inject("cut", operation="download", times=2)
+    with storage.open_seekable("gs://bkt/a") as file:
+        file.seek(-10, os.SEEK_END)
+        assert file.read() == data[-10:]
+        file.seek(1000)
+        assert file.read(1000) == data[1000:2000]
+        assert gcs.count("download", outcome="206") == 2
+        gcs.inject("status", status=503, operation="download")
+        file.seek(-600_000, os.SEEK_END)
+        with pytest.raises(storage.UnreadableError, match=f"{retry.ATTEMPTS} attempts"):
+            file.read()
+        gcs.mend()
+        assert file.read() == data[-600_000:]
+        file.seek(0)
+        gcs.put("gs://bkt/a", b"another")
+        with pytest.raises(storage.UnreadableError, match="No such object"):
+            file.read()
+    with pytest.raises(storage.UnreadableError, match="No such object"):
+        storage.open_seekable("gs://bkt/none")
+
+
+def test_a_local_copy_is_whole_and_removed(gcs: Gcs) -> None:
+    data = os.urandom(2_000_000)
+    gcs.put("gs://bkt/a", data)
+    gcs.inject("cut", operation="download", times=2)
+    with storage.local_copy("gs://bkt/a") as copy:
+        assert Path(copy).read_bytes() == data
+    assert not Path(copy).exists()
+
+
+def test_sizes_and_checksums_come_without_the_bytes(gcs: Gcs) -> None:
+    gcs.put("gs://bkt/a", b"0123456789")
+    gcs.inject("status", status=429, operation="metadata", times=2)
+    assert storage.size_or_none("gs://bkt/a") == 10
+    assert storage.crc32c_or_none("gs://bkt/a") == google_crc32c.value(b"0123456789")
+    assert storage.size_or_none("gs://bkt/none") is None
+    assert storage.crc32c_or_none("gs://bkt/none") is None
+    assert storage.size_or_none("gs://elsewhere/none") is None
+    assert gcs.count("download") == 0
+
+
+def test_what_lies_in_a_folder(gcs: Gcs) -> None:
+    for name in ("out/b", "out/a", "out/c/d", "out/c/e/f", "outer", "out/", "out.txt"):
+        gcs.put(f"gs://bkt/{name}", b"12")
+    assert storage.sizes("gs://bkt/out") == {"a": 2, "b": 2, "c": None}
+    assert storage.sizes("gs://bkt/out/") == {"a": 2, "b": 2, "c": None}
+    assert storage.names("gs://bkt") == ["out", "out.txt", "outer"]
+    assert storage.files("gs://bkt/out") == ["a", "b", "c/d", "c/e/f"]
+    assert storage.names("gs://bkt/none") == storage.files("gs://bkt/none") == []
+    assert storage.exists("gs://bkt/out")
+    assert storage.exists("gs://bkt/out/a")
+    assert not storage.exists("gs://bkt/ou")
+    assert storage.is_folder("gs://bkt/out")
+    assert not storage.is_folder("gs://bkt/outer")
+
+
+def test_a_folder_of_more_names_than_an_answer_holds(gcs: Gcs) -> None:
+    names = [f"{number:04d}" for number in range(2100)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: gcs.put(f"gs://bkt/out/{name}", b""), names))
+    gcs.inject("status", status=503, operation="list", probability=0.3)
+    assert storage.names("gs://bkt/out") == names
+    assert storage.files("gs://bkt") == [f"out/{name}" for name in names]
+    gcs.mend()
+    storage.remove("gs://bkt/out")
+    assert gcs.names("gs://bkt/") == []
+
+
+@pytest.mark.parametrize("size", [0, 1000, EIGHT + 1000], ids=["empty", "small", "in pieces"])
+@pytest.mark.parametrize("fault", [None, *PASSING], ids=str)
+def test_what_is_published_is_there_whole(
+    gcs: Gcs, size: int, fault: dict[str, object] | None
+) -> None:
+    data = os.urandom(size)
+    if fault:
+        gcs.inject(operation="upload|start|piece", times=3, **fault)
+    storage.publish_bytes("gs://bkt/out", "deeper/a.bin", data)
+    assert gcs.get("gs://bkt/out/deeper/a.bin") == data
+    assert gcs.names("gs://bkt/") == ["out/deeper/a.bin"]
+
+
+def test_an_answer_that_is_lost_after_the_upload_does_no_harm(gcs: Gcs) -> None:
+    gcs.inject("reset", operation="upload", times=2, after=True)
+    storage.publish_bytes("gs://bkt/out", "a", b"data")
+    assert gcs.files("gs://bkt/out") == {"a": b"data"}
+
+
+def test_nothing_is_published_before_the_end_or_after_a_failure(gcs: Gcs, tmp_path: Path) -> None:
+    gcs.put("gs://bkt/out/a", b"old")
+
+    def write(fails: bool) -> None:
+        with storage.publish("gs://bkt/out", "a") as file:
+            file.write(b"new")
+            assert gcs.files("gs://bkt/out") == {"a": b"old"}
+            if fails:
+                raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError):
+        write(fails=True)
+    assert gcs.files("gs://bkt/out") == {"a": b"old"}
+    write(fails=False)
+    assert gcs.files("gs://bkt/out") == {"a": b"new"}
+
+
+def test_no_temporary_file_is_left(
+    gcs: Gcs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    storage.publish_bytes("gs://bkt/out", "a", b"data")
+    gcs.inject("status", status=403)
+    with pytest.raises(OSError):
+        storage.publish_bytes("gs://bkt/out", "a", b"data")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda: storage.publish_bytes("gs://elsewhere", "a", b""), "bucket does not exist"),
+        (lambda: storage.publish_bytes("gs://bkt", "secret", b""), "denied"),
+        (lambda: storage.publish_bytes("gs://bkt", "busy", b""), "attempts"),
+        (lambda: storage.remove("gs://bkt/secret"), "denied"),
+        (lambda: storage.remove("gs://bkt/busy"), "attempts"),
+    ],
+    ids=["bucket", "publish 403", "publish 503", "remove 403", "remove 503"],
+)
+def test_what_cannot_be_written_says_why(gcs: Gcs, act: Callable[[], None], words: str) -> None:
+    gcs.put("gs://bkt/secret", b"")
+    gcs.put("gs://bkt/busy", b"")
+    gcs.inject("status", status=403, object="bkt/secret")
+    gcs.inject("status", status=503, object="bkt/busy")
+    with pytest.raises(OSError, match=words) as caught:
+        act()
+    assert "http" not in str(caught.value)
+    assert gcs.count("upload|delete", "bkt/secret") <= 1
+
+
+def test_removing(gcs: Gcs) -> None:
+    for name in ("a", "a/1", "a/b/2", "ab"):
+        gcs.put(f"gs://bkt/{name}", b"")
+    gcs.inject("reset", operation="delete", times=2, after=True)
+    storage.remove("gs://bkt/a")
+    assert gcs.names("gs://bkt/") == ["ab"]
+    storage.remove("gs://bkt/a")
+    storage.remove_all("gs://bkt", ["ab", "none"])
+    assert gcs.names("gs://bkt/") == []
+
+
+def test_the_service_itself_with_a_token_by_a_proxy(gcs: Gcs, tls: TlsProxy) -> None:
+    """Everything as in the cloud: https, the service's own address, a service account's key."""
+    code = (
+        "from tfrecorder import storage\n"
+        "storage.publish_bytes('gs://bkt/out', 'a', b'data')\n"
+        "print(storage.read_bytes('gs://bkt/out/a'), storage.sizes('gs://bkt'))\n"
+    )
+    own = {key: value for key, value in os.environ.items() if key not in gcs.environment()}
+    for drop in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # either is enough
+        env = {**own, **tls.environment()}
+        del env[drop]
+        found = run("-c", code, env=env)
+        assert found.stdout == "b'data' {'out': None}\n", found.stderr
+    assert gcs.count("download", "bkt/out/a", "200") == 2
+
+
+def test_without_credentials_the_remedy_is_told(tmp_path: Path) -> None:
+    code = (
+        "from tfrecorder import storage\n"
+        "try:\n    storage.read_bytes('gs://bkt/a')\n"
+        "except storage.UnreadableError as error:\n    print(error.code, error.detail)\n"
+    )
+    drop = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT")
+    own = {key: value for key, value in os.environ.items() if key not in drop}
+    found = run("-c", code, env={**own, "NO_GCE_CHECK": "true", "HOME": str(tmp_path)})
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("no_credentials ")
+    assert "gcloud auth application-default login" in found.stdout
+
+
+def test_local_files_need_no_client(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom tfrecorder import storage\n"
+        f"storage.publish_bytes({str(tmp_path)!r}, 'a', b'data')\n"
+        f"storage.read_bytes({str(tmp_path / 'a')!r})\n"
+        "print('google.cloud.storage' in sys.modules, 'fsspec' in sys.modules)"
+    )
+    assert run("-c", code).stdout.split() == ["False", "False"], sys.version

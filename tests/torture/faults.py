@@ -1,0 +1,76 @@
+"""Conversions from and to a bucket of which one request in twenty fails in passing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from unittest.mock import patch
+
+import pandas as pd
+from gcs.control import Gcs, in_process
+from support import PHOTOS
+
+import tfrecorder
+from torture.counts import Count, demand, lost_rows
+
+#: The share of all requests that fail, one way or another.
+SHARE = 0.05
+KINDS = (
+    {"kind": "status", "status": 408},
+    {"kind": "status", "status": 429},
+    {"kind": "status", "status": 503},
+    {"kind": "reset"},
+    {"kind": "cut"},
+)
+
+CALM, DISTURBED = "gs://bkt/calm", "gs://bkt/disturbed"
+
+
+def disturb(rounds: int, rows: int, folder: Path, seed: int = 0) -> list[Count]:
+    """Convert `rows` images that often, with other faults each time; nothing may be lost.
+
+    Raises:
+        BrokenError: the dataset is another than without faults, or a row is lost.
+    """
+    failed = retries = lost = 0
+    with in_process() as gcs, patch.dict(os.environ, gcs.environment()):
+        gcs.create_bucket("bkt")
+        table = _make_table(gcs, rows)
+        tfrecorder.convert(table, CALM, num_shards=6)
+        for number in range(rounds):
+            result, count = _disturbed(gcs, table, seed + number)
+            failed, retries = failed + count, retries + result.retries
+            demand(
+                gcs.files(DISTURBED) == gcs.files(CALM), f"seed {seed + number}: the bytes differ"
+            )
+            lost += _lost(gcs, folder / str(number), rows)
+    note = f"{failed:,} requests failed; reading took {retries:,} further attempts"
+    return [Count("faults of a bucket", rounds, rounds * rows, lost, note)]
+
+
+def _make_table(gcs: Gcs, rows: int) -> pd.DataFrame:
+    for row in range(rows):
+        gcs.put(f"gs://bkt/in/{row}.jpg", PHOTOS[row % len(PHOTOS)].read_bytes())
+    uris = [f"gs://bkt/in/{row}.jpg" for row in range(rows)]
+    labels = [PHOTOS[row % len(PHOTOS)].parent.name for row in range(rows)]
+    return pd.DataFrame({"split": "TRAIN", "image_uri": uris, "label": labels})
+
+
+def _disturbed(gcs: Gcs, table: pd.DataFrame, seed: int) -> tuple[tfrecorder.ConversionResult, int]:
+    """A conversion among faults, and how many requests failed."""
+    gcs.forget_requests()
+    for kind in KINDS:
+        gcs.inject(probability=SHARE / len(KINDS), seed=seed, **kind)
+    try:
+        result = tfrecorder.convert(table, DISTURBED, num_shards=6, overwrite=True)
+    finally:
+        gcs.mend()
+    assert isinstance(result, tfrecorder.ConversionResult)
+    return result, gcs.count(outcome="408|429|503|reset|cut")
+
+
+def _lost(gcs: Gcs, folder: Path, rows: int) -> int:
+    folder.mkdir(parents=True)
+    for name, data in gcs.files(DISTURBED).items():
+        (folder / name).write_bytes(data)
+    return lost_rows(folder, rows)
