@@ -44,7 +44,10 @@ EXTRAS = {
         "build>=1.2",
         "nbclient>=0.10",
         "ipykernel>=6",
+        "pyyaml>=6",
     ],
+    # mkdocs 2 takes neither these plugins nor this theme.
+    "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"],
 }
 
 setup(

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
+    "DataflowJob": "tfrecorder.dataflow.job",
     "DatasetInfo": "tfrecorder.reading.summary",
+    "JobStatus": "tfrecorder.dataflow.job",
     "LoadOptions": "tfrecorder.reading.options",
     "Throughput": "tfrecorder.reading.throughput",
     "TrainingPosition": "tfrecorder.reading.training",
@@ -72,9 +74,11 @@ __all__ = [
     "ConversionResult",
     "ConversionStatus",
     "ConvertOptions",
+    "DataflowJob",
     "DatasetError",
     "DatasetInfo",
     "ImagesUnreachableError",
+    "JobStatus",
     "LoadOptions",
     "OptionError",
     "OutputError",

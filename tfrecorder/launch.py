@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfrecorder import errors, layout, runners, storage
+from tfrecorder.beam_threads import stop_samplers
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.failures import read_failure
 from tfrecorder.options import ConvertOptions
@@ -49,6 +50,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
                 _run_elsewhere(plan, output_dir, options, progress, launch)
     except BaseException as error:
         if _is_interrupt(error):
+            stop_samplers()
             words = error.args if isinstance(error, KeyboardInterrupt) else ()
             raise KeyboardInterrupt(*words) from None
         failure = _noted_failure(output_dir, launch) or _find_failure(str(error))

@@ -1,0 +1,1 @@
+"""Dataflow on loopback, which runs what it is given in an environment like its workers'."""

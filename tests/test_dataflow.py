@@ -1,0 +1,247 @@
+"""Jobs on Dataflow, and what is checked before them: they run truly, in an environment like a
+worker's, which holds neither TensorFlow nor this package (see tests/dataflow)."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dataflow.cases import OUT, SOURCE, settings
+from dataflow.endpoint import Dataflow
+from gcs.control import Gcs
+from support import CSV, press_ctrl_c, public_files, run, start, wait_for
+
+import tfrecorder
+from tfrecorder import layout
+from tfrecorder.dataflow.job import DataflowJob
+from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
+from tfrecorder.failures import Failure, note_failure
+from tfrecorder.options import ConvertOptions
+
+pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
+
+
+# ---------------------------------------------------------------------------------------------
+# A job.
+
+
+def test_a_job_makes_what_this_machine_makes(
+    bucket: Gcs, dataflow: Dataflow, dataset: Path
+) -> None:
+    job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
+    assert isinstance(job, DataflowJob)
+    assert (job.job_id, job.project, job.region) == (*dataflow.jobs, "loopback", "us-central1")
+    assert job.url.startswith("https://console.cloud.google.com/dataflow/jobs/us-central1/2026-")
+    assert f"tfrecorder status {OUT}" in str(job)
+    assert job.url in job._repr_html_()
+
+    assert job.wait(timeout=120).state == "DONE"
+    assert bucket.files(OUT) == public_files(dataset)
+    assert job.status().conversion == tfrecorder.status(OUT)
+    result = pickle.loads(pickle.dumps(job)).result()
+    assert (result.records, result.output_dir) == (52, OUT)
+    assert result.class_names == ("brick", "cat", "coffee", "gravel")
+
+
+def test_the_command_waits_when_told_to(bucket: Gcs, dataflow: Dataflow, dataset: Path) -> None:
+    options = ["--runner", "DataflowRunner", "--project", "loopback", "--region", "us-central1"]
+    options += [f"--runner-option={k}={v}" for k, v in dataflow.runner_options().items()]
+    shards = "TRAIN=3,VALIDATION=2,TEST=1"
+    finished = run(
+        "-m", "tfrecorder", "convert", SOURCE, OUT, "--wait", "--num-shards", shards, *options
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert f"52 records in {OUT}" in finished.stdout
+    assert bucket.files(OUT) == public_files(dataset)
+
+
+def test_the_workers_get_what_was_asked_for(bucket: Gcs, dataflow: Dataflow) -> None:
+    dataflow.runs = False
+    wanted = {
+        "machine_type": "n2-standard-4",
+        "disk_size_gb": 50,
+        "max_num_workers": 20,
+        "service_account_email": "writer@loopback.example",
+        "subnetwork": "regions/us-central1/subnetworks/inner",
+        "use_public_ips": False,
+        "labels": ["team=vision"],
+        "experiments": ["shuffle_mode=service"],
+        "temp_location": "gs://bkt/elsewhere",
+    }
+    tfrecorder.convert(SOURCE, OUT, num_workers=3, **settings(dataflow, runner_options=wanted))
+    [job] = dataflow.jobs.values()
+    pool, environment = job.pool(), job.asked["environment"]
+    assert (pool["machineType"], pool["diskSizeGb"], pool["numWorkers"]) == ("n2-standard-4", 50, 3)
+    assert pool["autoscalingSettings"]["maxNumWorkers"] == 20
+    assert pool["subnetwork"].endswith("inner")
+    assert pool["ipConfiguration"] in ("WORKER_IP_PRIVATE", 2)
+    assert pool["numThreadsPerWorker"] == 1
+    assert environment["serviceAccountEmail"] == "writer@loopback.example"
+    assert "shuffle_mode=service" in environment["experiments"]
+    assert job.asked["labels"] == {"team": "vision"}
+    assert job.asked["name"].startswith("tfrecorder-flowers-")
+    assert job.options()["pipelineUrl"].startswith("gs://bkt/elsewhere/tfrecorder-flowers-")
+
+
+def test_a_reject_that_stops_the_job_is_told_in_its_words(bucket: Gcs, dataflow: Dataflow) -> None:
+    bucket.put("gs://bkt/data/photos/cat/cat_03.jpg", b"no image")
+    job = tfrecorder.convert(SOURCE, OUT, on_error="raise", **settings(dataflow))
+    with pytest.raises(RejectedError, match=r"cat_03\.jpg.*Mend or drop the row"):
+        job.result()
+    assert job.status().state == "FAILED"
+    assert layout.COMMIT not in bucket.files(OUT)
+
+
+@pytest.mark.parametrize(
+    ("noted", "messages", "told"),
+    [
+        ("words of a worker", [], (OutputError, "words of a worker")),
+        (
+            None,
+            ["Traceback …\ntfrecorder.errors.OutputError: no room. [while running 'WriteShard']"],
+            (OutputError, r"^no room\.$"),
+        ),
+        (
+            None,
+            ["Traceback (most recent call last):\n  …\nMemoryError: all gone", "Workflow failed."],
+            (
+                RunnerError,
+                r"FAILED: MemoryError: all gone\. See https://console\.cloud\.google\.com",
+            ),
+        ),
+        (None, [], (RunnerError, "told no reason")),
+    ],
+)
+def test_why_a_job_failed(
+    bucket: Gcs, dataflow: Dataflow, noted: str | None, messages: list[str], told: Any
+) -> None:
+    """From the directory, unless an earlier launch left it there; else from Dataflow."""
+    dataflow.runs = False
+    job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
+    launch = job.launch if noted else "an earlier one"
+    note_failure(OUT, Failure("OutputError", noted or "earlier words", launch=launch))
+    asked = dataflow.jobs[job.job_id]
+    asked.messages, asked.state = messages, "JOB_STATE_FAILED"
+    kind, words = told
+    with pytest.raises(kind, match=words):
+        job.wait()
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_job(bucket: Gcs, dataflow: Dataflow) -> None:
+    dataflow.runs = False
+    options = settings(dataflow, wait=True)
+    waiting = start(f"import tfrecorder; tfrecorder.convert({SOURCE!r}, {OUT!r}, **{options!r})")
+    wait_for(lambda: dataflow.asked_for("GET"))
+    press_ctrl_c(waiting)
+    words = waiting.communicate(timeout=60)[1]
+    [job] = dataflow.jobs.values()
+    assert re.search(rf"KeyboardInterrupt: .*the job goes on: .*{job.id}", words), words
+    assert job.state == "JOB_STATE_PENDING"
+
+
+def test_a_cancelled_job_is_continued_by_the_same_call(
+    bucket: Gcs, dataflow: Dataflow, dataset: Path
+) -> None:
+    job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
+    bucket.forget_requests()
+    bucket.inject("stall", operation="download", object="*/coffee/*", seconds=60)
+    with pytest.raises(TimeoutError, match="goes on"):
+        job.wait(timeout=0.1)
+    wait_for(lambda: bucket.count("download", "bkt/data/photos/*"))  # its worker is at work
+    job.cancel()
+    assert job.status().state == "CANCELLED"
+    with pytest.raises(RunnerError, match=r"was cancelled.*same conversion again"):
+        job.wait()
+    job.cancel()  # nothing more
+    assert layout.COMMIT not in bucket.files(OUT)
+
+    bucket.mend()
+    tfrecorder.convert(SOURCE, OUT, wait=True, **settings(dataflow))
+    assert bucket.files(OUT) == public_files(dataset)
+
+
+def test_a_service_that_stumbles_is_asked_again(bucket: Gcs, dataflow: Dataflow) -> None:
+    dataflow.runs = False
+    job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
+    dataflow.faults += [503, 429]
+    assert job.status().state == "PENDING"
+    dataflow.faults += [403]
+    with pytest.raises(RunnerError, match="403 an injected fault"):
+        job.status()
+    with pytest.raises(RunnerError, match="could not be found"):
+        dataclasses.replace(job, job_id="another").cancel()
+
+
+# ---------------------------------------------------------------------------------------------
+# Before it.
+
+
+def test_all_faults_are_told_at_once_and_nothing_is_written(gcs: Gcs) -> None:
+    more = {"job_name": "Not_A_Name"}
+    with pytest.raises(OptionError) as caught:
+        tfrecorder.convert(CSV, "out", runner="DataflowRunner", runner_options=more)
+    words = str(caught.value)
+    places = ("project is missing", "region is missing", "output_dir=", "temp_location is missing")
+    for fault in (*places, "Invalid job_name (Not_A_Name)"):
+        assert fault in words
+    assert words.count("\n- ") == 6
+    assert "52 of 52 images looked at are on this machine" in words
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ({"output_dir": "gs://nowhere/x"}, "gs://nowhere does not exist.*buckets create"),
+        ({"output_dir": "gs://bkt"}, "inside output_dir='gs://bkt'"),
+        ({"temp_location": "/tmp/here"}, "temp_location='/tmp/here': give a folder of a bucket"),
+        ({"temp_location": f"{OUT}/tmp"}, "holds the dataset and nothing else"),
+        ({"staging_location": "gs://gone/x"}, "gs://gone does not exist"),
+        ({"project": "another"}, "project='loopback' and runner_options has 'another'"),
+        ({"num_workers": 9, "max_num_workers": 3}, r"num_workers \(9\) cannot exceed"),
+    ],
+)
+def test_what_would_keep_a_job_from_running(bucket: Gcs, more: dict[str, Any], fault: str) -> None:
+    out = more.pop("output_dir", OUT)
+    with pytest.raises(OptionError, match=fault):
+        tfrecorder.convert(SOURCE, out, **settings(runner_options=more))
+    assert bucket.count("upload") + bucket.count("start") == 0
+
+
+def test_a_store_that_workers_have_no_package_for(bucket: Gcs) -> None:
+    from tfrecorder.dataflow.checks import check
+
+    uris = ["s3://pictures/a.jpg"]
+    with pytest.raises(OptionError, match=r"'s3://pictures/a.jpg': what reads s3:// is not in"):
+        check(uris, OUT, ConvertOptions(**settings()))
+    more = {"requirements_file": "worker-requirements.txt"}
+    check(uris, OUT, ConvertOptions(**settings(runner_options=more)))
+
+
+def test_a_misspelt_option_is_told_before_anything_is_uploaded(
+    bucket: Gcs, dataflow: Dataflow
+) -> None:
+    more = {"machine_typ": "n2-standard-4"}
+    with pytest.raises(OptionError, match=r"machine_typ'.*did you mean machine_type\?"):
+        tfrecorder.convert(SOURCE, OUT, **settings(dataflow, runner_options=more))
+    assert bucket.count("upload") + bucket.count("start") == 0
+    assert not dataflow.jobs
+
+
+def test_missing_credentials_are_a_fault(bucket: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST")
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("HOME", "/nowhere")
+    code = f"""
+        from tfrecorder.dataflow.checks import check
+        from tfrecorder.options import ConvertOptions
+        check([], {OUT!r}, ConvertOptions(**{settings()!r}))
+    """
+    finished = run("-c", textwrap.dedent(code))
+    assert "OptionError" in finished.stderr
+    assert "gcloud auth application-default login" in finished.stderr
