@@ -12,6 +12,7 @@ exec((HERE / "tfrecorder" / "version.py").read_text(), VERSION)
 # apache-beam, and each imports its own alone.
 REQUIRES = [
     "apache-beam[gcp]>=2.70",
+    "certifi",
     "click>=8.1",
     "filelock>=3.12",
     "google-cloud-storage>=2.18",
@@ -23,10 +24,15 @@ REQUIRES = [
     "simplejpeg>=1.8",
     "tensorflow>=2.18",
     "tqdm>=4.66",
+    "urllib3>=2",
 ]
 
 EXTRAS = {
+    "dask": ["dask[distributed]>=2024.11"],
+    "fsspec": ["fsspec>=2024.6"],
     "dev": [
+        "dask[distributed]>=2024.11",
+        "fsspec>=2024.6",
         "hypothesis>=6.100",
         "mypy>=1.11",
         "pandas-stubs",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfrecorder.images.room import Budget
 from tfrecorder.threads import map_ahead, run_in_order
 
 
@@ -66,3 +67,41 @@ def test_map_ahead_keeps_few_under_way():
         time.sleep(0.05)
         assert len(done) <= 7
         assert list(results) == list(range(3, 100))
+
+
+def test_results_that_wait_are_bounded_by_their_weight():
+    begun, begun_by_then = [], []
+
+    def work(number):
+        begun.append(number)
+        if number == 0:
+            time.sleep(0.2)
+        return number
+
+    def finish(number):
+        begun_by_then.append(len(begun))
+
+    with ThreadPoolExecutor(2) as pool:
+        run_in_order(pool, 2, work, finish, range(30), ahead=30, weigh=lambda _: 10, weight=40)
+    assert len(begun_by_then) == 30
+    # While the first was late, five others came to wait: with them it was more than 40.
+    assert begun_by_then[0] == 6
+
+
+@given(st.lists(st.integers(1, 150), min_size=1, max_size=40), st.integers(1, 6))
+def test_a_budget_is_never_overdrawn_and_lets_everyone_in(sizes, threads):
+    budget, lock = Budget(100), threading.Lock()
+    taken, most = [], []
+
+    def use(size):
+        with budget.room(size):
+            with lock:
+                taken.append(size)
+                most.append(sum(min(one, 100) for one in taken))
+            with lock:
+                taken.remove(size)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(use, sizes))
+    assert len(most) == len(sizes)
+    assert max(most) <= 100

@@ -24,8 +24,7 @@ from tfrecorder.failures import Failure, note_failure
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord, read_done
 from tfrecorder.plan import Plan, read_footer, read_plan
-from tfrecorder.shards import Pool, write_shard
-from tfrecorder.threads import cores
+from tfrecorder.shards import Pool, default_threads, write_shard
 
 COUNTERS = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")
 
@@ -50,7 +49,8 @@ class WriteShard(beam.DoFn):
             self._shards = self._plan.shards
             self._footer = read_footer(self._output_dir)
         # Beam's `Shared` keeps one pool a process for all its DoFns.
-        self._pool = self._shared.acquire(lambda: _make_pool(self._threads))
+        threads = self._threads or default_threads(self._plan)
+        self._pool = self._shared.acquire(lambda: _make_pool(threads))
 
     def process(self, number: int) -> Iterator[DoneRecord]:
         with _failure_noted(self._output_dir, self._launch, self._shards[number].name):
@@ -107,7 +107,7 @@ def build(
     """Add the conversion to a Beam pipeline.
 
     Args:
-        threads: of each worker process that load images; 0 means as many as it has cores.
+        threads: of each worker process that load images; 0 decides by the plan and its cores.
         launch: marks the failures that the workers of this launch leave in the directory.
     """
     writer = WriteShard(output_dir, threads, on_error, progress, launch)
@@ -127,7 +127,6 @@ def build(
 
 
 def _make_pool(threads: int) -> Pool:
-    threads = threads or cores()
     return Pool(ThreadPoolExecutor(threads, thread_name_prefix="tfrecorder"), threads)
 
 

@@ -55,6 +55,7 @@ class Plan:
         base: the folder that relative uris are taken from.
         fingerprint: SHA-256 of the rows as validated.
         options: `ConvertOptions.content_options()`.
+        remote: images are on a store elsewhere, so that many can be asked for at once.
     """
 
     rows: int
@@ -66,6 +67,7 @@ class Plan:
     base: str
     fingerprint: str
     options: dict[str, Any]
+    remote: bool = False
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -79,7 +81,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """SHA-256 of all that decides what the files hold."""
-        decides = {key: value for key, value in asdict(self).items() if key != "base"}
+        decides = {k: value for k, value in asdict(self).items() if k not in ("base", "remote")}
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
     def shard_rows(self, shard: Shard) -> int:
@@ -203,8 +205,14 @@ def make_plan(
         base=base,
         fingerprint=fingerprint(frame),
         options=options.content_options(),
+        remote=not storage.is_local(base) or _any_remote(frame[URI_COLUMN]),
     )
     return plan, planned
+
+
+def _any_remote(uris: pd.Series) -> bool:
+    with_scheme = uris[uris.str.contains("://", regex=False)]
+    return any(map(storage.scheme, with_scheme))
 
 
 def _number_labels(

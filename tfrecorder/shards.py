@@ -22,7 +22,7 @@ from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
 from tfrecorder.tfrecord import frame, framed_crc
-from tfrecorder.threads import run_in_order
+from tfrecorder.threads import cores, run_in_order
 
 #: Images that one task of the pool loads, and tasks under way for each thread.  Few, so that an
 #: image is written while its bytes are still in the core's cache: 32 under way, or writes gathered
@@ -85,6 +85,15 @@ class Pool:
     executor: Executor
     threads: int
     budget: Budget = field(default_factory=lambda: Budget(DECODING_BYTES))
+
+
+def default_threads(plan: Plan, processes: int = 1) -> int:
+    """How many threads load images in each of the worker processes of a machine.
+
+    As many as there are cores; more where images come from elsewhere, and most of the time is spent
+    on waiting for them.
+    """
+    return storage.REMOTE_THREADS if plan.remote else max(1, cores() // processes)
 
 
 def load_row(

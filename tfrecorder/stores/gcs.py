@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import io
 import json
 import os
 import threading
@@ -13,14 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar, cast
 
+from tfrecorder.stores.gcs_get import getter
 from tfrecorder.stores.spool import spooled
 from tfrecorder.stores.store import (
-    MAX_FILE_BYTES,
     TransientError,
     UnreadableError,
     UnwritableError,
     is_transient,
-    too_large,
 )
 
 T = TypeVar("T")
@@ -49,11 +47,10 @@ class BucketStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: Any = None
+        self._get: Callable[[str, str], bytes] | None = None
 
     def read(self, path: str) -> bytes:
-        target = _Bounded()
-        _asked(lambda: self._blob(path).download_to_file(target, retry=None, timeout=TIMEOUT))
-        return target.getvalue()
+        return _asked(lambda: self._getter()(*split_path(path)))
 
     def open(self, path: str) -> BinaryIO:
         blob = self._blob(path)
@@ -147,6 +144,14 @@ class BucketStore:
                 self._found = _connect()
             return self._found
 
+    def _getter(self) -> Callable[[str, str], bytes]:
+        if self._get is None:
+            client = self._client()
+            self._get = getter(
+                client.api_endpoint, client._credentials, CONNECTIONS, timeout=TIMEOUT
+            )
+        return self._get
+
 
 def split_path(path: str) -> tuple[str, str]:
     """The bucket and the name of an object.
@@ -180,15 +185,6 @@ def _connect() -> Any:
     for scheme in ("https://", "http://"):
         client._http.mount(scheme, adapter)
     return client
-
-
-class _Bounded(io.BytesIO):
-    """Bytes in memory, of a file that is refused as soon as it proves too large."""
-
-    def write(self, data: Any) -> int:
-        if self.tell() + len(data) > MAX_FILE_BYTES:
-            raise too_large(self.tell() + len(data))
-        return super().write(data)
 
 
 def _asked(request: Callable[[], T]) -> T:
