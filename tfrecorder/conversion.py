@@ -64,7 +64,7 @@ def convert(
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
     launch.check_runner(chosen, where)
-    table = read_source(source, chosen.columns, chosen.labels)
+    table = read_source(source, chosen.columns, chosen.labels, chosen.schema)
     checked = check_source(table, chosen.seed, chosen.labels)
     if has_errors(checked.report):
         raise ValidationError(
@@ -106,9 +106,7 @@ def _output_path(output_dir: str | os.PathLike[str]) -> str:
 
 def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertOptions) -> Plan:
     """The plan to follow: the staged one if there is one to continue, else a new one, staged."""
-    frame = checked.frame
-    sampled = frame[URI_COLUMN].iloc[sample_rows(len(frame), SAMPLE_ROWS, options.seed)]
-    paths = [storage.resolve(uri, table.base) for uri in sampled]
+    paths = _image_paths(checked, table.base, SAMPLE_ROWS, options)
     sizes = storage.each(storage.size_or_none, paths, _remote_one(paths))
     plan, planned = make_plan(
         checked, table.base, [size for size in sizes if size is not None], options
@@ -123,6 +121,14 @@ def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertO
         stage_plan(plan, planned, output_dir)
         return plan
     return reopen(output_dir, staged, table.base, pending)
+
+
+def _image_paths(checked: Checked, base: str, size: int, options: ConvertOptions) -> list[str]:
+    """The paths of the images of a sample of the rows; none of a table without images."""
+    if URI_COLUMN not in checked.frame:
+        return []
+    rows = sample_rows(len(checked.frame), size, options.seed)
+    return [storage.resolve(uri, base) for uri in checked.frame[URI_COLUMN].iloc[rows]]
 
 
 def _remote_one(paths: list[str]) -> str:
@@ -146,31 +152,33 @@ def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard
 
 def _open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     """Open a sample of the images: a disk that is not mounted must not make an empty dataset."""
-    frame = checked.frame
-    uris = frame[URI_COLUMN].iloc[sample_rows(len(frame), OPENED_ROWS, options.seed)]
+    paths = _image_paths(checked, base, OPENED_ROWS, options)
+    if not paths:
+        return
 
-    def fault(uri: str) -> str | None:
+    def fault(path: str) -> str | None:
         try:
-            storage.read_bytes(storage.resolve(uri, base))
+            storage.read_bytes(path)
         except storage.UnreadableError as error:
-            return f"{storage.resolve(uri, base)}: {error.detail}"
+            return f"{path}: {error.detail}"
         return None
 
     with ThreadPoolExecutor(storage.REMOTE_THREADS) as pool:
-        faults = [words for words in pool.map(fault, uris) if words]
-    share = len(faults) / len(uris)
+        faults = [words for words in pool.map(fault, paths) if words]
+    share = len(faults) / len(paths)
     if share < 1 and share <= max(MISSING_SHARE, options.max_reject_fraction):
         return
     examples = "".join(f"\n  {words}" for words in faults[:3])
     raise ImagesUnreachableError(
-        f"{len(faults)} of {len(uris)} images opened before the launch cannot be read:{examples}\n"
+        f"{len(faults)} of {len(paths)} images opened before the launch cannot be read:{examples}\n"
         "Nothing was written. Is a disk not mounted? Relative paths are taken from "
         f"{base!r}."
     )
 
 
 def _warn_of_escapes(plan: Plan) -> None:
-    odd = [name for name in plan.class_names or () if needs_escape(name)]
+    names = [name for names in plan.vocabularies.values() for name in names or ()]
+    odd = [name for name in names if needs_escape(name)]
     if odd:
         warnings.warn(
             f"{len(odd)} class names would not survive in the labels file, which TFDS strips: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from typing import Any
 
 from tfrecorder import schema
 from tfrecorder.errors import OptionError
+from tfrecorder.kinds.columns import Schema
+from tfrecorder.kinds.schema_file import as_schema, to_plain
 from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 from tfrecorder.splits import SPELLINGS, SPLITS
 
@@ -51,6 +54,13 @@ class ConvertOptions:
         "Names of the source's columns that stand for split, image_uri or label.",
         content=True,
         metavar="NAME=OURS",
+    )
+    schema: Schema | None = _option(
+        None,
+        "What each column holds: a tfrecorder.Schema, or the path of a YAML or JSON file; "
+        "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label.",
+        content=True,
+        metavar="FILE",
     )
     labels: tuple[str, ...] | None = _option(
         None,
@@ -132,6 +142,12 @@ class ConvertOptions:
                 raise OptionError(f"{name}={value!r}: {fault}")
             # The way a frozen dataclass normalises what it was given.
             object.__setattr__(self, name, _normal(name, value))
+        if self.schema is not None and (self.columns or self.labels):
+            given = "columns" if self.columns else "labels"
+            raise OptionError(
+                f"{given}={getattr(self, given)!r}: a schema names the source's own columns and "
+                "their class names; leave it out, as in Label(names=[...])."
+            )
         if self.overwrite and self.retry_rejects:
             raise OptionError(
                 "overwrite and retry_rejects exclude each other: the first starts anew, the second "
@@ -164,11 +180,14 @@ class ConvertOptions:
         }
         chosen["shard_size"] = self.shard_bytes
         chosen["labels"] = None if self.labels is None else list(self.labels)
+        chosen["schema"] = None if self.schema is None else to_plain(self.schema)
         return chosen
 
 
 def _normal(name: str, value: Any) -> Any:
     """A checked value as Python's own and this object's own: no NumPy scalar, no shared dict."""
+    if name == "schema" and value is not None:
+        return as_schema(value)
     if name == "runner":
         return RUNNERS.get(value.lower(), value)
     if name == "labels" and value is not None:
@@ -208,6 +227,12 @@ def _check_columns(value: Any) -> str | None:
     if len(set(value.values())) < len(value):
         return "two names stand for the same column; give one."
     return None
+
+
+def _check_schema(value: Any) -> str | None:
+    if value is None or isinstance(value, (Schema, Mapping, str, os.PathLike)):
+        return None
+    return "give a tfrecorder.Schema, or the path of a YAML or JSON file."
 
 
 def _check_labels(value: Any) -> str | None:
@@ -268,6 +293,7 @@ def _check_progress(value: Any) -> str | None:
 
 _CHECKS = {
     "columns": _check_columns,
+    "schema": _check_schema,
     "labels": _check_labels,
     "num_shards": _check_num_shards,
     "shard_size": _check_shard_size,

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from tfrecorder.report import Finding, build_report
 from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources import Source
 from tfrecorder.splits import UNASSIGNED, assign_splits
+
+if TYPE_CHECKING:
+    from tfrecorder.kinds.checking import Stated
 
 FEW_IMAGES = 10
 
@@ -39,10 +42,13 @@ class Checked:
             int64) where the source has one; index 0 to n-1.  Whole only if the report holds no
             error.
         findings: every fault and warning.
+        stated: the typed columns, where the source has a stated schema; the frame then has no
+            labels, and images only if the schema has.
     """
 
     frame: pd.DataFrame
     findings: tuple[Finding, ...]
+    stated: Stated | None = None
 
     @cached_property
     def report(self) -> pd.DataFrame:
@@ -61,10 +67,14 @@ def check_source(source: Source, seed: int = 0, labels: Sequence[str] | None = N
     """Apply every rule to a source's table.
 
     Args:
-        source: the table.
+        source: the table, with its schema if one was stated.
         seed: of the assignment of rows without a split.
         labels: all class names, where given.
     """
+    if source.schema is not None:
+        from tfrecorder.kinds.checking import check_stated
+
+        return check_stated(source, source.schema, seed)
     frame = pd.DataFrame(index=source.frame.index)
     findings = [*_check_columns(source)]
     if not len(source.frame):
@@ -79,7 +89,7 @@ def check_source(source: Source, seed: int = 0, labels: Sequence[str] | None = N
         findings += found
         frame[LABEL_COLUMN] = column
     if not any(finding.code == "missing_column" for finding in findings):
-        findings += _check_rows(frame)
+        findings += check_rows(frame)
     return Checked(frame, tuple(findings))
 
 
@@ -89,7 +99,7 @@ def _check_columns(source: Source) -> Iterator[Finding]:
     for wanted in (URI_COLUMN, LABEL_COLUMN, SPLIT_COLUMN):
         if wanted in present:
             continue
-        near = nearest(wanted, others)
+        near = _nearest(wanted, others)
         if near is not None:
             suggested.add(near)
             message = f"there is no column {wanted!r}; is it {near!r}?"
@@ -102,12 +112,18 @@ def _check_columns(source: Source) -> Iterator[Finding]:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
 
 
-def nearest(wanted: str, names: list[str]) -> str | None:
+def _nearest(wanted: str, names: list[str]) -> str | None:
     by_lower = {name.strip().lower(): name for name in names}
     for synonym in _SYNONYMS[wanted]:
         if synonym in by_lower:
             return by_lower[synonym]
-    near = difflib.get_close_matches(wanted, by_lower, n=1, cutoff=0.75)
+    return nearest_name(wanted, names)
+
+
+def nearest_name(wanted: str, names: list[str]) -> str | None:
+    """The one of some names that was probably meant, in any case; None if none is near."""
+    by_lower = {name.strip().lower(): name for name in names}
+    near = difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.75)
     return by_lower[near[0]] if near else None
 
 
@@ -129,7 +145,7 @@ def _check_splits(
     return splits, findings
 
 
-def _check_rows(frame: pd.DataFrame) -> Iterator[Finding]:
+def check_rows(frame: pd.DataFrame) -> Iterator[Finding]:
     """Warnings about rows and labels in relation to each other."""
     split, uri = frame[SPLIT_COLUMN], frame[URI_COLUMN]
     if len(frame) and not (split == "TRAIN").any():

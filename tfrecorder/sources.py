@@ -9,7 +9,7 @@ import csv
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pandas as pd
 
 from tfrecorder import layout, storage
 from tfrecorder.errors import SourceError
+from tfrecorder.kinds.columns import Ignore, Label, Schema
 from tfrecorder.schema import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.splits import SPELLINGS
 
@@ -39,18 +40,22 @@ class Source:
         base: the folder that relative uris are taken from.
         left_out: the source's further columns, which make no feature.
         passed_over: of a folder, how many hidden files and how many other files made no row.
+        schema: of the columns, as it was stated or as the source's form tells; None for the three
+            columns of the default.
     """
 
     frame: pd.DataFrame
     base: str
     left_out: tuple[str, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    schema: Schema | None = None
 
 
 def read_source(
     source: pd.DataFrame | str | os.PathLike[str],
     columns: Mapping[str, str] | None = None,
     labels: Sequence[str] | None = None,
+    schema: Schema | None = None,
 ) -> Source:
     """A frame, a CSV file or a folder of images as one table.
 
@@ -60,12 +65,13 @@ def read_source(
         columns: the source's names of our columns, as {"path": "image_uri"}.
         labels: all class names, where given: a CSV's labels that are among them are names, even
             if they are digits.
+        schema: of the columns, where one was stated.
 
     Raises:
         SourceError: there is no such file, or it cannot be read as a table.
     """
     if isinstance(source, pd.DataFrame):
-        return _map_columns(source, columns or {}, base=os.getcwd())
+        return _map_columns(source, columns or {}, os.getcwd(), schema)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
@@ -76,29 +82,42 @@ def read_source(
     if refusal is not None:
         raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
     try:
-        return _read_path(path, columns or {}, frozenset(labels or ()))
+        return _read_path(path, columns or {}, frozenset(labels or ()), schema)
     except storage.UnreadableError as error:
         raise SourceError(f"source {path!r} cannot be read: {error}.") from error
 
 
-def _read_path(path: str, columns: Mapping[str, str], names: frozenset[str]) -> Source:
+def _read_path(
+    path: str, columns: Mapping[str, str], names: frozenset[str], schema: Schema | None
+) -> Source:
     whole = storage.absolute(path)
     # On a bucket a name may be an object and a folder: what ends in .csv is the object.
     is_file = not storage.is_local(whole) and storage.size(whole) is not None
     if path and not is_file and storage.is_folder(whole):
         if columns:
             raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
-        return read_folder(whole)
+        found = read_folder(whole)
+        return found if schema is None else _with_schema(found, schema)
     if not is_file and not os.path.isfile(whole):
         looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
         raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")
+    parent = storage.parent(whole)
     with storage.local_copy(whole) as copy:
-        table = _read_csv(path, copy, columns, names)
-    return _map_columns(table, columns, base=storage.parent(whole))
+        known = {**columns, **dict.fromkeys(schema.source_columns() if schema else ())}
+        table = _read_csv(path, copy, known, names)
+    return _map_columns(_as_integers(table, columns, names, schema), columns, parent, schema)
 
 
-def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> Source:
+def _with_schema(source: Source, schema: Schema) -> Source:
+    found = _map_columns(source.frame, {}, source.base, schema)
+    return replace(found, passed_over=source.passed_over)
+
+
+def _map_columns(
+    table: pd.DataFrame, columns: Mapping[str, str], base: str, schema: Schema | None
+) -> Source:
     """Rename, keep our columns, and remember the others; the table itself is not touched."""
+    kept = COLUMNS if schema is None else tuple(schema.source_columns())
     have = [str(name) for name in table.columns]
     for theirs, ours in columns.items():
         if theirs not in have:
@@ -109,21 +128,23 @@ def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> 
                 "drop or rename one of them."
             )
     names = [columns.get(name, name) for name in have]
-    twice = sorted({name for name in names if names.count(name) > 1 and name in COLUMNS})
+    twice = sorted({name for name in names if names.count(name) > 1 and name in kept})
     if twice:
         raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
-    picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in COLUMNS}
+    picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in kept}
     rows = pd.RangeIndex(len(table))
     frame = pd.DataFrame(
-        {name: picked[name].set_axis(rows) for name in COLUMNS if name in picked}, index=rows
+        {name: picked[name].set_axis(rows) for name in kept if name in picked}, index=rows
     )
-    return Source(frame, base, left_out=tuple(name for name in names if name not in COLUMNS))
+    passed = set(kept) | set(schema.of(Ignore) if schema else ())
+    left_out = tuple(name for name in names if name not in passed)
+    return Source(frame, base, left_out, schema=schema)
 
 
 def _read_csv(
     path: str, copy: str, columns: Mapping[str, str], names: frozenset[str]
 ) -> pd.DataFrame:
-    """A CSV as text columns, except labels that are all whole numbers, which become integers.
+    """A CSV as text columns.
 
     Args:
         path: what the user calls it.
@@ -160,9 +181,24 @@ def _read_csv(
             f"{path}: the rows have more values than the header has names; a value with a comma in "
             "it is written in quotes."
         )
-    label = next((name for name in table.columns if columns.get(name, name) == LABEL_COLUMN), None)
-    if label is not None and _are_numbers(table[label], names):
-        table[label] = table[label].astype("int64")
+    return table
+
+
+def _as_integers(
+    table: pd.DataFrame,
+    columns: Mapping[str, str],
+    names: frozenset[str],
+    schema: Schema | None,
+) -> pd.DataFrame:
+    """A CSV's labels that are all whole numbers as integers, unless these are names given."""
+    labels: dict[str, frozenset[str]] = {LABEL_COLUMN: names}
+    if schema is not None:
+        kinds = schema.columns
+        labels = {n: frozenset(kinds[n].names or ()) for n in schema.of(Label)}  # type: ignore[attr-defined]
+    for name in table.columns:
+        ours = columns.get(name, name)
+        if ours in labels and _are_numbers(table[name], labels[ours]):
+            table[name] = table[name].astype("int64")
     return table
 
 

@@ -173,7 +173,9 @@ def _plan_of_metadata(metadata: Any) -> Plan | None:
             base="",
             fingerprint="",
             options=dict(metadata["options"]),
+            stated=metadata.get("stated"),
         )
+        _ = plan.features
         whole = shards == plan.shards and plan.split_rows.keys() == plan.split_shards.keys()
         return plan if whole and isinstance(metadata["plan"], str) else None
     except _UNUSABLE:
@@ -238,8 +240,10 @@ def _read_one(directory: str, file: str) -> DoneRecord | Fault:
 def _is_typed(one: DoneRecord) -> bool:
     """True if each field holds what its annotation says, as far as counting with it needs."""
     kinds = {"int": int, "str": str, "dict[str, int]": dict, "list[list[int]]": list}
+    kinds["dict[str, list[list[int]]]"] = dict
     fields = dataclasses.fields(one)
     counts = (*one.reasons.values(), *one.formats.values(), *chain(*one.shapes, *one.sides))
+    counts += tuple(chain(*chain(*one.further.values())))
     return all(
         type(getattr(one, field.name)) is kinds[str(field.type)] for field in fields
     ) and all(type(count) is int for count in counts)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import at, check_labels, has_faults
+from tfrecorder.column_rules import as_objects, at, check_labels, has_faults
 from tfrecorder.kinds.columns import Label, Labels
 from tfrecorder.kinds.fields import Field
-from tfrecorder.labels import build_vocabulary
+from tfrecorder.labels import number_labels
 from tfrecorder.report import Finding
 
 if TYPE_CHECKING:
@@ -21,27 +21,6 @@ if TYPE_CHECKING:
 
 #: A checked column: its field with the vocabulary, its values by key, and what is wrong.
 Outcome = tuple[Field, "dict[str, pa.Array]", list[Finding]]
-
-
-def number_labels(
-    column: pd.Series, given: tuple[str, ...] | None
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
-    """Integers and texts of checked labels, and the class names where there are any.
-
-    Args:
-        column: of int64, or of texts.
-        given: all class names in the order of their integers; None takes those found.
-    """
-    if column.dtype == np.int64:
-        numbers = column.to_numpy(dtype=np.int64)
-        lookup, inverse = np.unique(numbers, return_inverse=True)
-        texts = [str(number) if given is None else given[number] for number in lookup]
-        return numbers, np.array(texts, dtype=object)[inverse], given
-    codes, distinct = pd.factorize(column)
-    names = build_vocabulary(distinct) if given is None else given
-    place = {name: number for number, name in enumerate(names)}
-    numbers = np.array([place[label] for label in distinct], dtype=np.int64)[codes]
-    return numbers, column.to_numpy(dtype=object), names
 
 
 def check_label(field: Field, column: pd.Series) -> Outcome:
@@ -80,16 +59,28 @@ def number_lists(
     field: Field, lists: pd.Series, given: tuple[str, ...] | None, keys: tuple[str, str]
 ) -> Outcome:
     """Lists of labels as lists of integers and of texts, under two keys."""
+    sizes = lists.map(len).to_numpy(dtype=np.int64)
+    return number_flat(field, flatten(lists, sizes), sizes, given, keys)
+
+
+def flatten(lists: pd.Series, sizes: np.ndarray) -> pd.Series:
+    """The values of all lists one after the other, each with its row's index."""
+    flat = [value for values in lists for value in values]
+    index = np.repeat(lists.index.to_numpy(), sizes)
+    return pd.Series(flat, index=index, dtype=object, name=lists.name)
+
+
+def number_flat(
+    field: Field,
+    flat: pd.Series,
+    sizes: np.ndarray,
+    given: tuple[str, ...] | None,
+    keys: tuple[str, str],
+) -> Outcome:
+    """Labels one after the other, of lists of these sizes, as lists of integers and of texts."""
     import pyarrow as pa
 
-    sizes = lists.map(len).to_numpy(dtype=np.int64)
-    flat = pd.Series(
-        [label for labels in lists for label in labels],
-        index=np.repeat(lists.index.to_numpy(), sizes),
-        dtype=object,
-        name=lists.name,
-    )
-    checked, findings = check_labels(flat, given)
+    checked, findings = check_labels(as_objects(flat), given)
     if has_faults(findings):
         return field, {}, findings
     numbers, texts, names = number_labels(checked, given)
