@@ -33,6 +33,21 @@ if TYPE_CHECKING:
     from tfrecorder.checking.repairing import RepairResult, repair
     from tfrecorder.checking.verification import verify
     from tfrecorder.conversion import convert
+    from tfrecorder.kinds.columns import (
+        Boxes,
+        Bytes,
+        Ignore,
+        Image,
+        Label,
+        Labels,
+        Mask,
+        Number,
+        Schema,
+        Split,
+        Text,
+    )
+    from tfrecorder.kinds.inference import infer_schema
+    from tfrecorder.reading.frame import to_frame
     from tfrecorder.reading.load import load
     from tfrecorder.reading.options import LoadOptions
     from tfrecorder.reading.summary import DatasetInfo, info
@@ -48,7 +63,20 @@ _LAZY = {
     "Throughput": "tfrecorder.reading.throughput",
     "TrainingPosition": "tfrecorder.reading.training",
     "benchmark": "tfrecorder.reading.throughput",
+    "Boxes": "tfrecorder.kinds.columns",
+    "Bytes": "tfrecorder.kinds.columns",
+    "Ignore": "tfrecorder.kinds.columns",
+    "Image": "tfrecorder.kinds.columns",
+    "Label": "tfrecorder.kinds.columns",
+    "Labels": "tfrecorder.kinds.columns",
+    "Mask": "tfrecorder.kinds.columns",
+    "Number": "tfrecorder.kinds.columns",
+    "Schema": "tfrecorder.kinds.columns",
+    "Split": "tfrecorder.kinds.columns",
+    "Text": "tfrecorder.kinds.columns",
     "convert": "tfrecorder.conversion",
+    "infer_schema": "tfrecorder.kinds.inference",
+    "to_frame": "tfrecorder.reading.frame",
     "info": "tfrecorder.reading.summary",
     "load": "tfrecorder.reading.load",
     "repair": "tfrecorder.checking.repairing",
@@ -60,17 +88,28 @@ _LAZY = {
 }
 
 __all__ = [
+    "Boxes",
+    "Bytes",
     "ConversionResult",
     "ConvertOptions",
     "DatasetError",
     "DatasetInfo",
+    "Ignore",
+    "Image",
     "ImagesUnreachableError",
+    "Label",
+    "Labels",
     "LoadOptions",
+    "Mask",
+    "Number",
     "OptionError",
     "OutputError",
     "RejectedError",
     "RepairResult",
+    "Schema",
     "SourceError",
+    "Split",
+    "Text",
     "TfrecorderError",
     "Throughput",
     "TrainingPosition",
@@ -79,9 +118,11 @@ __all__ = [
     "__version__",
     "benchmark",
     "convert",
+    "infer_schema",
     "info",
     "load",
     "repair",
+    "to_frame",
     "validate",
     "verify",
 ]

@@ -6,7 +6,7 @@ import dataclasses
 import operator
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ from tfrecorder.splits import SPELLINGS, SPLITS
 
 VERIFY_LEVELS = ("decode", "strict", "header", "none")
 ON_ERROR = ("reject", "raise")
+FITS = ("stretch", "crop", "pad", "fit")
+FORMATS = ("keep", "jpeg", "png", "raw")
 
 #: Pillow's own warning level.  A grey level of it is 85 MiB, RGB 256 MiB; TensorFlow's decoders
 #: end at 2**29 bytes.
@@ -55,7 +57,7 @@ class ConvertOptions:
         content=True,
         metavar="NAME=OURS",
     )
-    schema: Schema | None = _option(
+    schema: Schema | None = _option(  # noqa: RUF009
         None,
         "What each column holds: a tfrecorder.Schema, or the path of a YAML or JSON file; "
         "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label.",
@@ -103,6 +105,31 @@ class ConvertOptions:
         content=True,
         metavar="N",
     )
+    image_size: int | tuple[int, int] | None = _option(
+        None,
+        "Store images smaller: the short side in pixels, to which larger images shrink; or height "
+        "and width, exactly. Default: as they are.",
+        content=True,
+        metavar="N|HxW",
+    )
+    image_fit: str = _option(
+        "stretch",
+        "How an image of other proportions gets to height and width. stretch: changes them; crop: "
+        "cuts the longer side about the centre; pad: adds black; fit: stays within, smaller.",
+        content=True,
+    )
+    image_format: str = _option(
+        "keep",
+        "How images are stored. keep: as their files are; jpeg; png; raw: pixels, of one size, "
+        "which are read without decoding.",
+        content=True,
+    )
+    image_quality: int = _option(
+        95, "Of images that are encoded as JPEG, 1 to 100.", content=True, metavar="N"
+    )
+    apply_exif: bool = _option(
+        False, "Turn pixels upright, as the EXIF orientation says.", content=True
+    )
     on_error: str = _option(
         "reject", "An image that cannot be used: list it in rejects.csv, or raise at the first."
     )
@@ -148,6 +175,18 @@ class ConvertOptions:
                 f"{given}={getattr(self, given)!r}: a schema names the source's own columns and "
                 "their class names; leave it out, as in Label(names=[...])."
             )
+        if self.image_format == "raw" and (
+            not isinstance(self.image_size, tuple) or self.image_fit == "fit"
+        ):
+            raise OptionError(
+                "image_format='raw': pixels are read back by their number, so all images must have "
+                "one size; give it, as image_size=(128, 128), and another image_fit than 'fit'."
+            )
+        if self.verify == "none" and self.transforms:
+            raise OptionError(
+                "verify='none': images cannot be transformed without being decoded; give "
+                "verify='decode'."
+            )
         if self.overwrite and self.retry_rejects:
             raise OptionError(
                 "overwrite and retry_rejects exclude each other: the first starts anew, the second "
@@ -165,6 +204,11 @@ class ConvertOptions:
         """`shard_size` in bytes."""
         return parse_size(self.shard_size)
 
+    @property
+    def transforms(self) -> bool:
+        """True if images are not stored as they are."""
+        return self.image_size is not None or self.image_format != "keep" or self.apply_exif
+
     def shards_of(self, split: str) -> int | None:
         """The number of shards asked for a split, or None where the size decides."""
         if isinstance(self.num_shards, Mapping):
@@ -180,14 +224,27 @@ class ConvertOptions:
         }
         chosen["shard_size"] = self.shard_bytes
         chosen["labels"] = None if self.labels is None else list(self.labels)
-        chosen["schema"] = None if self.schema is None else to_plain(self.schema)
+        # Only where they are used, so that plans from before there were such options stay good.
+        if self.schema is None:
+            del chosen["schema"]
+        else:
+            chosen["schema"] = to_plain(self.schema)
+        if isinstance(self.image_size, tuple):
+            chosen["image_size"] = list(self.image_size)
+        if not self.transforms:
+            chosen = {name: value for name, value in chosen.items() if name not in _OF_TRANSFORMS}
         return chosen
+
+
+_OF_TRANSFORMS = ("image_size", "image_fit", "image_format", "image_quality", "apply_exif")
 
 
 def _normal(name: str, value: Any) -> Any:
     """A checked value as Python's own and this object's own: no NumPy scalar, no shared dict."""
     if name == "schema" and value is not None:
         return as_schema(value)
+    if name == "image_size" and isinstance(value, Sequence):
+        return tuple(map(operator.index, value))
     if name == "runner":
         return RUNNERS.get(value.lower(), value)
     if name == "labels" and value is not None:
@@ -229,8 +286,23 @@ def _check_columns(value: Any) -> str | None:
     return None
 
 
+def _check_image_size(value: Any) -> str | None:
+    if value is None or (is_whole(value) and value >= 1):
+        return None
+    pair = isinstance(value, (tuple, list)) and len(value) == 2
+    if pair and all(is_whole(side) and side >= 1 for side in value):
+        return None
+    return "give the short side in pixels, as 256, or (height, width), as (224, 224)."
+
+
 def _check_schema(value: Any) -> str | None:
-    if value is None or isinstance(value, (Schema, Mapping, str, os.PathLike)):
+    if value is None or isinstance(value, Schema):
+        return None
+    if isinstance(value, (Mapping, str, os.PathLike)):
+        try:
+            as_schema(value)
+        except OptionError as error:
+            return str(error).removeprefix(f"schema={value!r}: ").removeprefix("schema: ")
         return None
     return "give a tfrecorder.Schema, or the path of a YAML or JSON file."
 
@@ -301,6 +373,11 @@ _CHECKS = {
     "seed": whole(0, 2**32 - 1),
     "verify": one_of(*VERIFY_LEVELS),
     "max_pixels": whole(1),
+    "image_size": _check_image_size,
+    "image_fit": one_of(*FITS),
+    "image_format": one_of(*FORMATS),
+    "image_quality": whole(1, 100),
+    "apply_exif": flag,
     "on_error": one_of(*ON_ERROR),
     "max_reject_fraction": _check_fraction,
     "overwrite": flag,

@@ -254,6 +254,7 @@ def make_plan(
     classes = int(numbers.max()) + 1 if names is None else len(names)
     kind = checked.label_kind
     if checked.stated is not None:
+        assert checked.stated.values is not None
         table = checked.stated.values.to_struct_array().combine_chunks()
         planned["values"] = pd.array(table, dtype=pd.ArrowDtype(table.type))
         kind, names, classes = _only_classes(checked.stated.fields)

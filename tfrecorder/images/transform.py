@@ -16,10 +16,6 @@ from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.header import exif_orientation
 from tfrecorder.images.room import Room, unlimited
 
-FITS = ("stretch", "crop", "pad", "fit")
-FORMATS = ("keep", "jpeg", "png", "raw")
-DEFAULT_QUALITY = 95
-
 #: How Pillow turns pixels upright, by the EXIF orientation.
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -62,7 +58,7 @@ def transform_of(options: Mapping[str, Any]) -> Transform | None:
         tuple(size) if isinstance(size, (list, tuple)) else size,
         options.get("image_fit", "stretch"),
         form,
-        options.get("image_quality", DEFAULT_QUALITY),
+        options.get("image_quality", 95),
         upright,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from tfrecorder.column_rules import as_objects, check_splits, check_uris, has_faults
@@ -83,14 +84,17 @@ def _check_columns(source: Source, schema: Schema) -> Iterator[Finding]:
     from tfrecorder.rules import nearest_name
 
     there = [*source.frame.columns, *source.left_out]
+    suggested = set()
     for name in schema.source_columns():
         if name not in source.frame:
             near = nearest_name(name, there)
+            suggested.add(near)
             hint = f"is it {near!r}?" if near else f"the columns are {there}"
             message = f"the schema names a column {name!r} that the source has not; {hint}"
             yield Finding("unknown_column", [None], name, [near], message)
     for name in source.left_out:
-        yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
+        if name not in suggested:
+            yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
 
 
 def _check_field(field: Field, table: pd.DataFrame, boxes: BoxRows | None) -> Outcome:
@@ -132,7 +136,8 @@ def _rows_of(
     open_rows = (splits == UNASSIGNED).to_numpy(dtype=bool)
     if open_rows.any() and not has_faults(findings):
         texts = frame[URI_COLUMN] if URI_COLUMN in frame else _contents(values, table.index)
-        splits[open_rows] = assign_splits(texts[open_rows].tolist(), seed)
+        assigned = assign_splits(texts[open_rows].tolist(), seed)
+        splits[open_rows] = np.array(assigned, dtype=object)
     frame[SPLIT_COLUMN] = splits
     return frame
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,22 +22,26 @@ class Kind:
 
     word: ClassVar[str]
 
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in settings(self).items())
+        return f"{type(self).__name__}({given})"
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Split(Kind):
     """The split of each row, in any usual spelling; rows without one are assigned 80/10/10."""
 
     word = "split"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Image(Kind):
     """The uri of an image."""
 
     word = "image"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Mask(Kind):
     """The uri of a PNG whose pixels are the classes of an image's pixels, in the same size.
 
@@ -52,7 +56,7 @@ class Mask(Kind):
         _check_name(self, "of")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Label(Kind):
     """One class a row, text or integer.
 
@@ -71,7 +75,7 @@ class Label(Kind):
             raise OptionError(f"Label(default={self.default!r}): give a text or an integer.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Labels(Kind):
     """Any number of classes a row, of one vocabulary.
 
@@ -96,7 +100,7 @@ class Labels(Kind):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Boxes(Kind):
     """Boxes about the objects of an image: one row each, or lists in one row an image.
 
@@ -121,7 +125,7 @@ class Boxes(Kind):
             raise OptionError(f"Boxes(unit={self.unit!r}): give one of {', '.join(UNITS)}.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class _Values(Kind):
     """A value, or an array of them, as it stands in the column.
 
@@ -150,7 +154,7 @@ class _Values(Kind):
             object.__setattr__(self, "default", _as_tuples(self.default))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Number(_Values):
     """A number, or an array of numbers.
 
@@ -175,21 +179,21 @@ class Number(_Values):
             raise OptionError(f"Number(target={self.target!r}): give True or False.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Text(_Values):
     """A text, or an array of texts."""
 
     word = "text"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Bytes(_Values):
     """Bytes, or an array of bytes, which a frame alone can hold."""
 
     word = "bytes"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Ignore(Kind):
     """A column that makes no feature, and is not reported either."""
 
@@ -202,7 +206,7 @@ KINDS: dict[str, type[Kind]] = {
 }
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Schema:
     """What each column of a source holds; a column that is not named is left out and reported.
 
@@ -248,7 +252,7 @@ class Schema:
                 found.update(dict.fromkeys(columns_of(name, kind)))
         return list(found)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}={kind}' for name, kind in self.fields)})"
 
 
@@ -350,9 +354,3 @@ def settings(kind: Kind) -> dict[str, Any]:
         for item in dataclasses.fields(kind)  # type: ignore[arg-type]
         if getattr(kind, item.name) != item.default
     }
-
-
-def sorted_columns(schema: Schema) -> Iterator[str]:
-    """All columns that the schema names, also those to ignore."""
-    for name, kind in schema.fields:
-        yield from columns_of(name, kind)

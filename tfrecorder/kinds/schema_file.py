@@ -109,9 +109,13 @@ def write_schema(schema: Schema) -> str:
     import yaml
 
     return "".join(
-        # A flow mapping is one line only if it is as wide as it needs.
         yaml.safe_dump(
-            {name: kind}, default_flow_style=None, sort_keys=False, allow_unicode=True, width=10**6
+            {name: kind},
+            # What a kind was given stands in braces behind its column.
+            default_flow_style=False if isinstance(kind, str) else None,
+            sort_keys=False,
+            allow_unicode=True,
+            width=10**6,
         )
         for name, kind in to_plain(schema).items()
     )

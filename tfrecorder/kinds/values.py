@@ -42,11 +42,19 @@ def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, list[Finding]]:
         return column, []
     if kind.default is None:
         return column, [at("missing_value", missing, column, "the value is missing")]
-    filled = column.astype(object).copy()
-    default = list(kind.default) if isinstance(kind.default, tuple) else kind.default
-    for place in np.flatnonzero(missing):
-        filled.iat[place] = default
+    # Cell by cell: pandas would spread a list over the rows.
+    cells = zip(column, missing, strict=True)
+    values = [kind.default if is_missing else value for value, is_missing in cells]
+    filled = pd.Series(index=column.index, dtype=object, name=column.name)
+    filled[:] = values if kind.shape == () else _as_cells(values)
     return filled, []
+
+
+def _as_cells(values: list[Any]) -> np.ndarray:
+    cells = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        cells[place] = value
+    return cells
 
 
 def _is_missing(value: Any, empty: bool) -> bool:
@@ -155,8 +163,9 @@ def _check_arrays(field: Field, column: pd.Series) -> tuple[pa.Array | None, lis
     else:
         texts = [text for array in flat for text in array]
         if isinstance(kind, Text):
-            each = pd.Series(texts, np.repeat(column.index.to_numpy(), sizes), dtype=object)
-            findings.append(check_unicode(each.rename(column.name)))
+            rows = np.repeat(column.index.to_numpy(), sizes)
+            each = pd.Series(texts, rows, dtype=object, name=column.name)
+            findings.append(check_unicode(each))
         if has_faults(findings):
             return None, findings
         values = pa.array(texts, pa.large_string() if isinstance(kind, Text) else pa.large_binary())

@@ -216,8 +216,8 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     folder = str(options.cache)
     tf.io.gfile.makedirs(folder)
     content = ("size", "resize", "antialias", "dtype", "low_high", "decode", "features")
-    content += ("inputs", "targets", "max_boxes")
-    decides = [getattr(options, name) for name in (*content, "shard", "augment")]
+    columns = ("inputs", "targets", "max_boxes")
+    decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
     text = repr((stored.directory, stored.splits[split], decides))
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return os.path.join(folder, f"{split.lower()}-{digest}")

@@ -46,6 +46,8 @@ class DatasetInfo:
         rejects: rows without a record, by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
         options: of the conversion, by name; empty for directories from elsewhere.
+        statistics: of a dataset with a stated schema, by column and split: count, min, max, mean
+            and std of numbers, the most frequent values of others.
     """
 
     directory: str
@@ -59,6 +61,7 @@ class DatasetInfo:
     rejects: Mapping[str, int] = field(default_factory=dict)
     suspects: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def records(self) -> int | None:
@@ -177,4 +180,5 @@ def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
         rejects=totals.get("reasons", {}),
         suspects=totals.get("suspects", 0),
         options=metadata.get("options", {}),
+        statistics=metadata.get("stated", {}).get("statistics", {}),
     )
