@@ -32,6 +32,9 @@ def at(values: list[Any], **changes: Any) -> list[Any]:
 
 X = ["x"] * 20
 
+WITH_AGE = {"split": "split", "image_uri": "image", "label": "label", "age": "number"}
+BOX = {"x_min": 0.1, "y_min": 0.1, "x_max": 0.5, "y_max": 0.5}
+
 #: For each code: a frame, options, and the row, column and value where the report must find it.
 PROVOKED = {
     "missing_column": (table(image_uri=None, img=MANY), {}, (None, "image_uri", "img")),
@@ -54,6 +57,27 @@ PROVOKED = {
     "unsupported_label": (table(label=at([1.0] * 20, _2=1.5)), {}, (2, "label", 1.5)),
     "negative_label": (table(label=at([1] * 20, _1=-1)), {}, (1, "label", -1)),
     "unknown_label": (table(label=at(X, _2="y")), {"labels": ["x"]}, (2, "label", "y")),
+    "unknown_column": (
+        table(),
+        {"schema": {"split": "split", "image_uri": "image", "lable": "label"}},
+        (None, "lable", "label"),
+    ),
+    "missing_value": (
+        table(age=at([1.0] * 20, _3=np.nan)),
+        {"schema": WITH_AGE},
+        (3, "age", None),
+    ),
+    "wrong_value": (table(age=at([1.0] * 20, _4="old")), {"schema": WITH_AGE}, (4, "age", "old")),
+    "bad_box": (
+        table(x_min=0.1, y_min=0.1, x_max=at([0.5] * 20, _6=0.05), y_max=0.5),
+        {},
+        (6, "x_min", "0.1, 0.1, 0.05, 0.5"),
+    ),
+    "conflicting_rows": (
+        table(image_uri=["a.jpg"] * 20, split=at(["TRAIN"] * 20, _2="TEST"), **BOX),
+        {},
+        (2, "split", "TEST"),
+    ),
     "no_train": (table(split=["TEST"] * 20), {}, (None, "split", None)),
     "leakage": (
         table(image_uri=at(MANY, _1="0.jpg"), split=at(["TRAIN"] * 20, _1="TEST")),

@@ -35,8 +35,23 @@ if TYPE_CHECKING:
     from tfrecorder.checking.verification import verify
     from tfrecorder.conversion import convert
     from tfrecorder.following import ConversionStatus, status
+    from tfrecorder.kinds.columns import (
+        Boxes,
+        Bytes,
+        Ignore,
+        Image,
+        Label,
+        Labels,
+        Mask,
+        Number,
+        Schema,
+        Split,
+        Text,
+    )
+    from tfrecorder.kinds.inference import infer_schema
     from tfrecorder.looking.inspection import inspect
     from tfrecorder.looking.previewing import Preview, preview
+    from tfrecorder.reading.frame import to_frame
     from tfrecorder.reading.load import load
     from tfrecorder.reading.options import LoadOptions
     from tfrecorder.reading.summary import DatasetInfo, info
@@ -54,7 +69,20 @@ _LAZY = {
     "Throughput": "tfrecorder.reading.throughput",
     "TrainingPosition": "tfrecorder.reading.training",
     "benchmark": "tfrecorder.reading.throughput",
+    "Boxes": "tfrecorder.kinds.columns",
+    "Bytes": "tfrecorder.kinds.columns",
+    "Ignore": "tfrecorder.kinds.columns",
+    "Image": "tfrecorder.kinds.columns",
+    "Label": "tfrecorder.kinds.columns",
+    "Labels": "tfrecorder.kinds.columns",
+    "Mask": "tfrecorder.kinds.columns",
+    "Number": "tfrecorder.kinds.columns",
+    "Schema": "tfrecorder.kinds.columns",
+    "Split": "tfrecorder.kinds.columns",
+    "Text": "tfrecorder.kinds.columns",
     "convert": "tfrecorder.conversion",
+    "infer_schema": "tfrecorder.kinds.inference",
+    "to_frame": "tfrecorder.reading.frame",
     "info": "tfrecorder.reading.summary",
     "inspect": "tfrecorder.looking.inspection",
     "load": "tfrecorder.reading.load",
@@ -71,22 +99,33 @@ _LAZY = {
 }
 
 __all__ = [
+    "Boxes",
+    "Bytes",
     "ConversionResult",
     "ConversionStatus",
     "ConvertOptions",
     "DataflowJob",
     "DatasetError",
     "DatasetInfo",
+    "Ignore",
+    "Image",
     "ImagesUnreachableError",
     "JobStatus",
+    "Label",
+    "Labels",
     "LoadOptions",
+    "Mask",
+    "Number",
     "OptionError",
     "OutputError",
     "Preview",
     "RejectedError",
     "RepairResult",
     "RunnerError",
+    "Schema",
     "SourceError",
+    "Split",
+    "Text",
     "TfrecorderError",
     "Throughput",
     "TrainingPosition",
@@ -95,12 +134,14 @@ __all__ = [
     "__version__",
     "benchmark",
     "convert",
+    "infer_schema",
     "info",
     "inspect",
     "load",
     "preview",
     "repair",
     "status",
+    "to_frame",
     "validate",
     "verify",
 ]

@@ -19,9 +19,12 @@ from tfrecorder.cli_checking import repair, verify
 from tfrecorder.cli_looking import inspect, preview
 from tfrecorder.cli_reading import benchmark, info
 from tfrecorder.cli_running import runner_option, status
+from tfrecorder.cli_schema import schema
 from tfrecorder.errors import TfrecorderError, ValidationError
 from tfrecorder.options import (
     DEFAULT_MAX_PIXELS,
+    FITS,
+    FORMATS,
     ON_ERROR,
     VERIFY_LEVELS,
     ConvertOptions,
@@ -77,6 +80,7 @@ def main() -> None:
     """A table or folder of images in, a training-ready TFRecord dataset out.
 
     \b
+    tfrecorder schema flowers.csv
     tfrecorder validate flowers.csv
     tfrecorder convert flowers.csv out
     tfrecorder status out
@@ -106,6 +110,16 @@ def _shards(ctx: click.Context, param: click.Parameter, value: str | None) -> An
     return {split: int(number) for split, _, number in pairs}
 
 
+def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """ "256" as the short side, "224x320" as height and width."""
+    if value is None or value.isdecimal():
+        return None if value is None else int(value)
+    sides = value.lower().split("x")
+    if len(sides) != 2 or not all(side.isdecimal() for side in sides):
+        raise click.BadParameter(f"{value!r}; write for instance 256 or 224x320.")
+    return int(sides[0]), int(sides[1])
+
+
 _column_option = click.option(
     "--column",
     "columns",
@@ -130,9 +144,13 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "runner_options": runner_option,
 }
 _TYPES: dict[str, dict[str, Any]] = {
+    "schema": {"type": str},
     "num_shards": {"type": str, "callback": _shards},
     "shard_size": {"type": str},
     "verify": {"type": click.Choice(VERIFY_LEVELS)},
+    "image_size": {"type": str, "callback": _size},
+    "image_fit": {"type": click.Choice(FITS)},
+    "image_format": {"type": click.Choice(FORMATS)},
     "on_error": {"type": click.Choice(ON_ERROR)},
     "num_workers": {"type": int},
     "num_threads": {"type": int},
@@ -188,6 +206,7 @@ def convert(source: str, output_dir: str, **options: Any) -> None:
 @click.argument("source")
 @click.option("--check-images", is_flag=True, help="Also open and check every image.")
 @_column_option
+@click.option("--schema", metavar="FILE", help="What each column holds, as for convert.")
 @_label_option
 @click.option("--seed", default=0, show_default=True, help="As for convert.")
 @click.option(
@@ -225,3 +244,4 @@ main.add_command(info)
 main.add_command(benchmark)
 main.add_command(inspect)
 main.add_command(preview)
+main.add_command(schema)

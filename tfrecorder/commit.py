@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfrecorder import layout, metadata, schema, storage
+from tfrecorder import layout, metadata, storage
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord, Totals
@@ -31,11 +31,9 @@ def commit(
     suspects = [shard.suspects for shard, one in by_shard.items() if one.suspects]
     _gather(output_dir, layout.REJECTS, REJECT_HEADER, rejects)
     _gather(output_dir, layout.SUSPECTS, SUSPECT_HEADER, suspects)
-    labels = metadata.labels_text(plan)
-    if labels is not None:
-        storage.publish_bytes(output_dir, layout.labels_file(schema.LABEL), labels.encode())
-    shape = metadata.image_shape(by_shard.values())
-    features = metadata.features_json(plan, shape)
+    for file, names in metadata.labels_files(plan).items():
+        storage.publish_bytes(output_dir, file, names)
+    features = metadata.features_json(plan, by_shard.values())
     storage.publish_bytes(output_dir, layout.FEATURES, features)
     everything = metadata.metadata_json(plan, by_shard)
     storage.publish_bytes(output_dir, layout.METADATA, everything)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import time
 import warnings
@@ -69,7 +70,7 @@ def convert(
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
     launch.check_runner(chosen)
-    table = read_source(source, chosen.columns, chosen.labels)
+    table = read_source(source, chosen.columns, chosen.labels, chosen.schema)
     checked = check_source(table, chosen.seed, chosen.labels)
     if has_errors(checked.report):
         raise ValidationError(
@@ -79,8 +80,8 @@ def convert(
     if chosen.runner == "DataflowRunner":
         from tfrecorder.dataflow import checks
 
-        uris = (storage.resolve(uri, table.base) for uri in checked.frame[URI_COLUMN])
-        checks.check(uris, where, chosen)
+        uris = itertools.chain.from_iterable(checked.file_columns)
+        checks.check((storage.resolve(uri, table.base) for uri in uris), where, chosen)
     passed_over = dict(table.passed_over)
     try:
         with claim(where):
@@ -121,9 +122,7 @@ def _output_path(output_dir: str | os.PathLike[str]) -> str:
 
 def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertOptions) -> Plan:
     """The plan to follow: the staged one if there is one to continue, else a new one, staged."""
-    frame = checked.frame
-    sampled = frame[URI_COLUMN].iloc[sample_rows(len(frame), SAMPLE_ROWS, options.seed)]
-    paths = [storage.resolve(uri, table.base) for uri in sampled]
+    paths = _image_paths(checked, table.base, SAMPLE_ROWS, options)
     plan, planned = make_plan(checked, table.base, _sizes_of(paths, table.base), options)
     staged = plan_to_continue(output_dir, plan, options)
     pending = plan.shards if staged is None else _pending(output_dir, staged, options)
@@ -156,10 +155,18 @@ def _sizes_of(paths: list[str], base: str) -> list[int]:
 
     remote, first = _remote_one(paths), paths[: storage.REMOTE_THREADS]
     sizes = storage.each(size, first, remote)
-    if len(faults) == len(first):
+    if first and len(faults) == len(first):
         raise _unreachable(faults, len(first), base)
     sizes += storage.each(size, paths[len(first) :], remote)
     return [found for found in sizes if found is not None]
+
+
+def _image_paths(checked: Checked, base: str, size: int, options: ConvertOptions) -> list[str]:
+    """The paths of the images of a sample of the rows; none of a table without images."""
+    if URI_COLUMN not in checked.frame:
+        return []
+    rows = sample_rows(len(checked.frame), size, options.seed)
+    return [storage.resolve(uri, base) for uri in checked.frame[URI_COLUMN].iloc[rows]]
 
 
 def _remote_one(paths: list[str]) -> str:
@@ -183,22 +190,23 @@ def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard
 
 def _open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     """Open a sample of the images: a disk that is not mounted must not make an empty dataset."""
-    frame = checked.frame
-    uris = frame[URI_COLUMN].iloc[sample_rows(len(frame), OPENED_ROWS, options.seed)]
+    paths = _image_paths(checked, base, OPENED_ROWS, options)
+    if not paths:
+        return
 
-    def fault(uri: str) -> str | None:
+    def fault(path: str) -> str | None:
         try:
-            storage.read_bytes(storage.resolve(uri, base))
+            storage.read_bytes(path)
         except storage.UnreadableError as error:
-            return f"{storage.resolve(uri, base)}: {error.detail}"
+            return f"{path}: {error.detail}"
         return None
 
     with ThreadPoolExecutor(storage.REMOTE_THREADS) as pool:
-        faults = [words for words in pool.map(fault, uris) if words]
-    share = len(faults) / len(uris)
+        faults = [words for words in pool.map(fault, paths) if words]
+    share = len(faults) / len(paths)
     if share < 1 and share <= max(MISSING_SHARE, options.max_reject_fraction):
         return
-    raise _unreachable(faults, len(uris), base)
+    raise _unreachable(faults, len(paths), base)
 
 
 def _unreachable(faults: list[str], opened: int, base: str) -> ImagesUnreachableError:
@@ -211,7 +219,8 @@ def _unreachable(faults: list[str], opened: int, base: str) -> ImagesUnreachable
 
 
 def _warn_of_escapes(plan: Plan) -> None:
-    odd = [name for name in plan.class_names or () if needs_escape(name)]
+    names = [name for names in plan.vocabularies.values() for name in names or ()]
+    odd = [name for name in names if needs_escape(name)]
     if odd:
         warnings.warn(
             f"{len(odd)} class names would not survive in the labels file, which TFDS strips: "

@@ -62,6 +62,10 @@ def null(value: Any) -> str | None:
     return None if value is None else f"{_shown(value)} is not null"
 
 
+def truth(value: Any) -> str | None:
+    return None if isinstance(value, bool) else f"{_shown(value)} is neither true nor false"
+
+
 def whole(low: int = 0, high: int = _LARGEST) -> Form:
     """An integer of a range."""
 

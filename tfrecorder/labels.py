@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+import pandas as pd
+
 _LINE_BREAKS = re.compile(r"[\n\r]")
 
 
@@ -15,6 +18,27 @@ def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
     ('daisy', 'rose')
     """
     return tuple(sorted(set(labels)))
+
+
+def number_labels(
+    column: pd.Series, given: tuple[str, ...] | None
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
+    """Integers and texts of checked labels, and the class names where there are any.
+
+    Args:
+        column: of int64, or of texts.
+        given: all class names in the order of their integers; None takes those found.
+    """
+    if column.dtype == np.int64:
+        numbers = column.to_numpy(dtype=np.int64)
+        lookup, inverse = np.unique(numbers, return_inverse=True)
+        texts = [str(number) if given is None else given[number] for number in lookup]
+        return numbers, np.array(texts, dtype=object)[inverse], given
+    codes, distinct = pd.factorize(column)
+    names = build_vocabulary(distinct) if given is None else given
+    place = {name: number for number, name in enumerate(names)}
+    numbers = np.array([place[label] for label in distinct], dtype=np.int64)[codes]
+    return numbers, column.to_numpy(dtype=object), names
 
 
 def needs_escape(name: str) -> bool:

@@ -12,7 +12,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tfrecorder import layout, schema, storage
@@ -51,6 +51,8 @@ class DoneRecord:
         shapes: smallest and largest (height, width, channels) of the records; empty without any.
         sides: smallest and largest (shorter side, longer side) of the records.
         retries: further attempts that reading the images took.
+        further: of a second and later image, smallest and largest (height, width, channels), by
+            what its keys begin with.
     """
 
     plan: str
@@ -67,6 +69,7 @@ class DoneRecord:
     shapes: list[list[int]] = field(default_factory=list)
     sides: list[list[int]] = field(default_factory=list)
     retries: int = 0
+    further: dict[str, list[list[int]]] = field(default_factory=dict)
 
     @property
     def rejects(self) -> int:
@@ -183,9 +186,28 @@ def image_sides(done: Iterable[DoneRecord]) -> list[list[int]]:
     return [[min(axis), max(axis)] for axis in zip(*extremes, strict=True)]
 
 
-def features_json(plan: Plan, shape: tuple[int | None, int | None, int]) -> bytes:
+def image_shapes(
+    plan: Plan, done: Iterable[DoneRecord]
+) -> dict[str, tuple[int | None, int | None, int]]:
+    """`image_shape` of each key that holds encoded images."""
+    done = list(done)
+    keys = [feature.key for feature in plan.features if feature.kind == "image"]
+    shapes = {}
+    for number, key in enumerate(keys):
+        stem = key.removesuffix("/encoded")
+        of_key = done if number == 0 else [_of_further(one, stem) for one in done]
+        shapes[key] = image_shape(of_key)
+    return shapes
+
+
+def _of_further(one: DoneRecord, stem: str) -> DoneRecord:
+    return replace(one, shapes=one.further.get(stem, []))
+
+
+def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
     """`features.json`: every key of the record with its type, in TFDS's form."""
-    forms = {feature.key: _tfds_form(feature, plan, shape) for feature in schema.DEFAULT_FEATURES}
+    shapes = image_shapes(plan, done)
+    forms = {feature.key: _tfds_form(feature, plan, shapes) for feature in plan.features}
     document = {
         "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
         "featuresDict": {"features": forms},
@@ -193,20 +215,50 @@ def features_json(plan: Plan, shape: tuple[int | None, int | None, int]) -> byte
     return _json(document)
 
 
+_TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "string"}
+
+
 def _tfds_form(
-    feature: schema.Feature, plan: Plan, shape: tuple[int | None, int | None, int]
+    feature: schema.Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
 ) -> dict[str, Any]:
-    if feature.kind == "image":
-        dimensions = [str(-1 if size is None else size) for size in shape]
-        content = {"dtype": "uint8", "shape": {"dimensions": dimensions}}
-        return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
-    if feature.kind == "text":
+    if feature.shape == (None,):
+        of_one = _tfds_form(replace(feature, shape=()), plan, shapes)
+        content = {"feature": of_one, "length": "-1"}
+        return {"pythonClassName": f"{_TFDS}.sequence_feature.Sequence", "sequence": content}
+    if feature.kind in ("image", "mask"):
+        return _tfds_image(feature, plan, shapes)
+    if feature.kind == "text" and feature.shape == ():
         return {"pythonClassName": f"{_TFDS}.text_feature.Text", "text": {}}
-    if feature.kind == "label" and plan.num_classes:
-        number = {"numClasses": str(plan.num_classes)}
+    classes = plan.classes.get(feature.key, 0)
+    if feature.kind == "label" and classes:
+        number = {"numClasses": str(classes)}
         return {"pythonClassName": f"{_TFDS}.class_label_feature.ClassLabel", "classLabel": number}
-    scalar = {"dtype": "int64", "encoding": "none", "shape": {}}
+    dtype = {**_TFDS_DTYPES, "label": "int64", "text": "string"}[feature.kind]
+    if feature.shape:
+        sides = {"dimensions": list(map(str, feature.shape))}
+        array = {"dtype": dtype, "encoding": "none", "shape": sides}
+        return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
+    scalar = {"dtype": dtype, "encoding": "none", "shape": {}}
     return {"pythonClassName": f"{_TFDS}.scalar.Scalar", "tensor": scalar}
+
+
+def _tfds_image(
+    feature: schema.Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
+) -> dict[str, Any]:
+    if feature.kind == "mask":
+        sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
+    else:
+        sides = shapes[feature.key]
+    dimensions = [str(-1 if size is None else size) for size in sides]
+    shape = {"dimensions": dimensions}
+    if feature.kind == "image" and plan.options.get("image_format") == "raw":
+        # Pixels as they are: TFDS knows them as the bytes of an array.
+        array = {"dtype": "uint8", "encoding": "bytes", "shape": shape}
+        return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
+    content = {"dtype": "uint8", "shape": shape}
+    if feature.kind == "mask":
+        content["encodingFormat"] = "png"
+    return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
 
 
 def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
@@ -229,15 +281,20 @@ def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
         "fileFormat": "tfrecord",
         "splits": splits,
     }
-    if plan.num_classes:
+    present = {feature.key for feature in plan.features}
+    if plan.num_classes and {schema.ENCODED, schema.LABEL} <= present:
         keys = [{"featureKey": schema.ENCODED}, {"featureKey": schema.LABEL}]
         document["supervisedKeys"] = {"tuple": {"items": keys}}
     return _json(document)
 
 
-def labels_text(plan: Plan) -> str | None:
-    """The content of the labels file, or None where classes have no names."""
-    return None if plan.class_names is None else to_labels_file(plan.class_names)
+def labels_files(plan: Plan) -> dict[str, bytes]:
+    """The files of class names, of each key whose classes have names."""
+    return {
+        layout.labels_file(key): to_labels_file(names).encode()
+        for key, names in plan.vocabularies.items()
+        if names is not None
+    }
 
 
 def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
@@ -253,6 +310,10 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
         }
         for shard in plan.shards
     ]
+    stated = {}
+    if plan.stated is not None:
+        shapes = image_shapes(plan, done.values())
+        stated = {"stated": plan.stated, "image_shapes": shapes}
     return _json(
         {
             "version": METADATA_VERSION,
@@ -263,10 +324,11 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
             "num_classes": plan.num_classes,
             "image_shape": image_shape(done.values()),
             "image_sides": image_sides(done.values()),
-            "features": {feature.key: feature.kind for feature in schema.DEFAULT_FEATURES},
+            "features": {feature.key: feature.kind for feature in plan.features},
             "split_rows": plan.split_rows,
             "totals": asdict(totals),
             "shards": shards,
+            **stated,
         }
     )
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import schema
 from tfrecorder.errors import OptionError
+from tfrecorder.kinds.columns import Schema
+from tfrecorder.kinds.schema_file import as_schema, to_plain
 from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 from tfrecorder.runner_names import RUNNERS, canonical_runner, check_form, plain_name
 from tfrecorder.splits import SPELLINGS, SPLITS
 
 VERIFY_LEVELS = ("decode", "strict", "header", "none")
 ON_ERROR = ("reject", "raise")
+FITS = ("stretch", "crop", "pad", "fit")
+FORMATS = ("keep", "jpeg", "png", "raw")
 
 #: Pillow's own warning level.  A grey level of it is 85 MiB, RGB 256 MiB; TensorFlow's decoders
 #: end at 2**29 bytes.
@@ -49,6 +54,13 @@ class ConvertOptions:
         "Names of the source's columns that stand for split, image_uri or label.",
         content=True,
         metavar="NAME=OURS",
+    )
+    schema: Schema | None = _option(  # noqa: RUF009
+        None,
+        "What each column holds: a tfrecorder.Schema, or the path of a YAML or JSON file; "
+        "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label.",
+        content=True,
+        metavar="FILE",
     )
     labels: tuple[str, ...] | None = _option(
         None,
@@ -90,6 +102,31 @@ class ConvertOptions:
         "Reject images of more pixels than this.",
         content=True,
         metavar="N",
+    )
+    image_size: int | tuple[int, int] | None = _option(
+        None,
+        "Store images smaller: the short side in pixels, to which larger images shrink; or height "
+        "and width, exactly. Default: as they are.",
+        content=True,
+        metavar="N|HxW",
+    )
+    image_fit: str = _option(
+        "stretch",
+        "How an image of other proportions gets to height and width. stretch: changes them; crop: "
+        "cuts the longer side about the centre; pad: adds black; fit: stays within, smaller.",
+        content=True,
+    )
+    image_format: str = _option(
+        "keep",
+        "How images are stored. keep: as their files are; jpeg; png; raw: pixels, of one size, "
+        "which are read without decoding.",
+        content=True,
+    )
+    image_quality: int = _option(
+        95, "Of images that are encoded as JPEG, 1 to 100.", content=True, metavar="N"
+    )
+    apply_exif: bool = _option(
+        False, "Turn pixels upright, as the EXIF orientation says.", content=True
     )
     on_error: str = _option(
         "reject", "An image that cannot be used: list it in rejects.csv, or raise at the first."
@@ -147,6 +184,24 @@ class ConvertOptions:
                 raise OptionError(f"{name}={value!r}: {fault}")
             # The way a frozen dataclass normalises what it was given.
             object.__setattr__(self, name, _normal(name, value))
+        if self.schema is not None and (self.columns or self.labels):
+            given = "columns" if self.columns else "labels"
+            raise OptionError(
+                f"{given}={getattr(self, given)!r}: a schema names the source's own columns and "
+                "their class names; leave it out, as in Label(names=[...])."
+            )
+        if self.image_format == "raw" and (
+            not isinstance(self.image_size, tuple) or self.image_fit == "fit"
+        ):
+            raise OptionError(
+                "image_format='raw': pixels are read back by their number, so all images must have "
+                "one size; give it, as image_size=(128, 128), and another image_fit than 'fit'."
+            )
+        if self.verify == "none" and self.transforms:
+            raise OptionError(
+                "verify='none': images cannot be transformed without being decoded; give "
+                "verify='decode'."
+            )
         if self.overwrite and self.retry_rejects:
             raise OptionError(
                 "overwrite and retry_rejects exclude each other: the first starts anew, the second "
@@ -164,6 +219,11 @@ class ConvertOptions:
         """`shard_size` in bytes."""
         return parse_size(self.shard_size)
 
+    @property
+    def transforms(self) -> bool:
+        """True if images are not stored as they are."""
+        return self.image_size is not None or self.image_format != "keep" or self.apply_exif
+
     def shards_of(self, split: str) -> int | None:
         """The number of shards asked for a split, or None where the size decides."""
         if isinstance(self.num_shards, Mapping):
@@ -179,11 +239,27 @@ class ConvertOptions:
         }
         chosen["shard_size"] = self.shard_bytes
         chosen["labels"] = None if self.labels is None else list(self.labels)
+        # Only where they are used, so that plans from before there were such options stay good.
+        if self.schema is None:
+            del chosen["schema"]
+        else:
+            chosen["schema"] = to_plain(self.schema)
+        if isinstance(self.image_size, tuple):
+            chosen["image_size"] = list(self.image_size)
+        if not self.transforms:
+            chosen = {name: value for name, value in chosen.items() if name not in _OF_TRANSFORMS}
         return chosen
+
+
+_OF_TRANSFORMS = ("image_size", "image_fit", "image_format", "image_quality", "apply_exif")
 
 
 def _normal(name: str, value: Any) -> Any:
     """A checked value as Python's own and this object's own: no NumPy scalar, no shared dict."""
+    if name == "schema" and value is not None:
+        return as_schema(value)
+    if name == "image_size" and isinstance(value, Sequence):
+        return tuple(map(operator.index, value))
     if name == "runner":
         return canonical_runner(value)
     if name == "runner_options":
@@ -225,6 +301,27 @@ def _check_columns(value: Any) -> str | None:
     if len(set(value.values())) < len(value):
         return "two names stand for the same column; give one."
     return None
+
+
+def _check_image_size(value: Any) -> str | None:
+    if value is None or (is_whole(value) and value >= 1):
+        return None
+    pair = isinstance(value, (tuple, list)) and len(value) == 2
+    if pair and all(is_whole(side) and side >= 1 for side in value):
+        return None
+    return "give the short side in pixels, as 256, or (height, width), as (224, 224)."
+
+
+def _check_schema(value: Any) -> str | None:
+    if value is None or isinstance(value, Schema):
+        return None
+    if isinstance(value, (Mapping, str, os.PathLike)):
+        try:
+            as_schema(value)
+        except OptionError as error:
+            return str(error).removeprefix(f"schema={value!r}: ").removeprefix("schema: ")
+        return None
+    return "give a tfrecorder.Schema, or the path of a YAML or JSON file."
 
 
 def _check_labels(value: Any) -> str | None:
@@ -285,6 +382,7 @@ def _check_progress(value: Any) -> str | None:
 
 _CHECKS = {
     "columns": _check_columns,
+    "schema": _check_schema,
     "labels": _check_labels,
     "num_shards": _check_num_shards,
     "shard_size": _check_shard_size,
@@ -292,6 +390,11 @@ _CHECKS = {
     "seed": whole(0, 2**32 - 1),
     "verify": one_of(*VERIFY_LEVELS),
     "max_pixels": whole(1),
+    "image_size": _check_image_size,
+    "image_fit": one_of(*FITS),
+    "image_format": one_of(*FORMATS),
+    "image_quality": whole(1, 100),
+    "apply_exif": flag,
     "on_error": one_of(*ON_ERROR),
     "max_reject_fraction": _check_fraction,
     "overwrite": flag,

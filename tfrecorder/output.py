@@ -7,7 +7,7 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator
 
-from tfrecorder import layout, schema, storage
+from tfrecorder import layout, storage
 from tfrecorder.errors import OutputError
 from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
@@ -72,7 +72,7 @@ def _public_files(plan: Plan | None) -> set[str]:
     return (
         {shard.file for shard in plan.shards}
         | others
-        | set(map(layout.labels_file, schema.LABEL_KEYS))
+        | set(map(layout.labels_file, plan.vocabularies))
     )
 
 

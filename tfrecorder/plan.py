@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,13 +21,27 @@ import pandas as pd
 from tfrecorder import layout, storage
 from tfrecorder.errors import OutputError
 from tfrecorder.json_form import parse
-from tfrecorder.labels import build_vocabulary
+from tfrecorder.kinds.fields import Field, image_of, record_features
+from tfrecorder.kinds.fields import from_json as fields_from_json
+from tfrecorder.kinds.fields import to_json as fields_to_json
+from tfrecorder.labels import number_labels
 from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
 from tfrecorder.plan_form import plan_form
 from tfrecorder.rules import Checked
-from tfrecorder.schema import LABEL_COLUMN, NO_LABEL, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema import (
+    DEFAULT_FEATURES,
+    LABEL,
+    LABEL_COLUMN,
+    NO_LABEL,
+    SPLIT_COLUMN,
+    URI_COLUMN,
+    Feature,
+)
 from tfrecorder.splits import SPLITS
+
+if TYPE_CHECKING:
+    from tfrecorder.kinds.checking import Stated
 
 #: The form of the plan's files; another number is another form.
 PLAN_VERSION = 1
@@ -57,6 +71,8 @@ class Plan:
         base: the folder that relative uris are taken from.
         fingerprint: SHA-256 of the rows as validated.
         options: `ConvertOptions.content_options()`.
+        stated: of a stated schema, its fields with their vocabularies, statistics of the columns,
+            and the rows of the source, as JSON values; None for the default schema.
         remote: images are on a store elsewhere, so that many can be asked for at once.
     """
 
@@ -70,6 +86,7 @@ class Plan:
     fingerprint: str
     options: dict[str, Any]
     remote: bool = False
+    stated: dict[str, Any] | None = None
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -83,8 +100,43 @@ class Plan:
     @property
     def digest(self) -> str:
         """SHA-256 of all that decides what the files hold."""
-        decides = {k: value for k, value in asdict(self).items() if k not in ("base", "remote")}
+        decides = {k: v for k, v in _plain(self).items() if k not in ("base", "remote")}
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...] | None:
+        """The columns of a stated schema; None for the default schema."""
+        return None if self.stated is None else fields_from_json(self.stated["fields"])
+
+    @cached_property
+    def features(self) -> tuple[Feature, ...]:
+        """Every key of the record."""
+        return DEFAULT_FEATURES if self.fields is None else record_features(self.fields)
+
+    @property
+    def classes(self) -> dict[str, int]:
+        """How many classes each key with classes has."""
+        if self.fields is None:
+            return {LABEL: self.num_classes}
+        return {one.label_key: one.num_classes for one in self.fields if one.label_key}
+
+    def image_of_mask(self, key: str) -> str:
+        """The key of the image that the mask under a key belongs to."""
+        fields = self.fields or ()
+        mask = next(one for one in fields if key == f"{one.key}/encoded")
+        return f"{image_of(mask, fields).key}/encoded"
+
+    @property
+    def source_rows(self) -> int:
+        """Rows of the source; of boxes with a row each, more than there are records."""
+        return self.rows if self.stated is None else int(self.stated["source_rows"])
+
+    @property
+    def vocabularies(self) -> dict[str, tuple[str, ...] | None]:
+        """The class names of each key with classes, None where they have none."""
+        if self.fields is None:
+            return {LABEL: self.class_names}
+        return {one.label_key: one.names for one in self.fields if one.label_key}
 
     def shard_rows(self, shard: Shard) -> int:
         """How many rows a shard was given."""
@@ -92,7 +144,7 @@ class Plan:
         return stop - start
 
     def to_json(self) -> bytes:
-        return json.dumps({"version": PLAN_VERSION, **asdict(self)}, indent=1).encode()
+        return json.dumps({"version": PLAN_VERSION, **_plain(self)}, indent=1).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
@@ -105,6 +157,14 @@ class Plan:
         return cls(**fields)
 
 
+def _plain(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON values, as plans were before there were stated schemas where it has none."""
+    found = asdict(plan)
+    if found["stated"] is None:
+        del found["stated"]
+    return found
+
+
 @dataclass(frozen=True)
 class PlannedRow:
     """One row as a worker needs it.
@@ -114,12 +174,14 @@ class PlannedRow:
         image_uri: as the source gave it.
         label: its integer; -1 without labels.
         text: the label's text; "" without labels.
+        values: of a stated schema, what the source tells of each key of the record.
     """
 
     row: int
     image_uri: str
     label: int
     text: str
+    values: dict[str, Any] | None = None
 
 
 def sample_rows(rows: int, size: int, seed: int) -> np.ndarray:
@@ -193,21 +255,29 @@ def make_plan(
         split_rows[split] = len(rows)
         asked = options.shards_of(split)
         split_shards[split] = shard_count(len(rows), row_bytes, options.shard_bytes, asked)
+    uris = frame[URI_COLUMN] if URI_COLUMN in frame else pd.Series("", frame.index, dtype=object)
     numbers, texts, names = _number_labels(checked, options)
-    planned = pd.DataFrame(
-        {"row": frame.index, "image_uri": frame[URI_COLUMN], "label": numbers, "text": texts}
-    ).iloc[np.concatenate(order)]
+    planned = pd.DataFrame({"row": frame.index, "image_uri": uris, "label": numbers, "text": texts})
+    classes = int(numbers.max()) + 1 if names is None else len(names)
+    kind = checked.label_kind
+    if checked.stated is not None:
+        assert checked.stated.values is not None
+        table = checked.stated.values.to_struct_array().combine_chunks()
+        planned["values"] = pd.array(table, dtype=pd.ArrowDtype(table.type))
+        kind, names, classes = _only_classes(checked.stated.fields)
+    planned = planned.iloc[np.concatenate(order)]
     plan = Plan(
         rows=len(frame),
         split_rows=split_rows,
         split_shards=split_shards,
-        label_kind=checked.label_kind,
+        label_kind=kind,
         class_names=names,
-        num_classes=len(names) if names is not None else int(numbers.max()) + 1,
+        num_classes=classes,
         base=base,
-        fingerprint=fingerprint(frame),
+        fingerprint=fingerprint(frame, None if checked.stated is None else checked.stated.values),
         options=options.content_options(),
-        remote=not storage.is_local(base) or _any_remote(frame[URI_COLUMN]),
+        remote=not storage.is_local(base) or any(map(_any_remote, checked.file_columns)),
+        stated=None if checked.stated is None else _stated(checked.stated),
     )
     return plan, planned
 
@@ -217,44 +287,72 @@ def _any_remote(uris: pd.Series) -> bool:
     return any(map(storage.scheme, with_scheme))
 
 
+def _stated(stated: Stated) -> dict[str, Any]:
+    return {
+        "fields": fields_to_json(stated.fields),
+        "statistics": stated.statistics,
+        "source_rows": stated.source_rows,
+    }
+
+
+def _only_classes(fields: Sequence[Field]) -> tuple[str, tuple[str, ...] | None, int]:
+    """Label kind, class names and their number where one column alone has classes."""
+    found = [field for field in fields if field.label_key]
+    if len(found) != 1:
+        return "none", None, 0
+    kind = "integer" if found[0].names is None else "text"
+    return kind, found[0].names, found[0].num_classes
+
+
 def _number_labels(
     checked: Checked, options: ConvertOptions
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
     """Integers and texts of all rows, and the class names where there are any."""
-    frame, given = checked.frame, options.labels
     if checked.label_kind == "none":
-        rows = len(frame)
+        rows = len(checked.frame)
         return np.full(rows, NO_LABEL, dtype=np.int64), np.full(rows, "", dtype=object), None
-    column = frame[LABEL_COLUMN]
-    if checked.label_kind == "integer":
-        numbers = column.to_numpy(dtype=np.int64)
-        lookup, inverse = np.unique(numbers, return_inverse=True)
-        texts = [str(number) if given is None else given[number] for number in lookup]
-        return numbers, np.array(texts, dtype=object)[inverse], given
-    codes, distinct = pd.factorize(column)
-    names = build_vocabulary(distinct) if given is None else given
-    place = {name: number for number, name in enumerate(names)}
-    numbers = np.array([place[label] for label in distinct], dtype=np.int64)[codes]
-    return numbers, column.to_numpy(dtype=object), names
+    return number_labels(checked.frame[LABEL_COLUMN], options.labels)
 
 
-def fingerprint(frame: pd.DataFrame) -> str:
-    """SHA-256 of a table's columns and values in the order of its rows, whatever their dtypes."""
+def fingerprint(frame: pd.DataFrame, values: Any = None) -> str:
+    """SHA-256 of a table's columns and values in the order of its rows, whatever their dtypes.
+
+    Args:
+        frame: of integers and texts.
+        values: further columns, an Arrow table.
+    """
     import pyarrow as pa
 
     digest = hashlib.sha256()
     for name in frame.columns:
-        values = frame[name].to_numpy()
-        digest.update(f"{name}:{values.dtype.kind}:{len(values)}:".encode())
-        if values.dtype == np.int64:
-            digest.update(values.astype("<i8").tobytes())
+        column = frame[name].to_numpy()
+        digest.update(f"{name}:{column.dtype.kind}:{len(column)}:".encode())
+        if column.dtype == np.int64:
+            digest.update(column.astype("<i8").tobytes())
             continue
-        # Arrow's own buffers: the texts and where each begins, equal for equal values.
-        _, offsets, texts = pa.array(values, type=pa.large_string()).buffers()
-        starts = np.frombuffer(offsets, "<i8", len(values) + 1)
+        _feed(digest, pa.array(column, type=pa.large_string()))
+    for name in () if values is None else values.column_names:
+        column = values.column(name).combine_chunks()
+        digest.update(f"{name}:{column.type}:{len(column)}:".encode())
+        _feed(digest, column)
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, array: Any) -> None:
+    """Arrow's own buffers, of values none of which is missing: equal for equal values."""
+    import pyarrow as pa
+
+    if pa.types.is_large_list(array.type):
+        digest.update(array.offsets.to_numpy().astype("<i8").tobytes())
+        _feed(digest, array.flatten())
+    elif pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
+        # Texts, and where each begins.
+        _, offsets, texts = array.buffers()
+        starts = np.frombuffer(offsets, "<i8", len(array) + 1) if offsets else np.zeros(1, "<i8")
         digest.update(starts.tobytes())
         digest.update(memoryview(texts)[: starts[-1]] if texts else b"")
-    return digest.hexdigest()
+    else:
+        digest.update(array.to_numpy(zero_copy_only=False).tobytes())
 
 
 def describe_difference(staged: Plan, now: Plan) -> list[str]:
@@ -277,12 +375,13 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
     import pyarrow.parquet as pq
 
     columns = {"row": pa.int64(), "image_uri": pa.large_string(), "label": pa.int64()}
-    table = pa.Table.from_pydict(
-        {
-            name: pa.array(planned[name].to_numpy(), type=kind)
-            for name, kind in {**columns, "text": pa.large_string()}.items()
-        }
-    )
+    arrays = {
+        name: pa.array(planned[name].to_numpy(), type=kind)
+        for name, kind in {**columns, "text": pa.large_string()}.items()
+    }
+    if "values" in planned:
+        arrays["values"] = pa.array(planned["values"].array)
+    table = pa.Table.from_pydict(arrays)
     with storage.publish(output_dir, layout.PLAN_ROWS) as file:
         buffered = io.BufferedWriter(file)
         with pq.ParquetWriter(
@@ -334,6 +433,9 @@ def read_footer(output_dir: str) -> Any:
         raise OutputError(f"{path} cannot be read: {error}.") from error
 
 
+_ROW_COLUMNS = ("row", "image_uri", "label", "text", "values")
+
+
 def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[PlannedRow]:
     """The rows of one shard, which is row group number `group` of the staged plan.
 
@@ -354,5 +456,6 @@ def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[Pla
     except storage.UnreadableError as error:
         kind = FileNotFoundError if error.code == "not_found" else OSError
         raise kind(f"{path}: {error}") from error
-    columns = (table.column(name).to_pylist() for name in ("row", "image_uri", "label", "text"))
+    names = [name for name in _ROW_COLUMNS if name in table.column_names]
+    columns = (table.column(name).to_pylist() for name in names)
     return [PlannedRow(*values) for values in zip(*columns, strict=True)]

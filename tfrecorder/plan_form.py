@@ -13,17 +13,28 @@ from tfrecorder.json_form import (
     row,
     string,
     table,
+    truth,
     whole,
     word,
 )
-from tfrecorder.options import VERIFY_LEVELS
+from tfrecorder.kinds.stated_form import stated_form
+from tfrecorder.options import FITS, FORMATS, VERIFY_LEVELS
 from tfrecorder.splits import SPLITS
 
 #: More shards than any split has; each is an object in memory before its file is looked at.
 _MOST_SHARDS = 10**6
 
 _SPLIT = word(*SPLITS)
-_OPTIONS = record({"verify": word(*VERIFY_LEVELS), "max_pixels": whole(1)})
+_OPTIONS = record(
+    {"verify": word(*VERIFY_LEVELS), "max_pixels": whole(1)},
+    {
+        "image_size": either(null, whole(1), row(whole(1), whole(1))),
+        "image_fit": word(*FITS),
+        "image_format": word(*FORMATS),
+        "image_quality": whole(1, 100),
+        "apply_exif": truth,
+    },
+)
 _FIELDS = record(
     {
         "version": anything,
@@ -36,7 +47,8 @@ _FIELDS = record(
         "base": string,
         "fingerprint": string,
         "options": _OPTIONS,
-    }
+    },
+    {"remote": truth, "stated": stated_form},
 )
 
 
@@ -49,9 +61,13 @@ def plan_form(value: Any) -> str | None:
         return "split_rows and split_shards are of other splits"
     if sum(rows.values()) != value["rows"]:
         return f"rows: {value['rows']} is not the sum of split_rows"
+    if value.get("stated") and value["stated"]["source_rows"] < value["rows"]:
+        return "stated: source_rows is less than rows"
     more = [split for split in rows if shards[split] > rows[split]]
     return f"split_shards: {more[0]} has more shards than rows" if more else None
 
+
+_SHAPES = each(row(whole(), whole(), whole()))
 
 #: A form of `json_form`: the fields of a done-record.
 DONE = record(
@@ -69,7 +85,9 @@ DONE = record(
         "formats": table(whole()),
     },
     {
-        "shapes": each(row(whole(), whole(), whole())),
+        "shapes": _SHAPES,
         "sides": each(row(whole(), whole())),
+        "retries": whole(),
+        "further": table(_SHAPES),
     },
 )

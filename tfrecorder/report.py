@@ -35,6 +35,17 @@ CODES = {
     "unsupported_label": (ERROR, "Make the labels text (.astype(str)) or integers."),
     "negative_label": (ERROR, "Number the classes from 0; -1 stands for no label."),
     "unknown_label": (ERROR, "Add it to labels=[...], or correct the row."),
+    "unknown_column": (ERROR, "Correct the schema; `tfrecorder schema` prints one to edit."),
+    "missing_value": (
+        ERROR,
+        "Give the value or drop the row; or state in the schema what stands for it: default=….",
+    ),
+    "wrong_value": (ERROR, "Correct the value, or state another kind for the column."),
+    "bad_box": (ERROR, "Correct the box or drop its row."),
+    "conflicting_rows": (
+        ERROR,
+        "Rows with boxes of one image must agree in every other column: correct or drop one.",
+    ),
     "no_train": (WARNING, "Assign rows to TRAIN, or leave the splits out for 80/10/10."),
     "leakage": (WARNING, "Keep each image in one split, or the evaluation is too good."),
     "duplicate_row": (WARNING, "Drop it, or it counts twice: df.drop_duplicates()."),
@@ -42,7 +53,10 @@ CODES = {
     "similar_labels": (WARNING, "Write it in one way if it is one class."),
     "label_not_in_train": (WARNING, "Add training images of it, or drop the label."),
     "few_images": (WARNING, "Add images of it, or merge it with another label."),
-    "column_left_out": (WARNING, "Nothing to do if it is not needed: it makes no feature."),
+    "column_left_out": (
+        WARNING,
+        "Nothing to do if it is not needed: it makes no feature. To keep it, state a schema.",
+    ),
     "unusable_image": (ERROR, "Mend or drop the image; a conversion would list it as a reject."),
 }
 

@@ -30,11 +30,14 @@ class Feature:
 
     Attributes:
         key: its name in the record.
-        kind: "image" (encoded bytes), "text" (UTF-8), "int64", or "label" (an int64 class).
+        kind: "image" or "mask" (encoded bytes), "text" (UTF-8), "bytes", "int64", "float", "bool"
+            (an int64 of 0 or 1), or "label" (an int64 class).
+        shape: () is one value, (None,) a list of any length, else an array's.
     """
 
     key: str
     kind: str
+    shape: tuple[int | None, ...] = ()
 
 
 #: Every record of the default schema holds exactly these.

@@ -12,16 +12,15 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfrecorder import schema, storage
+from tfrecorder import storage
 from tfrecorder.errors import RejectedError
-from tfrecorder.examples import encode_parts
-from tfrecorder.images.check import CheckedImage, check_image
-from tfrecorder.images.rejects import Reject
-from tfrecorder.images.room import Budget, Room, unlimited
+from tfrecorder.images.check import CheckedImage
+from tfrecorder.images.room import Budget
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
-from tfrecorder.tfrecord import frame, framed_crc
+from tfrecorder.rows import Loaded, Rejected, row_loader
+from tfrecorder.tfrecord import framed_crc
 from tfrecorder.threads import cores, run_in_order
 
 #: Images that one task of the pool loads, and tasks under way for each thread.  Few, so that an
@@ -42,34 +41,6 @@ REMOTE_SECONDS = 5
 
 REJECT_HEADER = ("row", "image_uri", "stage", "reason")
 SUSPECT_HEADER = ("row", "image_uri", "warning")
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A row that became a record.
-
-    Attributes:
-        parts: the framed record, in buffers to write one after the other.
-        size: their bytes, together.
-        input_bytes: of the image's file.
-        retries: further attempts that reading it took.
-    """
-
-    row: PlannedRow
-    image: CheckedImage
-    parts: list[bytes]
-    size: int
-    input_bytes: int
-    retries: int = 0
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A row that gave no record."""
-
-    row: PlannedRow
-    reject: Reject
-    retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,47 +67,6 @@ def default_threads(plan: Plan, processes: int = 1) -> int:
     return storage.REMOTE_THREADS if plan.remote else max(1, cores() // processes)
 
 
-def load_row(
-    row: PlannedRow, base: str, verify: str, max_pixels: int, room: Room = unlimited
-) -> Loaded | Rejected:
-    """Read, check and encode one image: all the work of a row, done in a thread of the pool."""
-    retried: list[None] = []
-    try:
-        data = read_image(row.image_uri, base, lambda: retried.append(None))
-        image = check_image(data, verify, max_pixels, room)
-    except Reject as reject:
-        return Rejected(row, reject, len(retried))
-    parts = frame(encode_parts(record_features(row, image)))
-    return Loaded(row, image, parts, sum(map(len, parts)), len(data), len(retried))
-
-
-def read_image(uri: str, base: str, note_retry: Callable[[], None] = lambda: None) -> bytes:
-    """The bytes of an image's file.
-
-    Raises:
-        Reject: it cannot be read.
-    """
-    try:
-        return storage.read_bytes(storage.resolve(uri, base), note_retry)
-    except storage.UnreadableError as error:
-        raise Reject("read", error.code, error.detail) from None
-
-
-def record_features(row: PlannedRow, image: CheckedImage) -> dict[str, bytes | str | int]:
-    """The record of the default schema."""
-    return {
-        schema.ENCODED: image.data,
-        schema.FORMAT: image.format,
-        schema.HEIGHT: image.height,
-        schema.WIDTH: image.width,
-        schema.CHANNELS: image.channels,
-        schema.FILENAME: row.image_uri,
-        schema.SOURCE_ID: str(row.row),
-        schema.LABEL: row.label,
-        schema.TEXT: row.text,
-    }
-
-
 def write_shard(
     plan: Plan,
     group: int,
@@ -152,7 +82,7 @@ def write_shard(
         plan: the staged plan.
         group: the shard's place in `plan.shards`, which is its row group.
         output_dir: the dataset directory.
-        pool: runs `load_row`; its threads bound how far loading runs ahead of writing.
+        pool: loads rows; its threads bound how far loading runs ahead of writing.
         on_error: "raise" stops at the first reject.
         report: is told, every so often, how many rows are through.
         footer: of the plan's rows, as `plan.read_footer` returns it.
@@ -163,10 +93,10 @@ def write_shard(
     """
     shard = plan.shards[group]
     rows = read_shard_rows(output_dir, group, footer)
-    verify, max_pixels = plan.options["verify"], plan.options["max_pixels"]
+    load = row_loader(plan, pool.budget.room)
 
     def load_rows(some: list[PlannedRow]) -> list[Loaded | Rejected]:
-        return [load_row(row, plan.base, verify, max_pixels, pool.budget.room) for row in some]
+        return [load(row) for row in some]
 
     tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
     with storage.publish(output_dir, shard.file) as file, storage.appending(file) as append:
@@ -236,6 +166,7 @@ class _Tally:
         self.formats: Counter[str] = Counter()
         self.shapes: Extremes = ()
         self.sides: Extremes = ()
+        self.further: dict[str, Extremes] = {}
         self.records = self.suspects = self.oriented = self.input_bytes = 0
         self.bytes = self.crc = 0
         self.index: list[str] = []
@@ -243,21 +174,27 @@ class _Tally:
         self.suspect_rows: list[tuple[object, ...]] = []
 
     def add_record(self, outcome: Loaded) -> None:
-        image = outcome.image
         self.records += 1
         self.retries += outcome.retries
+        self.input_bytes += outcome.input_bytes
+        if outcome.image is not None:
+            self._add_image(outcome, outcome.image)
+        self.index.append(f"{self.bytes} {outcome.size}\n")
+        self.bytes += outcome.size
+        self.crc = framed_crc(outcome.parts, self.crc)
+        self._note()
+
+    def _add_image(self, outcome: Loaded, image: CheckedImage) -> None:
         self.formats[image.format] += 1
         self.oriented += image.oriented
-        self.input_bytes += outcome.input_bytes
         self.shapes = _widened(self.shapes, (image.height, image.width, image.channels))
         self.sides = _widened(self.sides, tuple(sorted((image.height, image.width))))
         if image.warning is not None:
             self.suspects += 1
             self.suspect_rows.append((outcome.row.row, outcome.row.image_uri, image.warning))
-        self.index.append(f"{self.bytes} {outcome.size}\n")
-        self.bytes += outcome.size
-        self.crc = framed_crc(outcome.parts, self.crc)
-        self._note()
+        for key, one in outcome.further:
+            shapes = self.further.get(key, ())
+            self.further[key] = _widened(shapes, (one.height, one.width, one.channels))
 
     def add_reject(self, outcome: Rejected) -> None:
         row, reject = outcome.row, outcome.reject
@@ -295,6 +232,7 @@ class _Tally:
             shapes=[list(shape) for shape in self.shapes],
             sides=[list(sides) for sides in self.sides],
             retries=self.retries,
+            further={key: list(map(list, shapes)) for key, shapes in self.further.items()},
         )
 
 

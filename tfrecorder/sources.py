@@ -9,14 +9,17 @@ import csv
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from tfrecorder import layout, storage
+from tfrecorder.automl import Table, read_headerless, read_json_lines
 from tfrecorder.errors import SourceError
+from tfrecorder.kinds.columns import BOX_COLUMNS, Ignore, Label, Schema
+from tfrecorder.kinds.inference import MASK_COLUMN, obvious_schema
 from tfrecorder.schema import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.splits import SPELLINGS
 
@@ -39,33 +42,39 @@ class Source:
         base: the folder that relative uris are taken from.
         left_out: the source's further columns, which make no feature.
         passed_over: of a folder, how many hidden files and how many other files made no row.
+        schema: of the columns, as it was stated or as the source's form tells; None for the three
+            columns of the default.
     """
 
     frame: pd.DataFrame
     base: str
     left_out: tuple[str, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    schema: Schema | None = None
 
 
 def read_source(
     source: pd.DataFrame | str | os.PathLike[str],
     columns: Mapping[str, str] | None = None,
     labels: Sequence[str] | None = None,
+    schema: Schema | None = None,
 ) -> Source:
     """A frame, a CSV file or a folder of images as one table.
 
     Args:
         source: a frame (left unmodified); the path of a CSV, with a header or in AutoML's or
-            Vertex AI's own order without one; or of a folder `split/label/file` or `label/file`.
+            Vertex AI's own order without one; of Vertex AI's JSON Lines; or of a folder
+            `split/label/file` or `label/file`.
         columns: the source's names of our columns, as {"path": "image_uri"}.
         labels: all class names, where given: a CSV's labels that are among them are names, even
             if they are digits.
+        schema: of the columns, where one was stated.
 
     Raises:
         SourceError: there is no such file, or it cannot be read as a table.
     """
     if isinstance(source, pd.DataFrame):
-        return _map_columns(source, columns or {}, base=os.getcwd())
+        return _map_columns(source, columns or {}, os.getcwd(), schema)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
@@ -76,28 +85,65 @@ def read_source(
     if refusal is not None:
         raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
     try:
-        return _read_path(path, columns or {}, frozenset(labels or ()))
+        return _read_path(path, columns or {}, frozenset(labels or ()), schema)
     except storage.UnreadableError as error:
         raise SourceError(f"source {path!r} cannot be read: {error}.") from error
 
 
-def _read_path(path: str, columns: Mapping[str, str], names: frozenset[str]) -> Source:
+def _read_path(
+    path: str, columns: Mapping[str, str], names: frozenset[str], schema: Schema | None
+) -> Source:
     whole = storage.absolute(path)
     # On a bucket a name may be an object and a folder: what ends in .csv is the object.
     is_file = not storage.is_local(whole) and storage.size(whole) is not None
     if path and not is_file and storage.is_folder(whole):
         if columns:
             raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
-        return read_folder(whole)
+        found = read_folder(whole)
+        return found if schema is None else _with_schema(found, schema)
     if not is_file and not os.path.isfile(whole):
         looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
         raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")
+    parent = storage.parent(whole)
     with storage.local_copy(whole) as copy:
-        table = _read_csv(path, copy, columns, names)
-    return _map_columns(table, columns, base=storage.parent(whole))
+        stated = schema.source_columns() if schema else []
+        known = {**columns, **{name: name for name in stated}}
+        table, form = _read_file(path, copy, known)
+    table = _as_integers(table, columns, names, schema)
+    return _map_columns(table, columns, parent, schema or form)
 
 
-def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> Source:
+def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
+    """Every column of a source as it stands, and the schema where its form tells it.
+
+    Raises:
+        SourceError: it cannot be read as a table.
+    """
+    if isinstance(source, pd.DataFrame):
+        return source, obvious_schema(source) if _is_plain(source) else None
+    path = os.fspath(source)
+    whole = storage.absolute(path)
+    if not os.path.isfile(whole) and storage.size(whole) is None:
+        found = read_source(path)
+        return found.frame, found.schema
+    with storage.local_copy(whole) as copy:
+        table, form = _read_file(path, copy, {})
+    return _as_integers(table, {}, frozenset(), None), form
+
+
+def _is_plain(table: pd.DataFrame) -> bool:
+    """True if a frame has no columns but those that an obvious schema knows."""
+    return set(table.columns) <= {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN}
+
+
+def _with_schema(source: Source, schema: Schema) -> Source:
+    found = _map_columns(source.frame, {}, source.base, schema)
+    return replace(found, passed_over=source.passed_over)
+
+
+def _map_columns(
+    table: pd.DataFrame, columns: Mapping[str, str], base: str, schema: Schema | None
+) -> Source:
     """Rename, keep our columns, and remember the others; the table itself is not touched."""
     have = [str(name) for name in table.columns]
     for theirs, ours in columns.items():
@@ -109,36 +155,40 @@ def _map_columns(table: pd.DataFrame, columns: Mapping[str, str], base: str) -> 
                 "drop or rename one of them."
             )
     names = [columns.get(name, name) for name in have]
-    twice = sorted({name for name in names if name in COLUMNS and names.count(name) > 1})
+    if schema is None and len(set(names)) == len(names):
+        schema = obvious_schema(table.set_axis(names, axis=1))
+    kept = COLUMNS if schema is None else tuple(schema.source_columns())
+    wanted = set(kept)
+    twice = sorted({name for name in names if name in wanted and names.count(name) > 1})
     if twice:
         raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
-    picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in COLUMNS}
+    picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in kept}
     rows = pd.RangeIndex(len(table))
     frame = pd.DataFrame(
-        {name: picked[name].set_axis(rows) for name in COLUMNS if name in picked}, index=rows
+        {name: picked[name].set_axis(rows) for name in kept if name in picked}, index=rows
     )
-    return Source(frame, base, left_out=tuple(name for name in names if name not in COLUMNS))
+    passed = set(kept) | set(schema.of(Ignore) if schema else ())
+    left_out = tuple(name for name in names if name not in passed)
+    return Source(frame, base, left_out, schema=schema)
 
 
-def _read_csv(
-    path: str, copy: str, columns: Mapping[str, str], names: frozenset[str]
-) -> pd.DataFrame:
-    """A CSV as text columns, except labels that are all whole numbers, which become integers.
+def _read_file(path: str, copy: str, columns: Mapping[str, str]) -> Table:
+    """A CSV as text columns, or JSON Lines.
 
     Args:
         path: what the user calls it.
         copy: where it can be opened.
     """
     try:
+        if path.lower().endswith((".jsonl", ".ndjson")):
+            return read_json_lines(path, copy)
         with open(copy, newline="", encoding="utf-8-sig") as file:
             first = next(filter(None, csv.reader(file)), [])
         _refuse_other_separator(path, first, columns)
-        table = (
-            pd.read_csv(
-                copy, dtype=str, keep_default_na=False, encoding="utf-8-sig", skip_blank_lines=True
-            )
-            if _is_header(first, columns)
-            else _read_headerless(path, copy)
+        if not _is_header(first, columns):
+            return read_headerless(path, copy, looks_like_image)
+        table = pd.read_csv(
+            copy, dtype=str, keep_default_na=False, encoding="utf-8-sig", skip_blank_lines=True
         )
     except UnicodeDecodeError as error:
         raise SourceError(
@@ -160,9 +210,24 @@ def _read_csv(
             f"{path}: the rows have more values than the header has names; a value with a comma in "
             "it is written in quotes."
         )
-    label = next((name for name in table.columns if columns.get(name, name) == LABEL_COLUMN), None)
-    if label is not None and _are_numbers(table[label], names):
-        table[label] = table[label].astype("int64")
+    return table, None
+
+
+def _as_integers(
+    table: pd.DataFrame,
+    columns: Mapping[str, str],
+    names: frozenset[str],
+    schema: Schema | None,
+) -> pd.DataFrame:
+    """A CSV's labels that are all whole numbers as integers, unless these are names given."""
+    labels: dict[str, frozenset[str]] = {LABEL_COLUMN: names}
+    if schema is not None:
+        kinds = schema.columns
+        labels = {n: frozenset(kinds[n].names or ()) for n in schema.of(Label)}  # type: ignore[attr-defined]
+    for name in table.columns:
+        ours = columns.get(name, name)
+        if ours in labels and _are_numbers(table[name], labels[ours]):
+            table[name] = table[name].astype("int64")
     return table
 
 
@@ -193,40 +258,12 @@ def _is_header(first: list[str], columns: Mapping[str, str]) -> bool:
     known = {*COLUMNS, *columns}
     if not first or any(cell in known for cell in first):
         return True
-    return not (first[0].strip().lower() in SPELLINGS or any(map(_looks_like_image, first)))
+    return not (first[0].strip().lower() in SPELLINGS or any(map(looks_like_image, first)))
 
 
-def _looks_like_image(cell: str) -> bool:
+def looks_like_image(cell: str) -> bool:
+    """True for what can only be the path or uri of an image."""
     return "://" in cell or cell.lower().endswith(IMAGE_ENDINGS)
-
-
-def _read_headerless(path: str, copy: str) -> pd.DataFrame:
-    """AutoML's and Vertex AI's order, `[split,]uri[,label]`, the same in every row or not."""
-    splits, uris, labels = [], [], []
-    with open(copy, newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file, strict=True)
-        for cells in reader:
-            if not any(cells):
-                continue
-            # Also a word that is no split, for the validation to name, where the image comes next.
-            has_split = cells[0].strip().lower() in SPELLINGS or (
-                any(map(_looks_like_image, cells[1:2])) and not _looks_like_image(cells[0])
-            )
-            split, rest = (cells[0], cells[1:]) if has_split else ("", cells)
-            given = rest[1:]
-            while given and not given[-1]:
-                given.pop()
-            if len(given) > 1:
-                raise SourceError(
-                    f"{path}: line {reader.line_num} has {len(given)} values after its image "
-                    f"({', '.join(given)}); a row holds one image and one label. A label with a "
-                    'comma in it is written in quotes: "a, b".'
-                )
-            splits.append(split)
-            uris.append(rest[0] if rest else "")
-            labels.append(given[0] if given else "")
-    table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris, LABEL_COLUMN: labels}, dtype=str)
-    return table if any(labels) else table.drop(columns=LABEL_COLUMN)
 
 
 def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfrecorder.options import DEFAULT_MAX_PIXELS, ConvertOptions
 from tfrecorder.report import CODES, ERROR, Finding, build_report
@@ -16,6 +16,8 @@ from tfrecorder.sources import read_source
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tfrecorder.kinds.columns import Schema
+
 #: Images under way at once with check_images=True.
 IMAGES_AHEAD = 64
 
@@ -25,6 +27,7 @@ def validate(
     check_images: bool = False,
     *,
     columns: Mapping[str, str] | None = None,
+    schema: Schema | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     labels: Sequence[str | int] | None = None,
     seed: int = 0,
     verify: str = "decode",
@@ -35,7 +38,7 @@ def validate(
     Args:
         source: a frame, a CSV or a folder, as for `tfrecorder.convert`.
         check_images: also open and check every image, as a conversion would.
-        columns, labels, seed, verify, max_pixels: as for `tfrecorder.ConvertOptions`.
+        columns, schema, labels, seed, verify, max_pixels: as for `tfrecorder.ConvertOptions`.
 
     Returns:
         A row for each problem, errors first: severity ("error" or "warning"), code, row (from 0;
@@ -52,13 +55,14 @@ def validate(
     options = ConvertOptions.of(
         {
             "columns": columns,
+            "schema": schema,
             "labels": labels,
             "seed": seed,
             "verify": verify,
             "max_pixels": max_pixels,
         }
     )
-    table = read_source(source, options.columns, options.labels)
+    table = read_source(source, options.columns, options.labels, options.schema)
     checked = check_source(table, options.seed, options.labels)
     if not check_images or URI_COLUMN not in checked.frame:
         return checked.report
@@ -71,7 +75,8 @@ def _check_images(checked: Checked, base: str, options: ConvertOptions) -> Findi
     from tfrecorder.images.check import check_image
     from tfrecorder.images.rejects import Reject
     from tfrecorder.images.room import Budget
-    from tfrecorder.shards import DECODING_BYTES, read_image
+    from tfrecorder.rows import read_image
+    from tfrecorder.shards import DECODING_BYTES
     from tfrecorder.threads import map_ahead
 
     faulty = [

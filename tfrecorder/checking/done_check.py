@@ -5,8 +5,10 @@ from __future__ import annotations
 from tfrecorder.checking.expectation import Expectation, Written
 from tfrecorder.checking.faults import Fault
 from tfrecorder.checking.side_files import RowList, count_reasons
+from tfrecorder.images.transform import transform_of
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
+from tfrecorder.plan import Plan
 
 
 def compare_file(expected: Expectation, shard: Shard, found: Written) -> tuple[bool, list[Fault]]:
@@ -36,9 +38,14 @@ def _contradiction(file: str, shard: Shard) -> Fault:
     return Fault(file, "differs", words)
 
 
-def shows_sources(done: DoneRecord) -> bool:
-    """True if a shard shows its sources' sizes: JPEG is always kept, PNG may be made of others."""
-    return done.formats.keys() <= {"jpeg"}
+def shows_sources(done: DoneRecord, plan: Plan) -> bool:
+    """True if a shard shows its sources' sizes: JPEG is kept, PNG may be made of others.
+
+    Not where images were transformed, or where there are several files a record.
+    """
+    files = [one for one in plan.features if one.kind in ("image", "mask")]
+    transformed = transform_of(plan.options) is not None
+    return done.formats.keys() <= {"jpeg"} and len(files) == 1 and not transformed
 
 
 def compare_done(

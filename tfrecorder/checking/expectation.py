@@ -174,6 +174,7 @@ def _plan_of_metadata(metadata: Any) -> Plan | None:
             base="",
             fingerprint="",
             options=dict(metadata["options"]),
+            stated=metadata.get("stated"),
         )
         agree = shards == plan.shards and plan.split_rows.keys() == plan.split_shards.keys()
         sound = agree and isinstance(metadata["plan"], str)

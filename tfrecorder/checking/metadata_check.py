@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tfrecorder import layout, metadata, schema, storage
+from tfrecorder import layout, metadata, storage
 from tfrecorder.checking.expectation import Expectation, unread
 from tfrecorder.checking.faults import Fault
 from tfrecorder.layout import Shard
@@ -21,12 +21,10 @@ def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dic
     """Each file of the commit that follows from the plan and the done-records of all shards."""
     plan = expected.plan
     files = {
-        layout.FEATURES: metadata.features_json(plan, metadata.image_shape(done.values())),
+        layout.FEATURES: metadata.features_json(plan, done.values()),
         layout.COMMIT: metadata.dataset_info_json(plan, done),
     }
-    labels = metadata.labels_text(plan)
-    if labels is not None:
-        files[layout.labels_file(schema.LABEL)] = labels.encode()
+    files |= metadata.labels_files(plan)
     if expected.staged:
         files[layout.METADATA] = metadata.metadata_json(plan, done)
     return files
@@ -35,8 +33,8 @@ def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dic
 def common_files(expected: Expectation) -> int:
     """How many files are looked at beside those of the shards."""
     others = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA, layout.REJECTS, layout.SUSPECTS}
-    labels = metadata.labels_text(expected.plan) is not None
-    return len(others | {layout.FEATURES, layout.COMMIT}) + labels
+    labels = metadata.labels_files(expected.plan)
+    return len(others | {layout.FEATURES, layout.COMMIT, *labels})
 
 
 def check_commit(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> Iterator[Fault]:
@@ -132,16 +130,17 @@ def check_plan_rows(expected: Expectation) -> Iterator[Fault]:
     """
     import pyarrow.parquet as pq
 
+    plan = expected.plan
     seen = np.zeros(0, dtype=bool)
     try:
         with storage.local_copy(expected.path(layout.PLAN_ROWS)) as copy:
             file = pq.ParquetFile(copy)
-            lost = expected.plan.rows - file.metadata.num_rows
+            lost = plan.rows - file.metadata.num_rows
             if lost > 0:  # before memory is taken for rows that somebody only says are there
-                words = f"{lost:,} of {expected.plan.rows:,} rows of the source are in no shard"
+                words = f"{lost:,} of {plan.rows:,} rows of the source are in no shard"
                 yield Fault(layout.PLAN_ROWS, "rows_lost", words)
                 return
-            seen = np.zeros(expected.plan.rows, dtype=bool)
+            seen = np.zeros(plan.source_rows, dtype=bool)
             for group in range(file.num_row_groups):
                 rows = file.read_row_group(group, columns=["row"]).column("row").to_numpy()
                 inside = rows[(rows >= 0) & (rows < len(seen))]
@@ -153,6 +152,7 @@ def check_plan_rows(expected: Expectation) -> Iterator[Fault]:
         return  # as below
     except (ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError):
         return  # whoever checks the shards says so, with the shard
-    if not seen.all():
-        words = f"{int((~seen).sum()):,} of {len(seen):,} rows of the source are in no shard"
+    lost = plan.rows - int(seen.sum())
+    if lost:
+        words = f"{lost:,} of {plan.rows:,} rows of the source are in no shard"
         yield Fault(layout.PLAN_ROWS, "rows_lost", words)

@@ -203,7 +203,9 @@ def _groups_to_write(
     for group, one in enumerate(shards):
         shard = one.shard
         files = {shard.file, shard.done, shard.index_file, shard.rejects, shard.suspects}
-        unproved = shard not in expected.done or not shows_sources(expected.done[shard])
+        unproved = shard not in expected.done or not shows_sources(
+            expected.done[shard], expected.plan
+        )
         if not files.isdisjoint(faulty) or (unsure and unproved):
             groups.append(group)
     return groups

@@ -13,14 +13,8 @@ from tfrecorder import layout, storage
 from tfrecorder.checking.done_check import compare_done, compare_file, shows_sources
 from tfrecorder.checking.expectation import Expectation, Written, unread
 from tfrecorder.checking.faults import Fault, at_most
-from tfrecorder.checking.record_check import (
-    NotOfSchemaError,
-    Record,
-    check_against_plan,
-    check_image,
-    check_label,
-    read_record,
-)
+from tfrecorder.checking.record_check import check_against_plan, check_image, check_label
+from tfrecorder.checking.record_form import NotOfSchemaError, Record, read_record
 from tfrecorder.checking.record_walk import SummedFile, Walked, walk
 from tfrecorder.checking.side_files import (
     Place,
@@ -33,7 +27,7 @@ from tfrecorder.checking.side_files import (
 )
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import PlannedRow, read_shard_rows
+from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
 
 #: Decodes an encoded image as training does; gives its shape, or raises ValueError with words.
 Decode = Callable[[bytes], tuple[int, ...]]
@@ -86,6 +80,8 @@ class _Tally:
         self.against_plan: list[Fault] = []
 
     def add(self, record: Record, oriented: bool) -> None:
+        if not record.format:
+            return
         self.formats[record.format] += 1
         self.image_bytes += len(record.encoded)
         self.oriented += oriented
@@ -154,7 +150,7 @@ def check_shard(
         faults += compare_index(shard, places, tally.places)
     done, of_done = expected.done.get(shard), []
     if done is not None and sound and rejects.rows is not None and suspects.rows is not None:
-        proved = _proved(done, expected.plan.shard_rows(shard), tally)
+        proved = _proved(done, expected.plan, shard, tally)
         of_done = compare_done(shard, done, proved, rejects, suspects)
         done = proved
     faults += of_done
@@ -241,7 +237,7 @@ def _look_at(
         tally.faults.append(fault(met.code, met.fault))
         return
     try:
-        record = read_record(met.data)
+        record = read_record(met.data, expected.plan)
     except NotOfSchemaError as error:
         tally.damaged += 1
         tally.faults.append(fault(*error.finding))
@@ -258,7 +254,7 @@ def _look_at(
     elif planned is not None and record.row not in planned:
         tally.against_plan.append(fault("row", f"row {record.row} was not planned for this shard"))
     elif planned is not None:
-        found = check_against_plan(record, planned[record.row])
+        found = check_against_plan(record, planned[record.row], expected.plan)
         tally.against_plan += [fault(*finding) for finding in found]
     tally.rows.setdefault(record.row, (met.number, met.offset))
 
@@ -308,16 +304,16 @@ def _check_rows(
             yield Fault(shard.file, "row", words, *tally.rows[row])
 
 
-def _proved(done: DoneRecord, rows: int, tally: _Tally) -> DoneRecord:
+def _proved(done: DoneRecord, plan: Plan, shard: Shard, tally: _Tally) -> DoneRecord:
     """A done-record with all that its sound shard shows."""
     proved = dataclasses.replace(
         done,
-        rows=rows,
+        rows=plan.shard_rows(shard),
         records=tally.records,
         formats=dict(tally.formats),
         shapes=[list(shape) for shape in tally.shapes],
         sides=[list(sides) for sides in tally.sides],
     )
-    if not shows_sources(proved):
+    if not shows_sources(proved, plan):
         return proved
     return dataclasses.replace(proved, input_bytes=tally.image_bytes, oriented=tally.oriented)

@@ -10,6 +10,10 @@ At the stage "read", the codes are those of `storage.UnreadableError`.  The othe
     too_large           more than `max_pixels`, or more than TensorFlow decodes
     unsupported_jpeg    a coding that TensorFlow cannot read: lossless, 12 bits, 2 components, ...
     suspect             verify="strict" only: it decodes, but a decoder complains
+    mask_size           a mask of another size than its image
+    mask_format         a mask that is a JPEG, whose pixels are no exact classes
+    mask_channels       a mask with more than one number of 8 bits a pixel
+    box_outside         a box in pixels that is beyond its image
     unsupported_pixels  (stage "convert") floats or wide integers, which PNG cannot hold
 """
 

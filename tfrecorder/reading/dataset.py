@@ -11,11 +11,14 @@ import difflib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 from tfrecorder import layout, schema, storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.json_form import Form, anything, parse
+from tfrecorder.kinds.defaults import dataset_fields
+from tfrecorder.kinds.fields import Field, primary_image
 from tfrecorder.reading.metadata_form import METADATA
 from tfrecorder.splits import SPELLINGS, SPLITS
 
@@ -44,12 +47,15 @@ class StoredDataset:
         form: "tfrecorder", "tfds" or "files".
         splits: the shards of each split, in order.
         features: the kind of each key of a record: image, text, int64, float or label.
-        image_key: of the encoded image.
+        image_key: of the encoded image, the first one; "" where there is none.
         label_key: of the class, or None where records have none.
         image_shape: (height, width, channels) of every image, None where images differ.
         class_names: by integer, or None where classes have no names.
         sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
             pixels; None where that is not known.
+        fields: the columns, where the schema was stated or the images are raw pixels.
+        shapes: `image_shape` of each key of encoded images, for `fields`.
+        raw: images are stored as their pixels.
     """
 
     directory: str
@@ -61,6 +67,9 @@ class StoredDataset:
     image_shape: tuple[int | None, int | None, int]
     class_names: tuple[str, ...] | None
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+    fields: tuple[Field, ...] | None = None
+    shapes: Mapping[str, tuple[int | None, int | None, int]] = dataclass_field(default_factory=dict)
+    raw: bool = False
 
     def split(self, word: str) -> str:
         """The name of the split that a user's word means.
@@ -155,16 +164,24 @@ def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -
         for split in sorted(metadata["split_rows"], key=SPLITS.index)
     }
     names = metadata["class_names"]
+    raw = metadata.get("options", {}).get("image_format") == "raw"
+    fields = dataset_fields(metadata) if raw or metadata.get("stated") else None
+    shape = tuple(metadata["image_shape"])
+    shapes = {key: tuple(one) for key, one in metadata.get("image_shapes", {}).items()}
+    first = primary_image(fields or ())
     return StoredDataset(
         directory=directory,
         form="tfrecorder",
         splits=splits,
         features=dict(metadata["features"]),
-        image_key=schema.ENCODED,
-        label_key=schema.LABEL,
-        image_shape=tuple(metadata["image_shape"]),
+        image_key=schema.ENCODED if fields is None else f"{first.key}/encoded" if first else "",
+        label_key=schema.LABEL if schema.LABEL in metadata["features"] else None,
+        image_shape=shape,
         class_names=None if names is None else tuple(names),
         sides=_sides(metadata.get("image_sides")),
+        fields=fields,
+        shapes=shapes or {schema.ENCODED: shape},
+        raw=raw,
     )
 
 

@@ -98,6 +98,37 @@ def decode(
     return pixels
 
 
+def decode_raw(stored: tf.Tensor, picture: Picture, seed: tf.Tensor | None = None) -> tf.Tensor:
+    """The pixels of an image that is stored as its pixels.
+
+    Args:
+        stored: a string scalar; or a batch of them where nothing changes the size.
+        picture: what is wanted.
+        seed: int64 of shape [2], for `picture.augment`.
+    """
+    height, width = picture.stored_size
+    assert height is not None
+    assert width is not None
+    flat = tf.io.decode_raw(stored, tf.uint8, fixed_length=height * width * picture.channels)
+    batch = [-1] if stored.shape.rank else []
+    pixels = tf.reshape(flat, (*batch, height, width, picture.channels))
+    if picture.augment:
+        assert seed is not None
+        y, x, rows, columns = tf.unstack(
+            random_window(tf.constant(height), tf.constant(width), seed)
+        )
+        part = pixels[y : y + rows, x : x + columns]
+        assert picture.size is not None
+        shrinks = (rows >= picture.size[0]) & (columns >= picture.size[1])
+        pixels = _mirror_half(_fit(part, replace(picture, resize="stretch"), shrinks), seed)
+    elif picture.size is not None and picture.size != picture.stored_size:
+        pixels = _fit(pixels, picture, shrinks=min(picture.scales) >= 1)
+    pixels = _to_dtype(pixels, picture)
+    if stored.shape.rank == 0:
+        pixels.set_shape(picture.shape)
+    return pixels
+
+
 def _decode_at(ratio: int, encoded: tf.Tensor, channels: int) -> tf.Tensor:
     # The operation reads PNG too, and always whole, whatever the ratio.
     return tf.io.decode_jpeg(encoded, channels=channels, ratio=ratio, dct_method="INTEGER_ACCURATE")
@@ -159,7 +190,7 @@ def _fit(pixels: tf.Tensor, picture: Picture, shrinks: bool | tf.Tensor) -> tf.T
     """Decoded pixels to the size wanted, as float32 not rounded."""
     assert picture.size is not None
     if picture.resize == "crop":
-        pixels = _cut_to_shape(pixels, picture.size)
+        pixels = cut_to_shape(pixels, picture.size)
     if picture.resize == "pad":
         return _fit_and_pad(pixels, picture.size, picture.antialias, shrinks)
     return _resize(pixels, picture.size, picture.antialias, shrinks)
@@ -191,7 +222,7 @@ def _resize(
     return tf.cond(shrinks, by_area, filtered)
 
 
-def _cut_to_shape(pixels: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+def cut_to_shape(pixels: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     """The largest central part with the proportions of `size`."""
     found = tf.shape(pixels)[:2]
     scale = tf.reduce_min(tf.cast(found, tf.float32) / tf.constant(size, tf.float32))
@@ -204,21 +235,27 @@ def _cut_to_shape(pixels: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
 def _fit_and_pad(
     pixels: tf.Tensor, size: tuple[int, int], antialias: bool, shrinks: bool | tf.Tensor
 ) -> tf.Tensor:
-    found = tf.cast(tf.shape(pixels)[:2], tf.float32)
-    scale = tf.reduce_max(found / tf.constant(size, tf.float32))
-    inner = tf.cast(tf.round(found / scale), tf.int32)
-    inner = tf.minimum(tf.maximum(inner, 1), tf.constant(size))
+    shape = tf.shape(pixels)
+    inner = fitted_size(shape[0], shape[1], size)
     pixels = _resize(pixels, inner, antialias, shrinks)
     before = (tf.constant(size) - inner) // 2
     after = tf.constant(size) - inner - before
     return tf.pad(pixels, [[before[0], after[0]], [before[1], after[1]], [0, 0]])
 
 
+def fitted_size(height: tf.Tensor, width: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+    """(height, width) of the largest picture of the same proportions within `size`, int32."""
+    found = tf.cast(tf.stack([height, width]), tf.float32)
+    scale = tf.reduce_max(found / tf.constant(size, tf.float32))
+    inner = tf.cast(tf.round(found / scale), tf.int32)
+    return tf.minimum(tf.maximum(inner, 1), tf.constant(size))
+
+
 def _random_part(
     encoded: tf.Tensor, shape: tuple[tf.Tensor, tf.Tensor], picture: Picture, seed: tf.Tensor
 ) -> tf.Tensor:
     """A random part of an image, of which a JPEG decodes no more, mirrored in half of the cases."""
-    window = _random_window(*shape, seed)
+    window = random_window(*shape, seed)
     stretched = replace(picture, resize="stretch")
     assert picture.size is not None
 
@@ -241,7 +278,7 @@ def _random_part(
     return _mirror_half(pixels, seed)
 
 
-def _random_window(height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def random_window(height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """(y, x, height, width) of a random part, int32."""
     draws = tf.random.stateless_uniform([4], seed)
     size = tf.cast(tf.stack([height, width]), tf.float32)
@@ -256,8 +293,12 @@ def _random_window(height: tf.Tensor, width: tf.Tensor, seed: tf.Tensor) -> tf.T
 
 
 def _mirror_half(pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    draw = tf.random.stateless_uniform([], seed + 1)
-    return tf.cond(draw < 0.5, lambda: tf.reverse(pixels, [1]), lambda: pixels)
+    return tf.cond(is_mirrored(seed), lambda: tf.reverse(pixels, [1]), lambda: pixels)
+
+
+def is_mirrored(seed: tf.Tensor) -> tf.Tensor:
+    """True for half of the seeds: the picture is turned left to right."""
+    return tf.random.stateless_uniform([], seed + 1) < 0.5
 
 
 def _to_dtype(pixels: tf.Tensor, picture: Picture) -> tf.Tensor:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.examples import parse_example
+from tfrecorder.reading.columns import decodes, is_ragged
 from tfrecorder.reading.dataset import StoredDataset, open_dataset
 from tfrecorder.reading.options import LoadOptions, steps
 from tfrecorder.reading.order import (
@@ -23,6 +24,7 @@ from tfrecorder.reading.order import (
 )
 from tfrecorder.reading.parsing import batch_parser, record_parser
 from tfrecorder.reading.remote import files_of
+from tfrecorder.reading.typed import picture_for
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
 #: work for each element costs more than it gives in parallelism.
@@ -94,7 +96,17 @@ def _as_found(stored: StoredDataset) -> StoredDataset:
 
 
 def _check_sizes(stored: StoredDataset, options: LoadOptions) -> None:
-    differ = None in stored.image_shape[:2]
+    if stored.fields is None:
+        if options.inputs or options.targets:
+            raise OptionError(
+                f"inputs={options.inputs!r}, targets={options.targets!r}: {stored.directory} has "
+                "no stated schema: its elements are (image, label). Leave them out; "
+                "features=True gives every feature."
+            )
+        differ = None in stored.image_shape[:2]
+    else:
+        pictures = [picture_for(stored, field, options) for field in decodes(stored, options)]
+        differ = any(None in picture.stored_size for picture in pictures)
     to_batch = options.batch_size and options.decode and not options.map_fn
     if differ and to_batch and options.image_size is None:
         raise OptionError(
@@ -168,7 +180,8 @@ def _decoded(
     if options.map_fn is not None:
         dataset = dataset.map(options.map_fn, **parallel)
     if options.batch_size is not None:
-        dataset = dataset.batch(options.batch_size, options.drop_remainder)
+        batch = dataset.ragged_batch if is_ragged(stored, options) else dataset.batch
+        dataset = batch(options.batch_size, options.drop_remainder)
     return dataset
 
 
@@ -178,9 +191,18 @@ def _caches_pixels(options: LoadOptions) -> bool:
 
 
 def _decodes_batches(stored: StoredDataset, split: str, options: LoadOptions) -> bool:
-    if options.batch_size is None or options.map_fn is not None:
+    if options.batch_size is None or options.map_fn is not None or _has_lists(stored, options):
         return False
+    if stored.raw:
+        return True
     return _record_bytes(stored, split) <= SMALL_RECORD_BYTES
+
+
+def _has_lists(stored: StoredDataset, options: LoadOptions) -> bool:
+    """True if elements hold boxes or lists, which are placed and padded one record at a time."""
+    if is_ragged(stored, options):
+        return True
+    return stored.fields is not None and options.max_boxes is not None
 
 
 def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
@@ -194,7 +216,8 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     folder = str(options.cache)
     tf.io.gfile.makedirs(folder)
     content = ("size", "resize", "antialias", "dtype", "low_high", "decode", "features")
-    decides = [getattr(options, name) for name in (*content, "shard", "augment")]
+    columns = ("inputs", "targets", "max_boxes")
+    decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
     text = repr((stored.directory, stored.splits[split], decides))
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return os.path.join(folder, f"{split.lower()}-{digest}")

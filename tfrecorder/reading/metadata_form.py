@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from tfrecorder.json_form import anything, each, either, null, record, row, table, text, whole, word
+from tfrecorder.kinds.stated_form import stated_form
 from tfrecorder.splits import SPLITS
 
 _SPLIT = word(*SPLITS)
 _LARGEST_SIDE = 2**31 - 1
 _SIDE = whole(0, _LARGEST_SIDE)
 _FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
+_SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
 _SHARD = record({"file": text, "split": _SPLIT, "records": whole(), "bytes": whole()})
 
 #: The kinds of feature that this version reads.
-KINDS = ("image", "text", "int64", "float", "label")
+KINDS = ("image", "mask", "text", "bytes", "int64", "float", "bool", "label")
 
 #: Of the parts that readers use; an earlier version wrote fewer, a later one may write more.
 METADATA = record(
@@ -21,11 +23,13 @@ METADATA = record(
         "split_rows": table(whole(), keys=_SPLIT),
         "class_names": either(null, each(text)),
         "features": table(word(*KINDS)),
-        "image_shape": row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4)),
+        "image_shape": _SHAPE,
     },
     {
         "num_classes": either(null, whole()),
         "image_sides": either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE))),
+        "image_shapes": table(_SHAPE),
+        "stated": stated_form,
         "options": table(anything),
         "totals": record(
             {},

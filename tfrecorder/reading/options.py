@@ -43,6 +43,13 @@ class LoadOptions:
             parallel, after decoding and before batching.  TensorFlow traces it.
         augment: a random part of each image, resized, and mirrored in half of the cases.
         features: a dict of every stored feature in place of (image, label).
+        inputs: of a dataset with a stated schema, the columns that make the first half of an
+            element: one gives its value, several a dict. None gives the images, or where there
+            are none all numbers and texts.
+        targets: the columns that make the second half. None gives labels, boxes, masks and the
+            numbers that the schema calls targets.
+        max_boxes: pad the boxes of each image to this many, with zeros and the class -1, and leave
+            out further ones; None gives as many as there are, in batches ragged.
         shard: (index, count): only this host's part.  The parts of all hosts are disjoint,
             complete, and differ in length by at most one record.
         ram_budget: bytes, or a text as "4GiB", for buffers of this split; None is a quarter of
@@ -74,6 +81,9 @@ class LoadOptions:
     map_fn: Callable[..., Any] | None = None
     augment: bool = False
     features: bool = False
+    inputs: Sequence[str] | None = None
+    targets: Sequence[str] | None = None
+    max_boxes: int | None = None
     shard: tuple[int, int] | None = None
     ram_budget: int | str | None = None
     epoch: int | None = None
@@ -151,6 +161,9 @@ def _conflict(options: LoadOptions) -> str | None:
             f"epoch={options.epoch}: an epoch's order comes from the seed; give the seed of the "
             "run to continue, as seed=1, and leave deterministic as it is."
         )
+    if options.features and (options.inputs or options.targets):
+        given = "inputs" if options.inputs else "targets"
+        return f"{given}={list(getattr(options, given))!r}: features=True gives every column."
     if not options.decode:
         pixels = [name for name in ("image_size", "augment") if getattr(options, name)]
         if pixels or options.dtype != "uint8":
@@ -198,6 +211,14 @@ def _check_cache(value: Any) -> str | None:
     return "give True for memory, or a path for files."
 
 
+def _check_names(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence) or not len(value):
+        return "give a list of columns, as ['image_uri', 'age']."
+    return None if all(isinstance(name, str) for name in value) else "give names of columns."
+
+
 def _check_shard(value: Any) -> str | None:
     if value is None:
         return None
@@ -233,6 +254,9 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "map_fn": lambda value: None if value is None or callable(value) else "give a function.",
     "augment": flag,
     "features": flag,
+    "inputs": _check_names,
+    "targets": _check_names,
+    "max_boxes": whole(1, none=True),
     "shard": _check_shard,
     "ram_budget": _check_ram_budget,
     "epoch": whole(0, none=True),

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.decoding import Picture, decode
 from tfrecorder.reading.options import LoadOptions
+from tfrecorder.reading.typed import typed_parser
 from tfrecorder.schema import HEIGHT, NO_LABEL, WIDTH
 
 _DTYPES = {"image": tf.string, "text": tf.string, "int64": tf.int64, "label": tf.int64}
@@ -36,6 +37,8 @@ def picture_of(stored: StoredDataset, options: LoadOptions) -> Picture:
 
 def record_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., Any]:
     """The function from a serialized record, and a seed if there is one, to an element."""
+    if stored.fields is not None:
+        return typed_parser(stored, options, batch=False)
     spec, picture = _spec(stored, options), picture_of(stored, options)
 
     def parse(record: tf.Tensor, seed: tf.Tensor | None = None) -> Any:
@@ -54,6 +57,8 @@ def batch_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., A
     What tf.data does for each call is done once a batch: for small images that is most of the
     work.
     """
+    if stored.fields is not None:
+        return typed_parser(stored, options, batch=True)
     spec, picture = _spec(stored, options), picture_of(stored, options)
     pixels = tf.TensorSpec(picture.shape, picture.dtype)
 

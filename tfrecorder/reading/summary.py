@@ -57,6 +57,8 @@ class DatasetInfo:
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
         options: of the conversion, by name; empty for directories from elsewhere.
+        statistics: of a dataset with a stated schema, by column and split: count, min, max, mean
+            and std of numbers, the most frequent values of others.
     """
 
     directory: str
@@ -73,6 +75,7 @@ class DatasetInfo:
     options: Mapping[str, Any] = field(default_factory=dict)
     class_counts: Mapping[str, Mapping[str, int]] | None = None
     image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+    statistics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def records(self) -> int | None:
@@ -252,6 +255,7 @@ def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
         suspects=totals.get("suspects", 0),
         oriented=totals.get("oriented", 0),
         options=metadata.get("options", {}),
+        statistics=metadata.get("stated", {}).get("statistics", {}),
     )
 
 

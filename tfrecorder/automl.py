@@ -1,0 +1,167 @@
+"""The forms that AutoML Vision and Vertex AI import: CSV without a header, and JSON Lines.
+
+One label a row, several, boxes as one row each (CSV) or as a list (JSON Lines).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from tfrecorder.errors import SourceError
+from tfrecorder.kinds.columns import BOX_COLUMNS, Boxes, Image, Labels, Schema, Split
+from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.splits import SPELLINGS
+
+#: A table, and its schema where it is not the default one.
+Table = tuple[pd.DataFrame, Schema | None]
+
+_ML_USE = "aiplatform.googleapis.com/ml_use"
+
+#: Values after the label in a row with a box: the corners, two or four of them, x before y.
+_BOX_VALUES = (6, 8)
+
+
+def detection_schema(unit: str = "fraction", label: str | None = LABEL_COLUMN) -> Schema:
+    """An image, and boxes about its objects."""
+    boxes = Boxes(unit=unit, label=label)
+    return Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), "boxes": boxes})
+
+
+def _several_labels() -> Schema:
+    return Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), LABEL_COLUMN: Labels()})
+
+
+def read_headerless(path: str, copy: str, is_image: Callable[[str], bool]) -> Table:
+    """A CSV in the order `[split,]uri[,label,…]` or `[split,]uri,label,x,y,x,y,x,y,x,y`.
+
+    Args:
+        path: what the user calls it.
+        copy: where it can be opened.
+        is_image: tells a cell that can only be an image.
+    """
+    splits, uris, given = [], [], []
+    with open(copy, newline="", encoding="utf-8-sig") as file:
+        for cells in csv.reader(file, strict=True):
+            if not any(cells):
+                continue
+            # Also a word that is no split, for the validation to name, where the image comes next.
+            has_split = cells[0].strip().lower() in SPELLINGS or (
+                any(map(is_image, cells[1:2])) and not is_image(cells[0])
+            )
+            split, rest = (cells[0], cells[1:]) if has_split else ("", cells)
+            splits.append(split)
+            uris.append(rest[0] if rest else "")
+            given.append(_without_empty_end(rest[1:]))
+    table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=str)
+    if any(map(_holds_box, given)):
+        return _with_boxes(path, table, given), detection_schema()
+    if max(map(len, given), default=0) > 1:
+        return table.assign(label=pd.Series(given, dtype=object)), _several_labels()
+    labels = [values[0] if values else "" for values in given]
+    if any(labels):
+        table[LABEL_COLUMN] = pd.Series(labels, dtype=table[URI_COLUMN].dtype)
+    return table, None
+
+
+def _without_empty_end(cells: list[str]) -> list[str]:
+    end = max((at + 1 for at, cell in enumerate(cells) if cell), default=0)
+    return cells[:end]
+
+
+def _holds_box(values: list[str]) -> bool:
+    return len(values) - 1 in _BOX_VALUES and all(map(_is_number_or_empty, values[1:]))
+
+
+def _is_number_or_empty(cell: str) -> bool:
+    try:
+        return not cell or float(cell) == float(cell)
+    except ValueError:
+        return False
+
+
+def _with_boxes(path: str, table: pd.DataFrame, given: list[list[str]]) -> pd.DataFrame:
+    rows = []
+    for number, values in enumerate(given):
+        label, corners = (values[0] if values else ""), values[1:]
+        if not all(map(_is_number_or_empty, corners)) or (values and not corners):
+            raise SourceError(
+                f"{path}: row {number} has {', '.join(values)} after its image; in a file with "
+                "boxes a row is [split,]uri,label,x_min,y_min,,,x_max,y_max,,"
+            )
+        x, y = (sorted(float(cell) for cell in corners[axis::2] if cell) for axis in (0, 1))
+        edges = (x[0], y[0], x[-1], y[-1]) if x and y else (None,) * 4
+        rows.append((label or None, *edges))
+    found = pd.DataFrame(rows, columns=[LABEL_COLUMN, *BOX_COLUMNS], dtype=object)
+    return pd.concat([table, found], axis=1)
+
+
+def read_json_lines(path: str, copy: str) -> Table:
+    """Vertex AI's JSON Lines: an image a line, with one class, several, or boxes.
+
+    Raises:
+        SourceError: a line is no such JSON.
+    """
+    lines = list(_json_lines(path, copy))
+    splits = [_ml_use(line) for _, line in lines]
+    uris = [line.get("imageGcsUri", "") for _, line in lines]
+    table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=object)
+    if any("boundingBoxAnnotations" in line for _, line in lines):
+        keys = ("displayName", "xMin", "yMin", "xMax", "yMax")
+        names = (LABEL_COLUMN, *BOX_COLUMNS)
+        for key, name in zip(keys, names, strict=True):
+            table[name] = _cells([[one.get(key) for one in _list(path, row)] for row in lines])
+        return table, detection_schema()
+    if any("classificationAnnotations" in line for _, line in lines):
+        table[LABEL_COLUMN] = _cells([_names(line) for _, line in lines])
+        return table, _several_labels()
+    labels = [line.get("classificationAnnotation", {}).get("displayName") for _, line in lines]
+    if any(label is not None for label in labels):
+        table[LABEL_COLUMN] = pd.Series(labels, dtype=object)
+    return table, None
+
+
+def _cells(lists: list[Any]) -> pd.Series:
+    column = pd.Series(index=range(len(lists)), dtype=object)
+    for row, values in enumerate(lists):
+        column.iat[row] = values
+    return column
+
+
+def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    with open(copy, encoding="utf-8-sig") as file:
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                line = json.loads(text)
+            except ValueError as error:
+                raise SourceError(f"{path}: line {number} is no JSON: {error}.") from error
+            if not isinstance(line, dict) or "imageGcsUri" not in line:
+                raise SourceError(
+                    f"{path}: line {number} has no imageGcsUri; give Vertex AI's form of JSON "
+                    "Lines, an object a line, or read it with pandas and convert the frame."
+                )
+            yield number, line
+
+
+def _ml_use(line: dict[str, Any]) -> str:
+    return str(line.get("dataItemResourceLabels", {}).get(_ML_USE, ""))
+
+
+def _list(path: str, row: tuple[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    number, line = row
+    boxes = line.get("boundingBoxAnnotations", [])
+    if not isinstance(boxes, list) or not all(isinstance(one, dict) for one in boxes):
+        raise SourceError(f"{path}: line {number}: boundingBoxAnnotations is no list of boxes.")
+    return boxes
+
+
+def _names(line: dict[str, Any]) -> list[Any]:
+    found = [one.get("displayName") for one in line.get("classificationAnnotations", [])]
+    one = line.get("classificationAnnotation", {}).get("displayName")
+    return found + ([one] if one is not None else [])

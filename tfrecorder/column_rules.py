@@ -1,0 +1,154 @@
+"""Rules about single columns, for the AutoML columns and for those of a stated schema alike.
+
+Vectorised pandas; a rule looks row by row only at what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder import storage
+from tfrecorder.report import CODES, ERROR, Finding
+from tfrecorder.splits import parse_splits
+
+
+def has_faults(findings: Iterable[Finding]) -> bool:
+    """True if any finding is an error, beyond warnings."""
+    return any(len(one.rows) and CODES[one.code][0] == ERROR for one in findings)
+
+
+def as_objects(column: pd.Series) -> pd.Series:
+    """Any column - object, string, categorical, Arrow - as Python values, None where missing."""
+    return column.astype(object).where(column.notna(), None)
+
+
+def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
+    if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
+        column = column.map(lambda uri: uri.__fspath__() if hasattr(uri, "__fspath__") else uri)
+    null = (column.isna() | (column == "")).to_numpy()
+    findings = [at("null_uri", null, column, "the image is missing")]
+    if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
+        wrong = ~null & ~column.map(lambda uri: isinstance(uri, str)).to_numpy(dtype=bool)
+        message = "the image is of type {type}, not text: {value!r}"
+        findings.append(at("not_text", wrong, column, message))
+        column = column.where(~wrong, None)
+    findings.append(check_unicode(column))
+    with_scheme = column.str.contains("://", regex=False, na=False)
+    schemes = column[with_scheme].map(storage.scheme)
+    why = {kind: storage.refusal(kind) for kind in schemes.unique()}
+    refused = schemes.index[schemes.map(lambda kind: why[kind] is not None).to_numpy(dtype=bool)]
+    values = column.loc[refused].tolist()
+    messages = [
+        f"images cannot be read from {kind}://: {why[kind]}: {uri!r}"
+        for uri in values
+        for kind in (storage.scheme(uri),)
+    ]
+    findings.append(
+        Finding("unsupported_scheme", list(refused), str(column.name), values, messages)
+    )
+    return column, findings
+
+
+def check_unicode(column: pd.Series) -> Finding:
+    """Lone surrogates, which stand for bytes of a file name that are not UTF-8."""
+    texts = column.dropna()
+    try:
+        "".join(texts.unique().tolist()).encode()
+        bad = texts.iloc[:0]
+    except UnicodeEncodeError:
+        bad = texts[texts.map(lambda text: text != text.encode(errors="replace").decode())]
+    shown = [ascii(text) for text in bad]
+    messages = [f"the text is no valid Unicode: {text}" for text in shown]
+    return Finding("bad_text", list(bad.index), str(column.name), shown, messages)
+
+
+def check_splits(column: pd.Series) -> tuple[pd.Series, Finding]:
+    """The split of each row by its word: TRAIN, VALIDATION, TEST, or UNASSIGNED."""
+    column = as_objects(column)
+    splits = parse_splits(column)
+    wrong = splits.isna().to_numpy()
+    return splits, at("unknown_split", wrong, column, "{value!r} is no split")
+
+
+def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Series, list[Finding]]:
+    null = (column.isna() | (column == "")).to_numpy(dtype=bool)
+    findings = [at("null_label", null, column, "the label is missing")]
+    given = column[~null]
+    kind = pd.api.types.infer_dtype(given, skipna=True)
+    if kind == "boolean":
+        # False and True as the classes "False" and "True", numbered 0 and 1.
+        given, kind = given.astype(str).astype(object), "string"
+        column = column.where(null, given)
+    if kind in ("floating", "mixed-integer-float") and bool((given % 1 == 0).all()):
+        kind = "integer"  # pandas makes integers floating where one is missing
+    if kind in ("string", "empty"):
+        findings.append(check_unicode(column))
+        if names is not None:
+            unknown = ~null & ~column.isin(list(names)).to_numpy()
+            message = "label {value!r} is not among the given labels"
+            findings.append(at("unknown_label", unknown, column, message))
+        return column.where(~null, None), findings
+    if kind == "integer":
+        return _check_integers(column, null, names, findings)
+    findings.append(_check_types(column, given))
+    # Labels of no type that the other rules know would only make them fail.
+    return pd.Series(None, index=column.index, dtype=object, name=column.name), findings
+
+
+def _check_types(column: pd.Series, given: pd.Series) -> Finding:
+    """Labels that are neither all text nor all integers."""
+    types = given.map(lambda label: type(label).__name__)
+    usable = given.map(_is_text_or_whole)
+    if not usable.all():
+        wrong = (~usable).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
+        message = "label {value!r}, of type {type}, is neither text nor an integer"
+        return at("unsupported_label", wrong, column, message)
+    counts = types.value_counts()
+    odd = (types != counts.index[0]).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
+    found = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    message = f"labels are of several types ({found}): {{value!r}} is of type {{type}}"
+    return at("mixed_label_types", odd, column, message)
+
+
+def _is_text_or_whole(label: Any) -> bool:
+    if isinstance(label, (float, np.floating)):
+        return float(label).is_integer()
+    return isinstance(label, (str, int, np.integer))
+
+
+def _check_integers(
+    column: pd.Series, null: np.ndarray, names: Sequence[str] | None, findings: list[Finding]
+) -> tuple[pd.Series, list[Finding]]:
+    filled = column.where(~null, 0)
+    too_large = filled.map(lambda label: abs(int(label)) >= 2**63).to_numpy(dtype=bool)
+    message = "label {value!r} does not fit 64 bits"
+    findings.append(at("unsupported_label", too_large, column, message))
+    numbers = filled.where(~too_large, 0).astype("int64")
+    negative = (numbers < 0).to_numpy()
+    findings.append(at("negative_label", negative, column, "label {value!r} is negative"))
+    if names is not None:
+        beyond = (numbers >= len(names)).to_numpy()
+        message = f"label {{value!r}} is beyond the {len(names)} given labels"
+        findings.append(at("unknown_label", beyond, column, message))
+    wrong = null | too_large | negative
+    return (numbers.astype(object).where(~wrong, None) if wrong.any() else numbers), findings
+
+
+def at(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
+    """A finding for each row under a mask; the message may use {value} and {type}."""
+    found = column[mask]
+    values = found.tolist()
+    messages = (
+        [message.format(value=_cut(value), type=type(value).__name__) for value in values]
+        if "{" in message
+        else message
+    )
+    return Finding(code, list(found.index), str(column.name), values, messages)
+
+
+def _cut(value: Any) -> Any:
+    return value[:99] + "…" if isinstance(value, str) and len(value) > 100 else value

@@ -1,0 +1,1 @@
+"""Kinds of columns: what a stated schema makes of each column of a source."""

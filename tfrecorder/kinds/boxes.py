@@ -1,0 +1,151 @@
+"""Boxes of a source: each checked with its row named, and the rows of one image gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.column_rules import as_objects, at, has_faults
+from tfrecorder.kinds.classes import Outcome, as_lists, flatten, number_flat
+from tfrecorder.kinds.columns import Boxes
+from tfrecorder.kinds.fields import Field
+from tfrecorder.report import Finding
+
+
+@dataclass(frozen=True)
+class BoxRows:
+    """The boxes of a source, one after the other in the order of their images.
+
+    Attributes:
+        frame: the edges and labels; its index is the source's row of each box.
+        sizes: how many boxes each image has.
+        gathered: True if each box was a row of its own.
+    """
+
+    frame: pd.DataFrame
+    sizes: np.ndarray
+    gathered: bool
+
+
+def gather(
+    source: pd.DataFrame, kind: Boxes, image: str
+) -> tuple[pd.DataFrame, BoxRows, list[Finding]]:
+    """One row for each image, and its boxes.
+
+    Args:
+        source: with the columns of the schema; its index is the row's number.
+        image: the column of the image.
+
+    Returns:
+        The rows without the columns of the boxes, each with the number of its image's first row;
+        the boxes; and what is wrong.
+    """
+    names = [*kind.columns, *([kind.label] if kind.label else [])]
+    boxes = pd.DataFrame({name: as_objects(source[name]) for name in names}, index=source.index)
+    others = source.drop(columns=names)
+    if boxes[names].map(_is_list).any(axis=None):
+        rows, findings = _from_lists(boxes, names)
+        return others, rows, findings
+    codes, _ = pd.factorize(as_objects(source[image]).fillna(""))
+    order = np.argsort(codes, kind="stable")
+    first = np.unique(codes, return_index=True)[1]
+    findings = list(_check_agreement(others, codes))
+    present = ~boxes.map(_is_missing).all(axis=1).to_numpy(dtype=bool)
+    kept = order[present[order]]
+    sizes = np.bincount(codes[present], minlength=len(first)).astype(np.int64)
+    return others.iloc[first], BoxRows(boxes.iloc[kept], sizes, gathered=True), findings
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple, np.ndarray))
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Finding]:
+    """Rows that say other things of an image than its first row does."""
+    first = np.unique(codes, return_index=True)[1]
+    for name in others.columns:
+        column = as_objects(others[name])
+        shown = column.map(repr).to_numpy()
+        differs = shown != shown[first][codes]
+        message = "{value!r} is not what the first row of this image has"
+        yield at("conflicting_rows", differs, column, message)
+
+
+def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
+    lists = {name: boxes[name].map(_as_list) for name in names}
+    sizes = pd.DataFrame({name: column.map(len) for name, column in lists.items()})
+    uneven = (sizes.nunique(axis=1) > 1).to_numpy(dtype=bool)
+    shown = pd.Series([str(row.tolist()) for _, row in sizes.iterrows()], index=boxes.index)
+    message = f"the lists {', '.join(names)} have different lengths: {{value}}"
+    findings = [at("bad_box", uneven, shown.rename(names[0]), message)]
+    counts = sizes[names[0]].to_numpy(dtype=np.int64)
+    if uneven.any():
+        return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings
+    flat = {name: flatten(column, counts) for name, column in lists.items()}
+    return BoxRows(pd.DataFrame(flat), counts, gathered=False), findings
+
+
+def _as_list(value: object) -> list[object]:
+    if isinstance(value, np.ndarray):
+        return list(value.tolist())
+    if _is_list(value):
+        return list(value)  # type: ignore[call-overload]
+    return [] if _is_missing(value) else [value]
+
+
+def check_boxes(field: Field, rows: BoxRows) -> Outcome:
+    """Edges that are numbers, in range, ordered and non-empty; and the boxes' labels."""
+    import pyarrow as pa
+
+    kind = field.kind
+    assert isinstance(kind, Boxes)
+    field = replace(field, gathered=rows.gathered)
+    edges, findings = _check_edges(kind, rows.frame)
+    values = {
+        key: as_lists(rows.sizes, pa.array(edges[name].to_numpy(dtype=np.float32)))
+        for key, name in zip(field.edges, kind.columns, strict=True)
+    }
+    if kind.label is not None:
+        keys = f"{field.key}/class/label", f"{field.key}/class/text"
+        labels = rows.frame[kind.label]
+        field, found, of_labels = number_flat(field, labels, rows.sizes, kind.names, keys)
+        values |= found
+        findings += of_labels
+    return field, ({} if has_faults(findings) else values), findings
+
+
+def _check_edges(kind: Boxes, boxes: pd.DataFrame) -> tuple[pd.DataFrame, list[Finding]]:
+    edges = boxes[list(kind.columns)].apply(pd.to_numeric, errors="coerce").astype(np.float64)
+    shown = pd.Series(
+        [", ".join(map(str, row)) for row in boxes[list(kind.columns)].to_numpy(dtype=object)],
+        index=boxes.index,
+        dtype=object,
+        name=kind.columns[0],
+    )
+    left, upper, right, lower = (edges[name].to_numpy() for name in kind.columns)
+    wrong = ~np.isfinite(edges.to_numpy()).all(axis=1)
+    end = 1.0 if kind.unit == "fraction" else np.inf
+    outside = ~wrong & ((np.minimum(left, upper) < 0) | (np.maximum(right, lower) > end))
+    outside |= ~wrong & ((np.maximum(left, upper) > end) | (np.minimum(right, lower) < 0))
+    empty = ~wrong & ~outside & ((left >= right) | (upper >= lower))
+    words = ", ".join(kind.columns)
+    limits = "from 0 to 1" if kind.unit == "fraction" else "0 or more"
+    hint = " (or state Boxes(unit='pixel'))" if kind.unit == "fraction" else ""
+    return edges.clip(-3e38, 3e38), [
+        at("bad_box", wrong, shown, f"{words} are not four numbers: {{value}}"),
+        at("bad_box", outside, shown, f"{words} must be {limits}{hint}: {{value}}"),
+        at(
+            "bad_box",
+            empty,
+            shown,
+            f"the box is empty: the right edge must be beyond the left one, and the lower edge "
+            f"below the upper one: {words} = {{value}}",
+        ),
+    ]

@@ -1,0 +1,141 @@
+"""Labels to integers, one a row or lists of them, with their vocabulary."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.column_rules import as_objects, at, check_labels, has_faults
+from tfrecorder.kinds.columns import Label, Labels
+from tfrecorder.kinds.fields import Field
+from tfrecorder.labels import number_labels
+from tfrecorder.report import Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: A checked column: its field with the vocabulary, its values by key, and what is wrong.
+Outcome = tuple[Field, "dict[str, pa.Array]", list[Finding]]
+
+
+def check_label(field: Field, column: pd.Series) -> Outcome:
+    """A column with one class a row."""
+    import pyarrow as pa
+
+    assert isinstance(field.kind, Label)
+    default = field.kind.default
+    if default is not None:
+        missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
+        column = column.where(~missing, default)
+    checked, findings = check_labels(column, field.kind.names)
+    if has_faults(findings):
+        return field, {}, findings
+    numbers, texts, names = number_labels(checked, field.kind.names)
+    values = {
+        f"{field.key}/label": pa.array(numbers, pa.int64()),
+        f"{field.key}/text": pa.array(texts, pa.large_string()),
+    }
+    return _with_classes(field, numbers, names), values, findings
+
+
+def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
+    """A column with any number of classes a row: lists, texts with a separator, or columns."""
+    assert isinstance(field.kind, Labels)
+    lists, findings = _as_lists(field.kind, columns)
+    if has_faults(findings):
+        return field, {}, findings
+    lists = lists.rename(field.column)
+    keys = f"{field.key}/label", f"{field.key}/text"
+    field, values, found = number_lists(field, lists, field.kind.names, keys)
+    return field, values, findings + found
+
+
+def number_lists(
+    field: Field, lists: pd.Series, given: tuple[str, ...] | None, keys: tuple[str, str]
+) -> Outcome:
+    """Lists of labels as lists of integers and of texts, under two keys."""
+    sizes = lists.map(len).to_numpy(dtype=np.int64)
+    return number_flat(field, flatten(lists, sizes), sizes, given, keys)
+
+
+def flatten(lists: pd.Series, sizes: np.ndarray) -> pd.Series:
+    """The values of all lists one after the other, each with its row's index."""
+    flat = [value for values in lists for value in values]
+    index = np.repeat(lists.index.to_numpy(), sizes)
+    return pd.Series(flat, index=index, dtype=object, name=lists.name)
+
+
+def number_flat(
+    field: Field,
+    flat: pd.Series,
+    sizes: np.ndarray,
+    given: tuple[str, ...] | None,
+    keys: tuple[str, str],
+) -> Outcome:
+    """Labels one after the other, of lists of these sizes, as lists of integers and of texts."""
+    import pyarrow as pa
+
+    checked, findings = check_labels(as_objects(flat), given)
+    if has_faults(findings):
+        return field, {}, findings
+    numbers, texts, names = number_labels(checked, given)
+    values = {
+        keys[0]: as_lists(sizes, pa.array(numbers, pa.int64())),
+        keys[1]: as_lists(sizes, pa.array(texts, pa.large_string())),
+    }
+    return _with_classes(field, numbers, names), values, findings
+
+
+def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:
+    """Values one after the other as lists of these sizes."""
+    import pyarrow as pa
+
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return pa.LargeListArray.from_arrays(pa.array(offsets), values)
+
+
+def _with_classes(field: Field, numbers: np.ndarray, names: tuple[str, ...] | None) -> Field:
+    count = len(names) if names is not None else int(numbers.max(initial=-1)) + 1
+    return dataclasses.replace(field, names=names, num_classes=count)
+
+
+def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, list[Finding]]:
+    first = columns[0]
+    if kind.columns is not None:
+        rows = zip(*columns, strict=True)
+        found = [[label for label in row if not _is_missing(label)] for row in rows]
+        return pd.Series(found, index=first.index, dtype=object), []
+    missing = first.isna().to_numpy(dtype=bool)
+    findings = [at("missing_value", missing, first, "the labels are missing")]
+    made = first.map(lambda value: _list_of(value, kind.separator))
+    wrong = ~missing & made.isna().to_numpy(dtype=bool)
+    hint = "" if kind.separator else "; state a separator for texts"
+    findings.append(at("wrong_value", wrong, first, f"{{value!r}} is no list of labels{hint}"))
+    return made, findings
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or label == "" or (isinstance(label, float) and np.isnan(label))
+
+
+def _list_of(value: Any, separator: str | None) -> list[Any] | None:
+    if isinstance(value, str):
+        if separator is not None:
+            return [part.strip() for part in value.split(separator)] if value.strip() else []
+        value = _from_json(value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return list(value) if isinstance(value, (list, tuple)) else None
+
+
+def _from_json(text: str) -> Any:
+    """A list as a CSV holds it."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,356 @@
+"""The kinds that a column can be of, and the schema that names one for each column."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tfrecorder.errors import OptionError
+
+DTYPES = ("float32", "int64", "bool")
+UNITS = ("fraction", "pixel")
+BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")
+
+#: Sizes of the axes of a value: () is a single one, (None,) a list of any length.
+Shape = tuple[int | None, ...]
+
+
+class Kind:
+    """What a column holds; see the classes below."""
+
+    word: ClassVar[str]
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in settings(self).items())
+        return f"{type(self).__name__}({given})"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Split(Kind):
+    """The split of each row, in any usual spelling; rows without one are assigned 80/10/10."""
+
+    word = "split"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Image(Kind):
+    """The uri of an image."""
+
+    word = "image"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Mask(Kind):
+    """The uri of a PNG whose pixels are the classes of an image's pixels, in the same size.
+
+    Attributes:
+        of: the column of the image; None where there is only one.
+    """
+
+    of: str | None = None
+    word = "mask"
+
+    def __post_init__(self) -> None:
+        _check_name(self, "of")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Label(Kind):
+    """One class a row, text or integer.
+
+    Attributes:
+        names: all class names in the order of their integers; None takes the sorted ones found.
+        default: the label of rows where it is missing; None makes that an error.
+    """
+
+    names: tuple[str, ...] | None = None
+    default: str | int | None = None
+    word = "label"
+
+    def __post_init__(self) -> None:
+        _normal_names(self)
+        if self.default is not None and not _is_label(self.default):
+            raise OptionError(f"Label(default={self.default!r}): give a text or an integer.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Labels(Kind):
+    """Any number of classes a row, of one vocabulary.
+
+    Attributes:
+        names: all class names in the order of their integers; None takes the sorted ones found.
+        columns: the columns that hold one label each, empty where there are fewer; None takes the
+            column's own name, whose values are lists, or texts with a separator.
+        separator: what stands between the labels of a text.
+    """
+
+    names: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    separator: str | None = None
+    word = "labels"
+
+    def __post_init__(self) -> None:
+        _normal_names(self)
+        _normal_columns(self, None)
+        if self.separator is not None and (not isinstance(self.separator, str) or self.columns):
+            raise OptionError(
+                f"Labels(separator={self.separator!r}): give a text as '|', and no columns."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Boxes(Kind):
+    """Boxes about the objects of an image: one row each, or lists in one row an image.
+
+    Attributes:
+        columns: the columns of the left, upper, right and lower edge.
+        label: the column of the boxes' classes; None where they have none.
+        unit: "fraction" of the image's width and height, or "pixel".
+        names: all class names in the order of their integers; None takes the sorted ones found.
+    """
+
+    columns: tuple[str, ...] = BOX_COLUMNS
+    label: str | None = "label"
+    unit: str = "fraction"
+    names: tuple[str, ...] | None = None
+    word = "boxes"
+
+    def __post_init__(self) -> None:
+        _normal_names(self)
+        _normal_columns(self, 4)
+        _check_name(self, "label")
+        if self.unit not in UNITS:
+            raise OptionError(f"Boxes(unit={self.unit!r}): give one of {', '.join(UNITS)}.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Values(Kind):
+    """A value, or an array of them, as it stands in the column.
+
+    Attributes:
+        shape: () is one value, (None,) a list of any length, (3,) or (4, 4) an array of that shape.
+        default: the value of rows where it is missing; None makes that an error.
+    """
+
+    shape: Shape = ()
+    default: Any = None
+
+    def __post_init__(self) -> None:
+        shape = self.shape
+        if isinstance(shape, Sequence) and not isinstance(shape, str):
+            shape = tuple(shape)
+            object.__setattr__(self, "shape", shape)
+        sides = isinstance(shape, tuple) and all(
+            isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in shape
+        )
+        if not sides and shape != (None,):
+            raise OptionError(
+                f"{type(self).__name__}(shape={self.shape!r}): give () for one value, (None,) for "
+                "a list of any length, or the sizes of an array, as (3,) or (4, 4)."
+            )
+        if isinstance(self.default, list):
+            object.__setattr__(self, "default", _as_tuples(self.default))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Number(_Values):
+    """A number, or an array of numbers.
+
+    Attributes:
+        dtype: "float32", "int64" or "bool".
+        shape: () is one value, (None,) a list of any length, (3,) or (4, 4) an array of that shape.
+        default: the value of rows where it is missing; None makes that an error.
+        target: it is what a model is trained to tell, as a steering angle, and not an input.
+    """
+
+    dtype: str = "float32"
+    target: bool = False
+    word = "number"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        dtype = getattr(self.dtype, "name", self.dtype)
+        object.__setattr__(self, "dtype", dtype)
+        if dtype not in DTYPES:
+            raise OptionError(f"Number(dtype={self.dtype!r}): give one of {', '.join(DTYPES)}.")
+        if not isinstance(self.target, bool):
+            raise OptionError(f"Number(target={self.target!r}): give True or False.")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Text(_Values):
+    """A text, or an array of texts."""
+
+    word = "text"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Bytes(_Values):
+    """Bytes, or an array of bytes, which a frame alone can hold."""
+
+    word = "bytes"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Ignore(Kind):
+    """A column that makes no feature, and is not reported either."""
+
+    word = "ignore"
+
+
+KINDS: dict[str, type[Kind]] = {
+    kind.word: kind
+    for kind in (Split, Image, Mask, Label, Labels, Boxes, Number, Text, Bytes, Ignore)
+}
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Schema:
+    """What each column of a source holds; a column that is not named is left out and reported.
+
+    Attributes:
+        fields: (column, kind) pairs, in the order given.
+
+    Raises:
+        OptionError: a value is no kind, or two kinds do not go together.
+
+    >>> schema = Schema(split=Split(), image_uri=Image(), age=Number(), label=Label())
+    >>> schema.columns["age"].dtype
+    'float32'
+    """
+
+    fields: tuple[tuple[str, Kind], ...]
+
+    def __init__(self, columns: Mapping[str, Kind] | None = None, /, **more: Kind) -> None:
+        """Kinds by column, as keywords, or as a dict where names are no Python identifiers."""
+        named = {**(columns or {}), **more}
+        for name, kind in named.items():
+            if isinstance(kind, type) and issubclass(kind, Kind):
+                raise OptionError(f"schema: {name}={kind.__name__}: write {kind.__name__}().")
+            if not isinstance(name, str) or not isinstance(kind, Kind):
+                kinds = ", ".join(kind.__name__ for kind in KINDS.values())
+                raise OptionError(f"schema: {name!r}={kind!r}: give one of the kinds {kinds}.")
+        object.__setattr__(self, "fields", tuple(named.items()))
+        _check_together(self)
+
+    @property
+    def columns(self) -> dict[str, Kind]:
+        """The kind of each column."""
+        return dict(self.fields)
+
+    def of(self, *kinds: type[Any]) -> list[str]:
+        """The columns of some kinds."""
+        return [name for name, kind in self.fields if isinstance(kind, kinds)]
+
+    def source_columns(self) -> list[str]:
+        """The columns of the source that are needed, each once."""
+        found: dict[str, None] = {}
+        for name, kind in self.fields:
+            if not isinstance(kind, Ignore):
+                found.update(dict.fromkeys(columns_of(name, kind)))
+        return list(found)
+
+    def __repr__(self) -> str:
+        return f"Schema({', '.join(f'{name}={kind}' for name, kind in self.fields)})"
+
+
+def columns_of(name: str, kind: Kind) -> tuple[str, ...]:
+    """The columns of the source that a column of the schema is made of."""
+    if isinstance(kind, Labels):
+        return kind.columns or (name,)
+    if isinstance(kind, Boxes):
+        return (*kind.columns, *([kind.label] if kind.label else []))
+    return (name,)
+
+
+def _check_together(schema: Schema) -> None:
+    for one in (Split, Boxes):
+        if len(several := schema.of(one)) > 1:
+            raise OptionError(f"schema: {several} are all {one.__name__}(); there can be only one.")
+    if not schema.of(Image, Mask, Label, Labels, Boxes, Number, Text, Bytes):
+        raise OptionError("schema: no column makes a feature; name at least one, as Image().")
+    images = schema.of(Image)
+    for name in schema.of(Boxes):
+        if len(images) != 1:
+            raise OptionError(f"schema: {name}=Boxes() needs one Image(); there are {len(images)}.")
+    for name, kind in schema.fields:
+        if not isinstance(kind, Mask):
+            continue
+        if kind.of is None and len(images) != 1:
+            raise OptionError(
+                f"schema: {name}=Mask() of which image? There are {len(images)}: {images}; give "
+                "of='…'."
+            )
+        if kind.of is not None and kind.of not in images:
+            raise OptionError(
+                f"schema: {name}=Mask(of={kind.of!r}): there is no such Image() column; there are "
+                f"{images}."
+            )
+    taken: dict[str, str] = {}
+    for name, kind in schema.fields:
+        for column in columns_of(name, kind):
+            if column in taken:
+                raise OptionError(
+                    f"schema: column {column!r} is needed for {taken[column]!r} and for {name!r}."
+                )
+            taken[column] = name
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
+def _normal_names(kind: Any) -> None:
+    names = kind.names
+    if names is None:
+        return
+    if isinstance(names, str) or not isinstance(names, Sequence) or not len(names):
+        fault = "give a list of class names."
+    elif not all(map(_is_label, names)):
+        fault = "give texts."
+    elif len(set(map(str, names))) < len(names):
+        fault = "a name appears more than once."
+    else:
+        object.__setattr__(kind, "names", tuple(map(str, names)))
+        return
+    raise OptionError(f"{type(kind).__name__}(names={names!r}): {fault}")
+
+
+def _normal_columns(kind: Any, count: int | None) -> None:
+    columns = kind.columns
+    if columns is None:
+        return
+    whole = isinstance(columns, Sequence) and not isinstance(columns, str)
+    if not whole or not all(isinstance(name, str) for name in columns):
+        fault = "give a list of columns."
+    elif count and len(columns) != count:
+        fault = f"give {count}: those of the left, upper, right and lower edge."
+    elif not columns:
+        fault = "give at least one."
+    else:
+        object.__setattr__(kind, "columns", tuple(columns))
+        return
+    raise OptionError(f"{type(kind).__name__}(columns={columns!r}): {fault}")
+
+
+def _check_name(kind: Any, attribute: str) -> None:
+    value = getattr(kind, attribute)
+    if value is not None and not isinstance(value, str):
+        raise OptionError(
+            f"{type(kind).__name__}({attribute}={value!r}): give the name of a column."
+        )
+
+
+def settings(kind: Kind) -> dict[str, Any]:
+    """What a kind was given beside its defaults."""
+    return {
+        item.name: getattr(kind, item.name)
+        for item in dataclasses.fields(kind)  # type: ignore[arg-type]
+        if getattr(kind, item.name) != item.default
+    }

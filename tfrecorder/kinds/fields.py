@@ -1,0 +1,177 @@
+"""The columns of a schema as keys of the record: what writing and reading both know of a dataset.
+
+A `Field` is a column whose vocabulary is known.  The keys are those of TensorFlow's own tools
+where there is one image, label, mask; several have the name of their column in front.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder import schema as keys
+from tfrecorder.errors import OptionError
+from tfrecorder.kinds.columns import (
+    Boxes,
+    Bytes,
+    Image,
+    Kind,
+    Label,
+    Labels,
+    Mask,
+    Number,
+    Schema,
+    Text,
+)
+from tfrecorder.kinds.schema_file import kind_of, plain_kind
+from tfrecorder.schema import Feature
+
+_NUMBER_KINDS = {"float32": "float", "int64": "int64", "bool": "bool"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of the schema in a dataset.
+
+    Attributes:
+        column: its name.
+        kind: as stated.
+        key: what the names of its features begin with, or are.
+        names: of a column with classes, the name of each integer from 0; None without names.
+        num_classes: one more than the largest class.
+        gathered: of boxes, that each was a row of its own.
+    """
+
+    column: str
+    kind: Kind
+    key: str
+    names: tuple[str, ...] | None = None
+    num_classes: int = 0
+    gathered: bool = False
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The keys of the record that the column makes."""
+        key, kind = self.key, self.kind
+        if isinstance(kind, Image):
+            sizes = [Feature(f"{key}/{name}", "int64") for name in ("height", "width", "channels")]
+            texts = [Feature(f"{key}/{name}", "text") for name in ("format", "filename")]
+            return (Feature(f"{key}/encoded", "image"), *sizes, *texts)
+        if isinstance(kind, Mask):
+            texts = [Feature(f"{key}/{name}", "text") for name in ("format", "filename")]
+            return (Feature(f"{key}/encoded", "mask"), *texts)
+        if isinstance(kind, (Label, Labels)):
+            shape = () if isinstance(kind, Label) else (None,)
+            return Feature(f"{key}/label", "label", shape), Feature(f"{key}/text", "text", shape)
+        if isinstance(kind, Boxes):
+            edges = (Feature(edge, "float", (None,)) for edge in self.edges)
+            named = [(f"{key}/class/label", "label"), (f"{key}/class/text", "text")]
+            return (
+                *edges,
+                *(Feature(name, word, (None,)) for name, word in named if kind.label is not None),
+            )
+        if isinstance(kind, Number):
+            return (Feature(key, _NUMBER_KINDS[kind.dtype], kind.shape),)
+        if isinstance(kind, (Text, Bytes)):
+            return (Feature(key, kind.word, kind.shape),)
+        raise TypeError(f"a column of kind {kind.word} makes no feature")
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """Of boxes, the keys of the left, upper, right and lower edge."""
+        return tuple(f"{self.key}/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax"))
+
+    @property
+    def label_key(self) -> str | None:
+        """The key of its classes; None where it has none."""
+        return next((one.key for one in self.features if one.kind == "label"), None)
+
+
+def fields_of(schema: Schema) -> tuple[Field, ...]:
+    """A schema's columns with their keys, those that make features, vocabularies not known yet.
+
+    Raises:
+        OptionError: two columns would make the same key.
+    """
+    images, masks = schema.of(Image), schema.of(Mask)
+    classes = schema.of(Label, Labels)
+    made = []
+    for name, kind in schema.fields:
+        if isinstance(kind, Image):
+            made.append(Field(name, kind, "image" if len(images) == 1 else _stem(name)))
+        elif isinstance(kind, Mask):
+            alone = len(masks) == 1 and len(images) == 1
+            made.append(Field(name, kind, "image/segmentation/class" if alone else _stem(name)))
+        elif isinstance(kind, (Label, Labels)):
+            alone = len(classes) == 1 and len(images) == 1
+            made.append(Field(name, kind, "image/class" if alone else name))
+        elif isinstance(kind, Boxes):
+            made.append(Field(name, kind, "image/object"))
+        elif isinstance(kind, (Number, Text, Bytes)):
+            made.append(Field(name, kind, name))
+    counts = Counter(one.key for one in record_features(made))
+    for key, count in counts.items():
+        if count > 1 or not key:
+            raise OptionError(
+                f"schema: two columns would both make the feature {key!r}; rename one of them."
+            )
+    return tuple(made)
+
+
+def _stem(column: str) -> str:
+    """What the keys of one of several images begin with: left_uri makes left/encoded."""
+    return column.removesuffix("_uri") or column
+
+
+def record_features(fields: Iterable[Field]) -> tuple[Feature, ...]:
+    """Every key of the record."""
+    made = [feature for field in fields for feature in field.features]
+    return (*made, Feature(keys.SOURCE_ID, "text"))
+
+
+def primary_image(fields: Iterable[Field]) -> Field | None:
+    """The image that sizes, rejects and suspects speak of: the first; None without images."""
+    return next((field for field in fields if isinstance(field.kind, Image)), None)
+
+
+def image_of(mask: Field, fields: Sequence[Field]) -> Field:
+    """The image that a mask belongs to."""
+    assert isinstance(mask.kind, Mask)
+    images = [field for field in fields if isinstance(field.kind, Image)]
+    return next(field for field in images if mask.kind.of in (None, field.column))
+
+
+def to_json(fields: Sequence[Field]) -> list[dict[str, Any]]:
+    """Fields as JSON values."""
+    return [
+        {
+            "column": field.column,
+            "kind": plain_kind(field.kind),
+            "key": field.key,
+            "names": None if field.names is None else list(field.names),
+            "num_classes": field.num_classes,
+            "gathered": field.gathered,
+        }
+        for field in fields
+    ]
+
+
+def from_json(found: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
+    """The fields that `to_json` wrote.
+
+    Raises:
+        OptionError, KeyError, TypeError: they are none.
+    """
+    return tuple(
+        Field(
+            column=one["column"],
+            kind=kind_of(one["column"], one["kind"]),
+            key=one["key"],
+            names=None if one["names"] is None else tuple(one["names"]),
+            num_classes=one["num_classes"],
+            gathered=one["gathered"],
+        )
+        for one in found
+    )

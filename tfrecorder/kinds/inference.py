@@ -1,0 +1,180 @@
+"""A schema to edit, from what a table holds."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.column_rules import as_objects
+from tfrecorder.errors import SourceError
+from tfrecorder.kinds.columns import (
+    BOX_COLUMNS,
+    Boxes,
+    Bytes,
+    Ignore,
+    Image,
+    Kind,
+    Label,
+    Labels,
+    Mask,
+    Number,
+    Schema,
+    Split,
+    Text,
+)
+from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+
+MASK_COLUMN = "mask_uri"
+
+_NUMBERED_LABEL = re.compile(r"label_?\d+")
+_TRUTHS = frozenset({"true", "false"})
+
+
+def infer_schema(source: pd.DataFrame | str | os.PathLike[str]) -> Schema:
+    """The schema that the columns of a source suggest: a start to look over and correct.
+
+    `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are known by
+    their names; other columns by what they hold.  What holds nothing that a record could is
+    ignored.
+
+    Args:
+        source: a frame, or the path of a CSV or JSON Lines file, or of a folder.
+
+    Raises:
+        SourceError: the source cannot be read, or no column could make a feature.
+
+    >>> import pandas as pd
+    >>> print(infer_schema(pd.DataFrame({"image_uri": ["a.jpg"], "age": [3.5]})))
+    Schema(image_uri=Image(), age=Number())
+    """
+    from tfrecorder.sources import looks_like_image, read_table
+
+    table, form = read_table(source)
+    if form is not None:
+        return form
+    names = [str(name) for name in table.columns]
+    kinds: dict[str, Kind] = {}
+    numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
+    has_boxes = set(BOX_COLUMNS) <= set(names)
+    for at, name in enumerate(names):
+        column = as_objects(table.iloc[:, at])
+        if name in BOX_COLUMNS and has_boxes:
+            label = LABEL_COLUMN if LABEL_COLUMN in names else None
+            kinds.setdefault("boxes", Boxes(unit=box_unit(table), label=label))
+        elif name == LABEL_COLUMN and has_boxes:
+            continue
+        elif name in numbered and len(numbered) > 1:
+            kinds.setdefault("labels", Labels(columns=tuple(numbered)))
+        else:
+            kinds[name] = _known(name, column) or _guess(column, looks_like_image)
+    if all(isinstance(kind, (Ignore, Split)) for kind in kinds.values()):
+        raise SourceError(f"no column could make a feature; the columns are {names}.")
+    masks = [name for name, kind in kinds.items() if isinstance(kind, Mask)]
+    images = [name for name, kind in kinds.items() if isinstance(kind, Image)]
+    if masks and len(images) > 1:
+        kinds |= {name: Mask(of=images[0]) for name in masks}
+    return Schema(kinds)
+
+
+def obvious_schema(table: pd.DataFrame) -> Schema | None:
+    """The schema of a table with boxes or a mask in columns of the known names; else None."""
+    names = [str(name) for name in table.columns]
+    has_boxes, has_mask = set(BOX_COLUMNS) <= set(names), MASK_COLUMN in names
+    if URI_COLUMN not in names or not (has_boxes or has_mask):
+        return None
+    kinds: dict[str, Kind] = {}
+    if SPLIT_COLUMN in names:
+        kinds[SPLIT_COLUMN] = Split()
+    kinds[URI_COLUMN] = Image()
+    labelled = LABEL_COLUMN in names
+    if has_mask:
+        kinds[MASK_COLUMN] = Mask()
+    if has_boxes:
+        kinds["boxes"] = Boxes(unit=box_unit(table), label=LABEL_COLUMN if labelled else None)
+    elif labelled:
+        kinds[LABEL_COLUMN] = Label()
+    return Schema(kinds)
+
+
+def box_unit(table: pd.DataFrame) -> str:
+    """ "pixel" if any edge is beyond 1."""
+    for name in BOX_COLUMNS:
+        cells = as_objects(table[name]).dropna()
+        flat = [value for cell in cells for value in (cell if _is_list(cell) else [cell])]
+        numbers = pd.to_numeric(pd.Series(flat, dtype=object), errors="coerce")
+        if (numbers > 1).any():
+            return "pixel"
+    return "fraction"
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple, np.ndarray))
+
+
+def _known(name: str, column: pd.Series) -> Kind | None:
+    if name == SPLIT_COLUMN:
+        return Split()
+    if name == MASK_COLUMN:
+        return Mask()
+    if name == URI_COLUMN:
+        return Image()
+    if name in (LABEL_COLUMN, "labels"):
+        return Labels() if column.dropna().map(_is_list).any() else Label()
+    return None
+
+
+def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
+    cells = column.dropna()
+    if not len(cells):
+        return Ignore()
+    if cells.map(_is_list).all():
+        return _guess_lists([np.asarray(cell) for cell in cells])
+    if cells.map(lambda cell: isinstance(cell, (bytes, bytearray))).all():
+        return Bytes()
+    if cells.map(lambda cell: isinstance(cell, str)).all():
+        return _guess_texts(cells, looks_like_image)
+    if cells.map(lambda cell: isinstance(cell, (bool, np.bool_))).all():
+        return Number(dtype="bool")
+    if cells.map(lambda cell: isinstance(cell, (int, np.integer))).all():
+        return Number(dtype="int64")
+    if cells.map(lambda cell: isinstance(cell, (int, float, np.integer, np.floating))).all():
+        return Number()
+    return Ignore()
+
+
+def _guess_texts(cells: pd.Series, looks_like_image: Any) -> Kind:
+    if cells.map(looks_like_image).all():
+        return Image()
+    filled = cells[cells != ""]
+    if len(filled) and filled.str.lower().isin(_TRUTHS).all():
+        return Number(dtype="bool")
+    numbers = pd.to_numeric(filled, errors="coerce")
+    if not len(filled) or numbers.isna().any():
+        return Text()
+    whole = filled.str.fullmatch(r"-?[0-9]{1,18}").all()
+    return Number(dtype="int64" if whole else "float32")
+
+
+def _guess_lists(arrays: Sequence[np.ndarray]) -> Kind:
+    shapes = {array.shape for array in arrays}
+    filled = [array for array in arrays if array.size]
+    kinds = {array.dtype.kind for array in filled}
+    fixed = len(shapes) == 1 and len(filled) == len(arrays)
+    # Lists of one length may well be a coincidence; arrays of several axes are not.
+    shape: Any = shapes.pop() if fixed and arrays[0].ndim > 1 else (None,)
+    if shape == (None,) and any(array.ndim != 1 for array in arrays):
+        return Ignore()
+    if kinds <= {"U"} and kinds:
+        return Text(shape=shape)
+    if kinds <= {"S"} and kinds:
+        return Bytes(shape=shape)
+    if kinds <= {"b"} and kinds:
+        return Number(dtype="bool", shape=shape)
+    if kinds <= {"i", "u", "b"} and kinds:
+        return Number(dtype="int64", shape=shape)
+    return Number(shape=shape) if kinds <= {"f", "i", "u"} else Ignore()

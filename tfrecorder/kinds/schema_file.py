@@ -1,0 +1,130 @@
+"""A schema as JSON values, and as a file to edit: YAML or JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecorder.errors import OptionError
+from tfrecorder.kinds.columns import KINDS, Kind, Schema, settings
+
+
+def to_plain(schema: Schema) -> dict[str, Any]:
+    """A schema as JSON values: for each column its kind, and what was given beside the defaults.
+
+    >>> from tfrecorder.kinds.columns import Label, Number
+    >>> to_plain(Schema(age=Number(dtype="int64"), label=Label()))
+    {'age': {'kind': 'number', 'dtype': 'int64'}, 'label': 'label'}
+    """
+    return {name: plain_kind(kind) for name, kind in schema.fields}
+
+
+def plain_kind(kind: Kind) -> Any:
+    """A kind as JSON values: its word, or that with what was given beside the defaults."""
+    given = {name: _plain_value(value) for name, value in settings(kind).items()}
+    return {"kind": kind.word, **given} if given else kind.word
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        # The only value that JSON has no word for: the default of a column of bytes.
+        return {"hex": value.hex()}
+    return list(map(_plain_value, value)) if isinstance(value, tuple) else value
+
+
+def from_plain(columns: Any) -> Schema:
+    """The schema that `to_plain` wrote, or that somebody wrote by hand.
+
+    Raises:
+        OptionError: it is none; the column and the remedy are named.
+    """
+    if not isinstance(columns, Mapping):
+        raise OptionError(
+            f"schema={columns!r}: give the kind of each column, as image_uri: image, label: label."
+        )
+    return Schema({str(name): kind_of(str(name), value) for name, value in columns.items()})
+
+
+def kind_of(name: str, value: Any) -> Kind:
+    """The kind that `plain_kind` wrote for a column.
+
+    Raises:
+        OptionError: it is none.
+    """
+    given = dict(value) if isinstance(value, Mapping) else {"kind": value}
+    word = given.pop("kind", None)
+    if word not in KINDS:
+        near = difflib.get_close_matches(str(word), KINDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(KINDS)}."
+        raise OptionError(f"schema: {name}: there is no kind {word!r}; {hint}")
+    cls = KINDS[word]
+    known = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for option in given:
+        if option not in known:
+            words = f"it knows {', '.join(known)}." if known else "it has no settings."
+            raise OptionError(f"schema: {name}: {word} has no setting {option!r}; {words}")
+    return cls(**{option: _value(item) for option, item in given.items()})
+
+
+def _value(item: Any) -> Any:
+    if isinstance(item, Mapping) and set(item) == {"hex"}:
+        return bytes.fromhex(item["hex"])
+    return item
+
+
+def read_schema(path: str | os.PathLike[str]) -> Schema:
+    """The schema in a YAML or JSON file.
+
+    Raises:
+        OptionError: there is no such file, or it holds no schema.
+    """
+    import yaml
+
+    where = os.fspath(path)
+    try:
+        with open(where, encoding="utf-8") as file:
+            # JSON is YAML, but for tabs.
+            read = json.load if where.lower().endswith(".json") else yaml.safe_load
+            found = read(file)
+    except OSError as error:
+        raise OptionError(f"schema={where!r}: cannot be read: {error.strerror}.") from error
+    except (ValueError, yaml.YAMLError) as error:
+        words = " ".join(str(error).split())
+        raise OptionError(f"schema={where!r}: neither YAML nor JSON: {words}.") from error
+    return from_plain(found)
+
+
+def write_schema(schema: Schema) -> str:
+    """A schema as YAML, a line a column.
+
+    >>> from tfrecorder.kinds.columns import Image, Number
+    >>> print(write_schema(Schema(image_uri=Image(), age=Number(default=0.0))), end="")
+    image_uri: image
+    age: {kind: number, default: 0.0}
+    """
+    import yaml
+
+    return "".join(
+        yaml.safe_dump(
+            {name: kind},
+            # What a kind was given stands in braces behind its column.
+            default_flow_style=False if isinstance(kind, str) else None,
+            sort_keys=False,
+            allow_unicode=True,
+            width=10**6,
+        )
+        for name, kind in to_plain(schema).items()
+    )
+
+
+def as_schema(value: Any) -> Schema:
+    """What the option `schema` may be: a Schema, a dict of JSON values, or a file's path."""
+    if isinstance(value, Schema):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return read_schema(value)
+    return from_plain(value)

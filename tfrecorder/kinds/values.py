@@ -1,0 +1,246 @@
+"""Columns of numbers, texts and bytes, checked and brought to the type that the schema states."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.column_rules import at, check_unicode, has_faults
+from tfrecorder.kinds.classes import Outcome, as_lists
+from tfrecorder.kinds.columns import Bytes, Number, Text
+from tfrecorder.kinds.fields import Field
+from tfrecorder.report import Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TRUE = {"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}
+_DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.int64}
+
+
+def check_values(field: Field, column: pd.Series) -> Outcome:
+    """A column of one value or one array a row."""
+    column, findings = _filled(field, column)
+    if has_faults(findings):
+        return field, {}, findings
+    check = _check_single if field.kind.shape == () else _check_arrays  # type: ignore[attr-defined]
+    array, found = check(field, column)
+    findings += found
+    return field, ({} if has_faults(findings) else {field.key: array}), findings
+
+
+def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, list[Finding]]:
+    """The default where a value is missing; a fault where there is no default."""
+    kind: Any = field.kind
+    # An empty text is a text, but no number.
+    empty = isinstance(kind, Number)
+    missing = column.map(lambda value: _is_missing(value, empty)).to_numpy(dtype=bool)
+    if not missing.any():
+        return column, []
+    if kind.default is None:
+        return column, [at("missing_value", missing, column, "the value is missing")]
+    # Cell by cell: pandas would spread a list over the rows.
+    cells = zip(column, missing, strict=True)
+    values = [kind.default if is_missing else value for value, is_missing in cells]
+    filled = pd.Series(index=column.index, dtype=object, name=column.name)
+    filled[:] = values if kind.shape == () else _as_cells(values)
+    return filled, []
+
+
+def _as_cells(values: list[Any]) -> np.ndarray:
+    cells = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        cells[place] = value
+    return cells
+
+
+def _is_missing(value: Any, empty: bool) -> bool:
+    if value is None or value is pd.NA or value is pd.NaT:
+        return True
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return empty and isinstance(value, str) and not value.strip()
+
+
+def _check_single(field: Field, column: pd.Series) -> tuple[pa.Array | None, list[Finding]]:
+    import pyarrow as pa
+
+    kind = field.kind
+    if isinstance(kind, Number):
+        numbers = column.map(lambda value: _number(value, kind.dtype))
+        wrong = numbers.isna().to_numpy(dtype=bool)
+        findings = [_wrong(field, column, wrong)]
+        if wrong.any():
+            return None, findings
+        dtype = _DTYPES[kind.dtype]
+        return pa.array(numbers.to_numpy(dtype=dtype)), findings
+    cls, arrow = (str, pa.large_string()) if isinstance(kind, Text) else (bytes, pa.large_binary())
+    if cls is bytes:
+        column = column.map(_as_bytes)
+    wrong = ~column.map(lambda value: isinstance(value, cls)).to_numpy(dtype=bool)
+    findings = [_wrong(field, column, wrong)]
+    if cls is str and not wrong.any():
+        findings.append(check_unicode(column))
+    if has_faults(findings):
+        return None, findings
+    return pa.array(column.tolist(), arrow), findings
+
+
+def _wrong(field: Field, column: pd.Series, wrong: np.ndarray) -> Finding:
+    kind: Any = field.kind
+    wanted = kind.dtype if isinstance(kind, Number) else kind.word
+    if kind.shape == (None,):
+        wanted = f"list of {wanted}"
+    elif kind.shape:
+        wanted = f"{wanted} array of shape {kind.shape}"
+    shown = column.map(repr).where(column.map(_is_container), column)
+    # Arrays and lists cannot stand in a report's column of values; their words can.
+    message = f"{{value!r}}, of type {{type}}, is no {wanted}"
+    if wrong.any() and column[wrong].map(_is_container).all():
+        message = f"{{value}} is no {wanted}"
+    return at("wrong_value", wrong, shown, message)
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (list, tuple, np.ndarray, dict))
+
+
+def _number(value: Any, dtype: str) -> float | int | None:
+    """One number in the type stated, or None where it is none or does not fit."""
+    if isinstance(value, str):
+        return _number_of_text(value.strip(), dtype)
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    if not isinstance(value, (int, float, np.integer, np.floating)):
+        return None
+    if dtype == "float32":
+        with np.errstate(over="ignore"):
+            fits = np.isfinite(np.float32(value)) or not np.isfinite(float(value))
+        return float(value) if fits else None
+    if not float(value).is_integer():
+        return None
+    whole = int(value)
+    if dtype == "bool":
+        return whole if whole in (0, 1) else None
+    return whole if -(2**63) <= whole < 2**63 else None
+
+
+def _number_of_text(text: str, dtype: str) -> float | int | None:
+    if dtype == "bool":
+        return _TRUE.get(text.lower())
+    try:
+        return _number(int(text), dtype)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if np.isnan(number) else _number(number, dtype)
+
+
+def _as_bytes(value: Any) -> Any:
+    return bytes(value) if isinstance(value, (bytearray, memoryview, np.bytes_)) else value
+
+
+def _check_arrays(field: Field, column: pd.Series) -> tuple[pa.Array | None, list[Finding]]:
+    import pyarrow as pa
+
+    kind: Any = field.kind
+    arrays = column.map(lambda value: _array(value, kind))
+    wrong = arrays.isna().to_numpy(dtype=bool)
+    findings = [_wrong(field, column, wrong)]
+    if wrong.any():
+        return None, findings
+    sizes = arrays.map(lambda array: array.size).to_numpy(dtype=np.int64)
+    flat = [array.ravel() for array in arrays]
+    if isinstance(kind, Number):
+        dtype = _DTYPES[kind.dtype]
+        values = pa.array(np.concatenate([np.empty(0, dtype), *flat]).astype(dtype))
+    else:
+        texts = [text for array in flat for text in array]
+        if isinstance(kind, Text):
+            rows = np.repeat(column.index.to_numpy(), sizes)
+            each = pd.Series(texts, rows, dtype=object, name=column.name)
+            findings.append(check_unicode(each))
+        if has_faults(findings):
+            return None, findings
+        values = pa.array(texts, pa.large_string() if isinstance(kind, Text) else pa.large_binary())
+    return as_lists(sizes, values), findings
+
+
+def _array(value: Any, kind: Any) -> np.ndarray | None:
+    """A value as an array of the stated type and shape, or None where it is none."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)  # a list as a CSV holds it
+        except ValueError:
+            return None
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray):
+        value = np.asarray(value)
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return None
+    array = _numbers(value, kind.dtype) if isinstance(kind, Number) else _objects(value, kind)
+    if array is None:
+        return None
+    wanted = kind.shape
+    if array.ndim == 1 and wanted == (None,):
+        return array
+    return array if array.shape == wanted else None
+
+
+def _numbers(value: Any, dtype: str) -> np.ndarray | None:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        return None
+    if array.size == 0:
+        return array.astype(_DTYPES[dtype])
+    if array.dtype.kind == "O":  # a None among the numbers, or integers beyond 64 bits
+        return None
+    if dtype == "float32" and array.dtype.kind in "fiub":
+        with np.errstate(over="ignore"):
+            numbers = array.astype(np.float32)
+        lost = np.isinf(numbers) & np.isfinite(array.astype(np.float64))
+        return None if lost.any() else numbers
+    if array.dtype.kind not in "iub" and not (
+        array.dtype.kind == "f" and bool((np.isfinite(array) & (array % 1 == 0)).all())
+    ):
+        return None
+    low, high = (0, 1) if dtype == "bool" else (-(2**63), 2**63 - 1)
+    if int(array.min()) < low or int(array.max()) > high:
+        return None
+    return array.astype(np.int64)
+
+
+def _objects(value: Any, kind: Any) -> np.ndarray | None:
+    """Texts or bytes as an array of objects; its shape is that of the nested lists."""
+    cls = bytes if isinstance(kind, Bytes) else str
+    depth = len(kind.shape)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if depth == 1:
+        values = [_as_bytes(one) if cls is bytes else one for one in value]
+        shape: tuple[int, ...] = (len(values),)
+    else:
+        shape, values = _flat(list(value), depth)
+    if not all(isinstance(one, cls) for one in values) or int(np.prod(shape)) != len(values):
+        return None
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def _flat(value: Any, depth: int) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape by the first of each level, and all values in C order."""
+    shape: list[int] = []
+    level = [value]
+    for _ in range(depth):
+        if not all(isinstance(one, (list, tuple)) for one in level):
+            return (0,), [None]
+        shape.append(len(level[0]) if level else 0)
+        level = [item for one in level for item in one]
+    return tuple(shape), level

@@ -1,0 +1,75 @@
+"""Which columns of a stated schema an element holds, and where: as inputs, as targets."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from tfrecorder.errors import OptionError
+from tfrecorder.kinds.columns import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.kinds.fields import Field
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.options import LoadOptions
+
+_CLASSES = (Label, Labels, Boxes, Mask)
+
+
+def selected(
+    stored: StoredDataset, options: LoadOptions
+) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
+    """The columns that are inputs, and those that are targets.
+
+    Without being told, inputs are the images, or where there are none all numbers and texts;
+    targets are labels, boxes, masks and the numbers that the schema calls targets.
+
+    Raises:
+        OptionError: there is no such column.
+    """
+    fields = stored.fields or ()
+    images = [field for field in fields if isinstance(field.kind, Image)]
+    values = [field for field in fields if isinstance(field.kind, (Number, Text, Bytes))]
+    wanted = [field for field in values if isinstance(field.kind, Number) and field.kind.target]
+    inputs = images or [field for field in values if field not in wanted]
+    targets = [field for field in fields if isinstance(field.kind, _CLASSES) or field in wanted]
+    if options.targets is not None:
+        targets = _named(stored, "targets", options.targets)
+        inputs = [field for field in inputs if field not in targets]
+    if options.inputs is not None:
+        inputs = _named(stored, "inputs", options.inputs)
+    return tuple(inputs), tuple(targets)
+
+
+def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Field]:
+    known = {field.column: field for field in stored.fields or ()}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}."
+            raise OptionError(f"{option}={list(names)!r}: there is no column {name!r}; {hint}")
+    return [known[name] for name in names]
+
+
+def is_ragged(stored: StoredDataset, options: LoadOptions) -> bool:
+    """True if elements hold lists whose lengths differ, so that a batch of them is ragged."""
+    if stored.fields is None:
+        return False
+    if options.features:
+        return any(None in one.shape for field in stored.fields for one in field.features)
+    inputs, targets = selected(stored, options)
+    for field in (*inputs, *targets):
+        kind = field.kind
+        if isinstance(kind, Boxes) and options.max_boxes is None:
+            return True
+        if isinstance(kind, (Number, Text, Bytes)) and kind.shape == (None,):
+            return True
+    return False
+
+
+def decodes(stored: StoredDataset, options: LoadOptions) -> tuple[Field, ...]:
+    """The images and masks that elements hold."""
+    if options.features:
+        chosen = stored.fields or ()
+    else:
+        inputs, targets = selected(stored, options)
+        chosen = (*inputs, *targets)
+    return tuple(field for field in chosen if isinstance(field.kind, (Image, Mask)))

@@ -1,0 +1,219 @@
+"""`to_frame`: a dataset directory as the frame that it was made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder import layout, schema, storage
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.examples import Values, parse_example
+from tfrecorder.kinds.columns import Boxes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.kinds.defaults import dataset_fields
+from tfrecorder.kinds.fields import Field
+from tfrecorder.reading.dataset import StoredDataset, open_dataset, parse_json
+from tfrecorder.reading.files import local_files, stored_files
+from tfrecorder.schema import SPLIT_COLUMN
+from tfrecorder.tfrecord import CorruptRecordError, read_records
+
+IMAGES = ("uri", "bytes")
+
+
+def to_frame(
+    directory: str | os.PathLike[str], split: str | None = None, images: str = "uri"
+) -> pd.DataFrame:
+    """The rows and columns that a dataset was made from, without TensorFlow.
+
+    Everything is in memory at once; with images="bytes" also every image.
+
+    Args:
+        directory: what `convert` wrote.
+        split: one split alone; None gives all.
+        images: "uri" gives images and masks as the source named them, "bytes" as they are stored.
+
+    Returns:
+        The columns of the schema in the order of the source's rows, which are the index; a column
+        `split` where the schema names none.  Arrays are NumPy arrays, lists are lists, boxes have
+        a row or a list each, as in the source.  Rows that became rejects are missing.
+
+    Raises:
+        DatasetError: the directory is no whole dataset that this package wrote.
+        OptionError: there is no such split, or `images` is neither word.
+
+    Example:
+        >>> tfrecorder.to_frame("out")  # doctest: +SKIP
+    """
+    if images not in IMAGES:
+        raise OptionError(f"images={images!r}: give one of {', '.join(map(repr, IMAGES))}.")
+    where = os.fspath(directory)
+    files = local_files() if not storage.scheme(where) else stored_files()
+    stored = open_dataset(where, files)
+    if stored.form != "tfrecorder":
+        raise DatasetError(
+            f"{where} was not written by tfrecorder, so what columns it was made from is not "
+            "known; read it with tfrecorder.load(features=True)."
+        )
+    metadata = parse_json(files.read(os.path.join(where, layout.METADATA)), where, layout.METADATA)
+    fields = dataset_fields(metadata)
+    chosen = [stored.split(split)] if split is not None else list(stored.splits)
+    rows = [
+        (int(features[schema.SOURCE_ID][0]), name, features)
+        for name in chosen
+        for features in _records(stored, name)
+    ]
+    rows.sort(key=lambda row: row[0])
+    found = _frame(fields, metadata, rows, images)
+    boxes = [one for one in fields if isinstance(one.kind, Boxes) and one.gathered]
+    return _one_row_a_box(found, boxes[0]) if boxes else found
+
+
+def _records(stored: StoredDataset, split: str) -> Iterator[Mapping[str, Values]]:
+    for shard in stored.splits[split]:
+        with storage.open_seekable(shard.path) as file:
+            try:
+                for _, data in read_records(file):
+                    yield parse_example(data)
+            except (CorruptRecordError, ValueError) as error:
+                raise DatasetError(
+                    f"{shard.path} is damaged: {error}. `tfrecorder verify {stored.directory}` "
+                    "says where."
+                ) from error
+
+
+def _frame(
+    fields: Sequence[Field],
+    metadata: Mapping[str, Any],
+    rows: Sequence[tuple[int, str, Mapping[str, Values]]],
+    images: str,
+) -> pd.DataFrame:
+    index = pd.Index([number for number, _, _ in rows], dtype=np.int64)
+    splits = pd.Series([name for _, name, _ in rows], index=index)
+    columns: dict[str, pd.Series] = {}
+    plain = (metadata["options"].get("schema") or {}).items()
+    order = [name for name, _ in plain] or [SPLIT_COLUMN, *(one.column for one in fields)]
+    split_column = next((name for name, kind in plain if kind == "split"), SPLIT_COLUMN)
+    by_name = {field.column: field for field in fields}
+    if split_column not in order:
+        order = [split_column, *order]
+    for name in order:
+        if name == split_column and name not in by_name:
+            columns[name] = splits
+            continue
+        if name not in by_name or _has_no_labels(by_name[name], metadata):
+            continue
+        field = by_name[name]
+        for column, values in _columns(field, [row for _, _, row in rows], images).items():
+            columns[column] = _series(field, column, values, index)
+    return pd.DataFrame(columns, index=index)
+
+
+def _has_no_labels(field: Field, metadata: Mapping[str, Any]) -> bool:
+    unlabelled = metadata.get("stated") is None and metadata["label_kind"] == "none"
+    return unlabelled and isinstance(field.kind, Label)
+
+
+def _columns(
+    field: Field, rows: Sequence[Mapping[str, Values]], images: str
+) -> dict[str, list[Any]]:
+    """The columns of the source that a field was made of."""
+    kind, key = field.kind, field.key
+    if isinstance(kind, (Image, Mask)):
+        if images == "bytes":
+            return {field.column: [row[f"{key}/encoded"][0] for row in rows]}
+        return {field.column: [_text(row[f"{key}/filename"][0]) for row in rows]}
+    if isinstance(kind, Label):
+        return {field.column: [_labels(field, key, row)[0] for row in rows]}
+    if isinstance(kind, Labels):
+        return _several(field, kind, [_labels(field, key, row) for row in rows])
+    if isinstance(kind, Boxes):
+        return _boxes(field, kind, rows)
+    return {field.column: [_value(kind, row[key]) for row in rows]}
+
+
+def _text(value: Any) -> str:
+    return bytes(value).decode()
+
+
+def _labels(field: Field, key: str, row: Mapping[str, Values]) -> list[Any]:
+    if field.names is None:
+        return [int(number) for number in row[f"{key}/label"]]
+    return [_text(text) for text in row[f"{key}/text"]]
+
+
+def _several(field: Field, kind: Labels, lists: list[list[Any]]) -> dict[str, list[Any]]:
+    if kind.columns is not None:
+        return {
+            column: [labels[at] if at < len(labels) else None for labels in lists]
+            for at, column in enumerate(kind.columns)
+        }
+    if kind.separator is not None:
+        lists = [kind.separator.join(map(str, labels)) for labels in lists]  # type: ignore[misc]
+    return {field.column: list(lists)}
+
+
+def _boxes(field: Field, kind: Boxes, rows: Sequence[Mapping[str, Values]]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for column, key in zip(kind.columns, field.edges, strict=True):
+        found[column] = [_edges(kind, key, row) for row in rows]
+    if kind.label is not None:
+        found[kind.label] = [_labels(field, f"{field.key}/class", row) for row in rows]
+    return found
+
+
+def _edges(kind: Boxes, key: str, row: Mapping[str, Values]) -> list[float]:
+    edges = np.asarray(row[key], np.float32)
+    if kind.unit == "fraction":
+        return [float(edge) for edge in edges]
+    side = int(row["image/width" if "/bbox/x" in key else "image/height"][0])
+    # float32 holds a fraction of a pixel less well than a whole one.
+    pixels = np.round(edges.astype(np.float64) * side, 3)
+    return [float(edge) for edge in pixels]
+
+
+def _value(kind: Any, values: Values) -> Any:
+    if isinstance(kind, Number):
+        dtype = {"float32": np.float32, "int64": np.int64, "bool": np.bool_}[kind.dtype]
+        array = np.asarray(values if len(values) else [], dtype)
+        if kind.shape == ():
+            return array[0]
+        return array.tolist() if kind.shape == (None,) else array.reshape(kind.shape)
+    read = _text if isinstance(kind, Text) else bytes
+    found = [read(value) for value in values]
+    if kind.shape == ():
+        return found[0]
+    if kind.shape == (None,):
+        return found
+    cells: np.ndarray = np.empty(len(found), dtype=object)
+    cells[:] = found
+    return cells.reshape(kind.shape)
+
+
+def _series(field: Field, column: str, values: list[Any], index: pd.Index) -> pd.Series:
+    kind: Any = field.kind
+    if isinstance(kind, Number) and kind.shape == ():
+        return pd.Series(np.array(values, dtype=kind.dtype), index=index)
+    if isinstance(kind, Label) and field.names is None:
+        return pd.Series(np.array(values, dtype=np.int64), index=index)
+    if all(isinstance(value, str) for value in values):
+        return pd.Series(values, index=index, name=column)
+    cells = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        cells[place] = value
+    return pd.Series(cells, index=index, name=column)
+
+
+def _one_row_a_box(found: pd.DataFrame, field: Field) -> pd.DataFrame:
+    """Lists of boxes as a row each; an image without any keeps one row, without a box."""
+    kind = field.kind
+    assert isinstance(kind, Boxes)
+    lists = [*kind.columns, *([kind.label] if kind.label else [])]
+    long = found.explode(lists)
+    for name in kind.columns:
+        long[name] = long[name].astype(np.float64)
+    if kind.label is not None:
+        long[kind.label] = long[kind.label].where(long[kind.label].notna(), None)
+    return long

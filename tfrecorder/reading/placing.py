@@ -1,0 +1,87 @@
+"""Masks and boxes brought along with their image: the same resize, crop and flip, in the graph."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfrecorder.reading.decoding import (
+    Picture,
+    cut_to_shape,
+    fitted_size,
+    is_mirrored,
+    random_window,
+)
+
+#: The share of a box's area that must be left after a crop for the box to stay.
+LEFT_OVER = 0.1
+
+Shape = tuple[tf.Tensor, tf.Tensor]
+
+
+def decode_mask(encoded: tf.Tensor, picture: Picture, seed: tf.Tensor | None = None) -> tf.Tensor:
+    """The classes of an image's pixels, uint8 of [height, width, 1], placed as the image is."""
+    mask = tf.io.decode_png(encoded, channels=1)
+    size = picture.size
+    if size is not None:
+        shape = tf.shape(mask)
+        if picture.augment:
+            assert seed is not None
+            y, x, height, width = tf.unstack(random_window(shape[0], shape[1], seed))
+            mask = _nearest(mask[y : y + height, x : x + width], size)
+            mask = tf.cond(is_mirrored(seed), lambda: tf.reverse(mask, [1]), lambda: mask)
+        elif picture.resize == "crop":
+            mask = _nearest(cut_to_shape(mask, size), size)
+        elif picture.resize == "pad":
+            inner = fitted_size(shape[0], shape[1], size)
+            before = (tf.constant(size) - inner) // 2
+            after = tf.constant(size) - inner - before
+            around = [[before[0], after[0]], [before[1], after[1]], [0, 0]]
+            mask = tf.pad(_nearest(mask, inner), around)
+        else:
+            mask = _nearest(mask, size)
+    mask.set_shape((*picture.shape[:2], 1))
+    return mask
+
+
+def _nearest(mask: tf.Tensor, size: tf.Tensor | tuple[int, int]) -> tf.Tensor:
+    return tf.image.resize(mask, size, method="nearest")
+
+
+def place_boxes(
+    boxes: tf.Tensor, shape: Shape, picture: Picture, seed: tf.Tensor | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Boxes as fractions of the picture, and which of them are still on it.
+
+    Args:
+        boxes: float32 of [n, 4]: ymin, xmin, ymax, xmax as fractions of the stored image.
+        shape: the stored image's height and width.
+        picture: what is made of the image.
+        seed: as for the image.
+
+    Returns:
+        The boxes that stay, cut at the edges, and a bool for each of those given.
+    """
+    if picture.size is None or (picture.resize == "stretch" and not picture.augment):
+        return boxes, tf.ones(tf.shape(boxes)[:1], tf.bool)
+    height, width = (tf.cast(side, tf.float32) for side in shape)
+    sides = tf.stack([height, width, height, width])
+    if picture.augment:
+        assert seed is not None
+        window = tf.cast(random_window(shape[0], shape[1], seed), tf.float32)
+        placed = (boxes * sides - tf.tile(window[:2], [2])) / tf.tile(window[2:], [2])
+        mirrored = tf.stack([placed[:, 0], 1 - placed[:, 3], placed[:, 2], 1 - placed[:, 1]], 1)
+        placed = tf.where(is_mirrored(seed), mirrored, placed)
+    else:
+        size = tf.constant(picture.size, tf.float32)
+        found = tf.stack([height, width])
+        choose = tf.reduce_min if picture.resize == "crop" else tf.reduce_max
+        part = size * choose(found / size)
+        start = (found - part) / 2
+        placed = (boxes * sides - tf.tile(start, [2])) / tf.tile(part, [2])
+    cut = tf.clip_by_value(placed, 0.0, 1.0)
+    stays = _areas(cut) > LEFT_OVER * _areas(placed)
+    return tf.boolean_mask(cut, stays), stays
+
+
+def _areas(boxes: tf.Tensor) -> tf.Tensor:
+    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])

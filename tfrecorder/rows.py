@@ -1,0 +1,113 @@
+"""One row: its image is read and checked, and both become a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfrecorder import schema, storage
+from tfrecorder.examples import encode_parts
+from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.rejects import Reject
+from tfrecorder.images.room import Room, unlimited
+from tfrecorder.images.transform import Transform, transform_image, transform_of
+from tfrecorder.plan import Plan, PlannedRow
+from tfrecorder.tfrecord import frame
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A row that became a record.
+
+    Attributes:
+        image: the first one; None in a record without images.
+        parts: the framed record, in buffers to write one after the other.
+        size: their bytes, together.
+        input_bytes: of the images' files.
+        retries: further attempts that reading them took.
+        further: the other images, by what their keys begin with.
+    """
+
+    row: PlannedRow
+    image: CheckedImage | None
+    parts: list[bytes]
+    size: int
+    input_bytes: int
+    retries: int = 0
+    further: tuple[tuple[str, CheckedImage], ...] = ()
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A row that gave no record."""
+
+    row: PlannedRow
+    reject: Reject
+    retries: int = 0
+
+
+#: What a worker does with a row.
+LoadRow = Callable[[PlannedRow], Loaded | Rejected]
+
+
+def row_loader(plan: Plan, room: Room = unlimited) -> LoadRow:
+    """The function that does all the work of a row, in a thread of the pool.
+
+    Args:
+        room: of memory, for pixels.
+    """
+    verify, max_pixels = plan.options["verify"], plan.options["max_pixels"]
+    transform = transform_of(plan.options)
+    if plan.fields is not None:
+        from tfrecorder.kinds.records import typed_loader
+
+        return typed_loader(plan, room, transform)
+    return lambda row: load_row(row, plan.base, verify, max_pixels, room, transform)
+
+
+def load_row(
+    row: PlannedRow,
+    base: str,
+    verify: str,
+    max_pixels: int,
+    room: Room = unlimited,
+    transform: Transform | None = None,
+) -> Loaded | Rejected:
+    """Read, check and encode one image of the default schema."""
+    retried: list[None] = []
+    try:
+        data = read_image(row.image_uri, base, lambda: retried.append(None))
+        image = check_image(data, verify, max_pixels, room)
+        if transform is not None:
+            image, _ = transform_image(image, transform, room)
+    except Reject as reject:
+        return Rejected(row, reject, len(retried))
+    parts = frame(encode_parts(record_features(row, image)))
+    return Loaded(row, image, parts, sum(map(len, parts)), len(data), len(retried))
+
+
+def read_image(uri: str, base: str, note_retry: Callable[[], None] = lambda: None) -> bytes:
+    """The bytes of an image's file.
+
+    Raises:
+        Reject: it cannot be read.
+    """
+    try:
+        return storage.read_bytes(storage.resolve(uri, base), note_retry)
+    except storage.UnreadableError as error:
+        raise Reject("read", error.code, error.detail) from None
+
+
+def record_features(row: PlannedRow, image: CheckedImage) -> dict[str, bytes | str | int]:
+    """The record of the default schema."""
+    return {
+        schema.ENCODED: image.data,
+        schema.FORMAT: image.format,
+        schema.HEIGHT: image.height,
+        schema.WIDTH: image.width,
+        schema.CHANNELS: image.channels,
+        schema.FILENAME: row.image_uri,
+        schema.SOURCE_ID: str(row.row),
+        schema.LABEL: row.label,
+        schema.TEXT: row.text,
+    }
