@@ -24,8 +24,8 @@ from tfrecorder.looking.pictures import (
 from tfrecorder.option_checks import whole
 from tfrecorder.options import DEFAULT_MAX_PIXELS
 from tfrecorder.plan import sample_rows
+from tfrecorder.rows import read_image
 from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.shards import read_image
 from tfrecorder.sources import Source, read_source
 from tfrecorder.tables import one_line, text_table
 from tfrecorder.threads import map_ahead
