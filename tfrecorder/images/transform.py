@@ -215,7 +215,9 @@ def _render(pixels: Image.Image, geometry: Geometry, resample: Image.Resampling)
     along = pixels.width / geometry.size[0], pixels.height / geometry.size[1]
     left, upper, right, lower = geometry.part
     part = (left * along[0], upper * along[1], right * along[0], lower * along[1])
-    part = (part[0], part[1], min(part[2], pixels.width), min(part[3], pixels.height))
+    # Within the pixels, also where a sum of floats is not.
+    ends = min(part[2], pixels.width), min(part[3], pixels.height)
+    part = (max(part[0], 0), max(part[1], 0), *ends)
     if geometry.inner != pixels.size or part != (0, 0, *pixels.size):
         pixels = pixels.resize(geometry.inner, resample, box=part)
     if geometry.outer != geometry.inner:
