@@ -27,7 +27,7 @@ _FIELD = record(
         "kind": anything,
         "key": text,
         "names": either(null, each(text)),
-        "num_classes": whole(0, 2**31 - 1),
+        "num_classes": whole(0, 2**31),
         "gathered": truth,
     }
 )
