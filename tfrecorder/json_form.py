@@ -77,6 +77,10 @@ def whole(low: int = 0, high: int = _LARGEST) -> Form:
     return form
 
 
+#: A form: how many classes there are, one more than the largest label.
+classes = whole(0, 2**63)
+
+
 def word(*words: str) -> Form:
     """One of some texts."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfrecorder.json_form import (
     anything,
+    classes,
     each,
     either,
     null,
@@ -43,7 +44,7 @@ _FIELDS = record(
         "split_shards": table(whole(1, _MOST_SHARDS), keys=_SPLIT),
         "label_kind": string,
         "class_names": either(null, each(string)),
-        "num_classes": whole(),
+        "num_classes": classes,
         "base": string,
         "fingerprint": string,
         "options": _OPTIONS,

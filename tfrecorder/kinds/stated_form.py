@@ -7,6 +7,7 @@ from typing import Any
 from tfrecorder.errors import OptionError
 from tfrecorder.json_form import (
     anything,
+    classes,
     each,
     either,
     null,
@@ -27,7 +28,7 @@ _FIELD = record(
         "kind": anything,
         "key": text,
         "names": either(null, each(text)),
-        "num_classes": whole(0, 2**31),
+        "num_classes": classes,
         "gathered": truth,
     }
 )

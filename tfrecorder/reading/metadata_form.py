@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tfrecorder.json_form import anything, each, either, null, record, row, table, text, whole, word
+from tfrecorder.json_form import (
+    anything,
+    classes,
+    each,
+    either,
+    null,
+    record,
+    row,
+    table,
+    text,
+    whole,
+    word,
+)
 from tfrecorder.kinds.stated_form import stated_form
 from tfrecorder.splits import SPLITS
 
@@ -26,7 +38,7 @@ METADATA = record(
         "image_shape": _SHAPE,
     },
     {
-        "num_classes": either(null, whole()),
+        "num_classes": either(null, classes),
         "image_sides": either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE))),
         "image_shapes": table(_SHAPE),
         "stated": stated_form,
