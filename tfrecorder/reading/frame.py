@@ -177,7 +177,7 @@ def _edges(kind: Boxes, key: str, row: Mapping[str, Values]) -> list[float]:
 def _value(kind: Any, values: Values) -> Any:
     if isinstance(kind, Number):
         dtype = {"float32": np.float32, "int64": np.int64, "bool": np.bool_}[kind.dtype]
-        array = np.asarray(values if len(values) else [], dtype)
+        array: np.ndarray = np.asarray(values if len(values) else [], dtype)
         if kind.shape == ():
             return array[0]
         return array.tolist() if kind.shape == (None,) else array.reshape(kind.shape)
