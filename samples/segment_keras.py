@@ -1,6 +1,6 @@
 """Trains a tiny network to tell red and white china from the table, pixel by pixel.
 
-    python samples/segment_keras.py [--out DIR] [--epochs N]
+python samples/segment_keras.py [--out DIR] [--epochs N]
 """
 
 from __future__ import annotations

@@ -24,5 +24,6 @@ def dataset_fields(metadata: Mapping[str, Any]) -> tuple[Field, ...]:
             "image/class",
             None if names is None else tuple(names),
             metadata["num_classes"],
+            integer=metadata["label_kind"] == "integer",
         ),
     )
