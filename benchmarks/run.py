@@ -14,7 +14,7 @@ from pathlib import Path
 
 import harness
 
-NAMES = ("startup", "planning", "exactness", "writing", "memory", "reading")
+NAMES = ("startup", "planning", "exactness", "writing", "memory", "reading", "raw")
 
 
 def main() -> int:

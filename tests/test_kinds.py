@@ -57,6 +57,16 @@ def test_the_default_frame_comes_back(dataset: Path) -> None:
     assert tfrecorder.to_frame(dataset, "test").index.tolist() == test.index.tolist()
 
 
+def test_integers_come_back_as_integers_also_where_they_have_names() -> None:
+    frame = photo_frame(4).assign(label=[0, 1, 1, 0])
+    convert(frame, "default", labels=["no", "yes"])
+    stated = Schema(split=Split(), image_uri=Image(), label=Label(names=["no", "yes"]))
+    convert(frame, "stated", schema=stated)
+    for out in ("default", "stated"):
+        assert tfrecorder.to_frame(out)["label"].tolist() == [0, 1, 1, 0]
+        assert tfrecorder.info(out).class_names == ("no", "yes")
+
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 FLOATS = st.floats(width=32, allow_nan=False)
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -273,6 +283,16 @@ def test_verify_sees_a_value_that_is_not_what_was_planned(every: str) -> None:
     words = str(tfrecorder.verify("out"))
     assert "caption is" in words
     assert "another one" in words
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_verify_decodes_every_image_of_a_record(raw: bool) -> None:
+    options = {"image_size": (32, 32), "image_format": "raw"} if raw else {}
+    convert(every_kind(), "out", schema=EVERY_KIND, **options)
+    assert tfrecorder.verify("out", decode=True).ok
+    table = Schema(split=Split(), count=Number(dtype="int64"))
+    convert(every_kind()[["split", "count"]], "table", schema=table)
+    assert tfrecorder.verify("table", decode=True).ok
 
 
 def test_repair_writes_a_damaged_shard_again(every: str) -> None:

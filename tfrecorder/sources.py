@@ -109,7 +109,8 @@ def _read_path(
         stated = schema.source_columns() if schema else []
         known = {**columns, **{name: name for name in stated}}
         table, form = _read_file(path, copy, known)
-    table = _as_integers(table, columns, names, schema)
+    if form is None:
+        table = _as_integers(table, columns, names, schema)
     return _map_columns(table, columns, parent, schema or form)
 
 
@@ -128,7 +129,7 @@ def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
         return found.frame, found.schema
     with storage.local_copy(whole) as copy:
         table, form = _read_file(path, copy, {})
-    return _as_integers(table, {}, frozenset(), None), form
+    return (table if form else _as_integers(table, {}, frozenset(), None)), form
 
 
 def _is_plain(table: pd.DataFrame) -> bool:
@@ -271,6 +272,8 @@ def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:
 
     But not where all of them are class names that were given.
     """
+    if not labels.map(lambda label: isinstance(label, str)).all():
+        return False
     distinct = set(labels.unique())
     if not distinct or distinct <= names:
         return False

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tfrecorder import layout, storage
@@ -25,6 +25,7 @@ from tfrecorder.checking.side_files import (
     read_rejects,
     read_suspects,
 )
+from tfrecorder.checking.typed_check import stored_images
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
@@ -247,7 +248,8 @@ def _look_at(
     findings += check_label(record, expected.plan)
     tally.faults += [fault(*finding) for finding in findings]
     if decode is not None:
-        tally.faults += [fault("undecodable", words) for words in _decoding(record, decode)]
+        images = stored_images(record, expected.plan)
+        tally.faults += [fault("undecodable", words) for words in _decoding(images, decode)]
     if record.row in tally.rows:
         words = f"row {record.row} is record {tally.rows[record.row][0]} already"
         tally.faults.append(fault("duplicate_row", words))
@@ -259,14 +261,17 @@ def _look_at(
     tally.rows.setdefault(record.row, (met.number, met.offset))
 
 
-def _decoding(record: Record, decode: Decode) -> Iterator[str]:
-    try:
-        shape = decode(record.encoded)
-    except ValueError as error:
-        yield str(error)
-        return
-    if shape[:2] != record.shape[:2]:
-        yield f"it decodes to {shape[0]} x {shape[1]}, not {record.shape[0]} x {record.shape[1]}"
+def _decoding(
+    images: Iterable[tuple[bytes, tuple[int, int, int]]], decode: Decode
+) -> Iterator[str]:
+    for encoded, wanted in images:
+        try:
+            shape = decode(encoded)
+        except ValueError as error:
+            yield str(error)
+            continue
+        if shape[:2] != wanted[:2]:
+            yield f"it decodes to {shape[0]} x {shape[1]}, not {wanted[0]} x {wanted[1]}"
 
 
 def _blame(faults: list[Fault], shard: Shard, sound: bool) -> list[Fault]:

@@ -20,6 +20,8 @@ from tfrecorder.kinds.fields import Field, image_of, primary_image
 from tfrecorder.kinds.records import converters
 from tfrecorder.plan import Plan, PlannedRow
 
+_SIZES = ("height", "width", "channels")
+
 
 def check_typed(record: Record, plan: Plan) -> Iterator[Finding]:
     """Where a record of a stated schema contradicts itself or the vocabularies."""
@@ -34,6 +36,19 @@ def check_typed(record: Record, plan: Plan) -> Iterator[Finding]:
             yield from _check_image(field, values, plan)
         elif isinstance(field.kind, Mask):
             yield from _check_mask(field, image_of(field, fields), values)
+
+
+def stored_images(record: Record, plan: Plan) -> Iterator[tuple[bytes, tuple[int, int, int]]]:
+    """Every encoded image of a record with its shape; not those that are stored as pixels."""
+    if record.values is None:
+        if record.format != "raw":
+            yield record.encoded, record.shape
+        return
+    for field in plan.fields or ():
+        if isinstance(field.kind, Image) and _text(record.values[f"{field.key}/format"]) != "raw":
+            sizes = (int(record.values[f"{field.key}/{name}"][0]) for name in _SIZES)
+            height, width, channels = sizes
+            yield bytes(record.values[f"{field.key}/encoded"][0]), (height, width, channels)
 
 
 def _check_classes(field: Field, values: Any) -> Iterator[Finding]:
@@ -74,7 +89,7 @@ def _text(values: Values) -> str:
 
 def _check_image(field: Field, values: Any, plan: Plan) -> Iterator[Finding]:
     form, data = _text(values[f"{field.key}/format"]), values[f"{field.key}/encoded"][0]
-    sizes = [int(values[f"{field.key}/{name}"][0]) for name in ("height", "width", "channels")]
+    sizes = [int(values[f"{field.key}/{name}"][0]) for name in _SIZES]
     if form == "raw" and plan.options.get("image_format") == "raw":
         if len(data) != math.prod(sizes):
             yield "shape", f"{field.column}: {len(data):,} bytes are not {sizes} pixels"

@@ -40,7 +40,7 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
         f"{field.key}/label": pa.array(numbers, pa.int64()),
         f"{field.key}/text": pa.array(texts, pa.large_string()),
     }
-    return _with_classes(field, numbers, names), values, findings
+    return _with_classes(field, checked, numbers, names), values, findings
 
 
 def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
@@ -88,7 +88,7 @@ def number_flat(
         keys[0]: as_lists(sizes, pa.array(numbers, pa.int64())),
         keys[1]: as_lists(sizes, pa.array(texts, pa.large_string())),
     }
-    return _with_classes(field, numbers, names), values, findings
+    return _with_classes(field, checked, numbers, names), values, findings
 
 
 def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:
@@ -99,9 +99,12 @@ def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 
-def _with_classes(field: Field, numbers: np.ndarray, names: tuple[str, ...] | None) -> Field:
+def _with_classes(
+    field: Field, checked: pd.Series, numbers: np.ndarray, names: tuple[str, ...] | None
+) -> Field:
+    integer = checked.dtype == np.int64
     count = len(names) if names is not None else int(numbers.max(initial=-1)) + 1
-    return dataclasses.replace(field, names=names, num_classes=count)
+    return dataclasses.replace(field, names=names, num_classes=count, integer=integer)
 
 
 def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, list[Finding]]:

@@ -24,5 +24,6 @@ def dataset_fields(metadata: Mapping[str, Any]) -> tuple[Field, ...]:
             "image/class",
             None if names is None else tuple(names),
             metadata.get("num_classes") or 0,
+            integer=metadata.get("label_kind") == "integer",
         ),
     )

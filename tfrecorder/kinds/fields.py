@@ -42,6 +42,7 @@ class Field:
         names: of a column with classes, the name of each integer from 0; None without names.
         num_classes: one more than the largest class.
         gathered: of boxes, that each was a row of its own.
+        integer: classes are integers in the source, whether they have names or not.
     """
 
     column: str
@@ -50,6 +51,7 @@ class Field:
     names: tuple[str, ...] | None = None
     num_classes: int = 0
     gathered: bool = False
+    integer: bool = False
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -153,6 +155,7 @@ def to_json(fields: Sequence[Field]) -> list[dict[str, Any]]:
             "names": None if field.names is None else list(field.names),
             "num_classes": field.num_classes,
             "gathered": field.gathered,
+            "integer": field.integer,
         }
         for field in fields
     ]
@@ -172,6 +175,7 @@ def from_json(found: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
             names=None if one["names"] is None else tuple(one["names"]),
             num_classes=one["num_classes"],
             gathered=one["gathered"],
+            integer=one.get("integer", False),
         )
         for one in found
     )

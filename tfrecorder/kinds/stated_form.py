@@ -30,6 +30,7 @@ _FIELD = record(
         "names": either(null, each(text)),
         "num_classes": classes,
         "gathered": truth,
+        "integer": truth,
     }
 )
 _STATED = record(

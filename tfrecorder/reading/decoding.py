@@ -109,7 +109,8 @@ def decode_raw(stored: tf.Tensor, picture: Picture, seed: tf.Tensor | None = Non
     height, width = picture.stored_size
     assert height is not None
     assert width is not None
-    flat = tf.io.decode_raw(stored, tf.uint8, fixed_length=height * width * picture.channels)
+    # Not its `fixed_length`, which fills each image with zeros before it copies it.
+    flat = tf.io.decode_raw(stored, tf.uint8)
     batch = [-1] if stored.shape.rank else []
     pixels = tf.reshape(flat, (*batch, height, width, picture.channels))
     if picture.augment:

@@ -139,7 +139,7 @@ def _text(value: Any) -> str:
 
 
 def _labels(field: Field, key: str, row: Mapping[str, Values]) -> list[Any]:
-    if field.names is None:
+    if field.integer:
         return [int(number) for number in row[f"{key}/label"]]
     return [_text(text) for text in row[f"{key}/text"]]
 
@@ -196,7 +196,7 @@ def _series(field: Field, column: str, values: list[Any], index: pd.Index) -> pd
     kind: Any = field.kind
     if isinstance(kind, Number) and kind.shape == ():
         return pd.Series(np.array(values, dtype=kind.dtype), index=index)
-    if isinstance(kind, Label) and field.names is None:
+    if isinstance(kind, Label) and field.integer:
         return pd.Series(np.array(values, dtype=np.int64), index=index)
     if all(isinstance(value, str) for value in values):
         return pd.Series(values, index=index, name=column)
