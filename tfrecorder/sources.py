@@ -217,9 +217,11 @@ def _read_headerless(path: str, copy: str) -> pd.DataFrame:
             while given and not given[-1]:
                 given.pop()
             if len(given) > 1:
+                shown = ", ".join(value[:40] for value in given[:5])
+                more = ", …" if len(given) > 5 else ""
                 raise SourceError(
-                    f"{path}: line {reader.line_num} has {len(given)} values after its image "
-                    f"({', '.join(given)}); a row holds one image and one label. A label with a "
+                    f"{path}: line {reader.line_num} has {len(given):,} values after its image "
+                    f"({shown}{more}); a row holds one image and one label. A label with a "
                     'comma in it is written in quotes: "a, b".'
                 )
             splits.append(split)
