@@ -318,6 +318,12 @@ def test_an_output_directory_that_cannot_be(frame: pd.DataFrame) -> None:
         assert "output_dir=" in error_of(OptionError, frame, wrong)
 
 
+def test_an_output_path_by_way_of_a_folder_that_is_not_there(frame: pd.DataFrame) -> None:
+    result = convert(frame, "nowhere/../out")
+    assert (result.records, result.output_dir) == (len(frame), "nowhere/../out")
+    assert Path("out/dataset_info.json").exists()
+
+
 def test_a_read_only_output_is_one_clear_error(frame: pd.DataFrame, plain_user) -> None:
     convert(frame.iloc[:1], "warm_up")
     os.makedirs("locked")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -71,18 +70,6 @@ def test_a_killed_conversion_is_completed_to_the_same_bytes(whole, after: int) -
     if after > 1:
         kept = [path for path, changed in done.items() if path.stat().st_mtime_ns == changed]
         assert len(kept) >= after
-
-
-def test_a_conversion_killed_with_its_processes_is_completed(whole) -> None:
-    process = start(CONVERT % {"num_workers": 2})
-    wait_for(lambda: done_shards("out") >= 1)
-    family = [process, *psutil.Process(process.pid).children(recursive=True)]
-    for member in family:
-        os.kill(member.pid, signal.SIGKILL)
-    process.communicate()
-    assert shards_are_whole(whole)
-    resume()
-    assert public_files("out") == whole
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}], ids=str)

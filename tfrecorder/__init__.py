@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tfrecorder.checking.repairing import RepairResult, repair
     from tfrecorder.checking.verification import verify
     from tfrecorder.conversion import convert
+    from tfrecorder.dataflow.job import DataflowJob, JobStatus
     from tfrecorder.following import ConversionStatus, status
     from tfrecorder.kinds.columns import (
         Boxes,

@@ -102,7 +102,8 @@ def convert(
     if job is not None:
         return dataclasses.replace(job, passed_over=passed_over)
     seconds = time.perf_counter() - started
-    return read_result(os.fspath(output_dir), passed_over, seconds)
+    result = read_result(where, passed_over, seconds)
+    return dataclasses.replace(result, output_dir=os.fspath(output_dir))
 
 
 def _output_path(output_dir: str | os.PathLike[str]) -> str:

@@ -59,8 +59,8 @@ def _make_table(gcs: Gcs, rows: int) -> pd.DataFrame:
 def _disturbed(gcs: Gcs, table: pd.DataFrame, seed: int) -> tuple[tfrecorder.ConversionResult, int]:
     """A conversion among faults, and how many requests failed."""
     gcs.forget_requests()
-    for kind in KINDS:
-        gcs.inject(probability=SHARE / len(KINDS), seed=seed, **kind)
+    for number, kind in enumerate(KINDS):  # each hits requests of its own
+        gcs.inject(probability=SHARE / len(KINDS), seed=seed * len(KINDS) + number, **kind)
     try:
         result = tfrecorder.convert(table, DISTURBED, num_shards=6, overwrite=True)
     finally:

@@ -30,8 +30,8 @@ _FIELD = record(
         "names": either(null, each(text)),
         "num_classes": classes,
         "gathered": truth,
-        "integer": truth,
-    }
+    },
+    {"integer": truth},
 )
 _STATED = record(
     {

@@ -46,9 +46,16 @@ def _matching(pattern: str) -> list[str]:
 def _sizes(folder: str) -> dict[str, int]:
     try:
         with os.scandir(folder or ".") as found:
-            return {item.name: item.stat().st_size for item in found if item.is_file()}
+            return {item.name: item.stat().st_size for item in found if _is_file(item)}
     except (FileNotFoundError, NotADirectoryError):
         return {}
+
+
+def _is_file(item: os.DirEntry[str]) -> bool:
+    try:
+        return item.is_file()
+    except OSError:  # a link that leads in a circle
+        return False
 
 
 def count_records(path: str) -> int:

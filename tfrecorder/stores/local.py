@@ -28,6 +28,8 @@ _CODES = {
 #: What a disk on a network answers while its server is away.
 _TRANSIENT = frozenset((errno.ETIMEDOUT, errno.ECONNRESET, errno.ESTALE, errno.EAGAIN))
 
+_SPECIAL = "it is a folder, a device or a pipe"
+
 
 class LocalStore:
     """Paths of this machine."""
@@ -47,9 +49,13 @@ class LocalStore:
 
     def open(self, path: str) -> BinaryIO:
         try:
-            return open(path, "rb")
+            file = open(path, "rb", opener=_open_at_once)
         except OSError as error:
             raise _as_unreadable(error) from error
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise UnreadableError("not_a_file", _SPECIAL)
+        return file
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         with self.open(path) as found:
@@ -117,10 +123,15 @@ def _as_unreadable(error: OSError) -> Exception:
     return UnreadableError(_CODES.get(error.errno or 0, "read_failed"), words)
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """An opener that does not wait for the writer of a named pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _read_regular(descriptor: int) -> bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise UnreadableError("not_a_file", "it is a folder, a device or a pipe")
+        raise UnreadableError("not_a_file", _SPECIAL)
     if status.st_size > MAX_FILE_BYTES:
         raise too_large(status.st_size)
     # One byte more than there should be: a file that just grew is then read on, not cut.

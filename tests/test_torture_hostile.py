@@ -1,0 +1,80 @@
+"""Hostile frames, tables, names and directories: the short form of `make torture`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from torture import hostile, hostile_directories, hostile_tables
+from torture.counts import BrokenError
+from torture.sandbox import Sandbox, call, nothing_outside, sandbox
+
+import tfrecorder
+
+PACKAGE = Path(tfrecorder.__file__).parent
+
+#: What would run code that stands in a file.
+EVALUATORS = frozenset(
+    ("eval", "exec", "compile", "__import__", "pickle", "cPickle", "dill", "cloudpickle", "marshal")
+    + ("shelve", "joblib", "yaml", "jsonpickle", "read_pickle", "runpy", "unpickle")
+)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        hostile.try_paths,
+        hostile.try_labels,
+        hostile.try_frames,
+        hostile_tables.try_tables,
+        hostile_tables.try_folders,
+        hostile_tables.try_sources,
+        hostile_tables.try_outputs,
+    ],
+)
+def test_it_ends_well_and_writes_nowhere_else(
+    attack: Callable[[Sandbox], int], tmp_path: Path
+) -> None:
+    with sandbox(tmp_path / "box") as box:
+        assert attack(box) > 20
+
+
+def test_a_hostile_dataset_directory_harms_nobody(tmp_path: Path) -> None:
+    (count,) = hostile_directories.poison(tmp_path / "box", share=0.008)
+    assert count.times > 30
+
+
+def test_nothing_in_the_package_unpickles_or_evaluates() -> None:
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            found += [f"{path}: {name}" for name in EVALUATORS.intersection(_names(node))]
+    assert found == []
+
+
+def _names(node: ast.AST) -> set[str]:
+    """The names that a node calls or imports."""
+    if isinstance(node, ast.Import):
+        return {part for alias in node.names for part in alias.name.split(".")}
+    if isinstance(node, ast.ImportFrom):
+        return {*(node.module or "").split("."), *(alias.name for alias in node.names)}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return {node.func.id}
+    if isinstance(node, ast.Attribute):
+        return {node.attr} if node.attr != "compile" else set()
+    return set()
+
+
+def test_a_file_written_elsewhere_is_noticed(tmp_path: Path) -> None:
+    with sandbox(tmp_path / "box") as box:
+        with pytest.raises(BrokenError, match="evil"), nothing_outside(box):
+            (box.folder / "evil").touch()
+        with nothing_outside(box):
+            box.out.mkdir()
+
+
+def test_an_error_that_is_not_ours_is_noticed() -> None:
+    with pytest.raises(BrokenError, match="KeyError"):
+        call(lambda: {}["x"])

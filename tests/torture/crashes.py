@@ -1,0 +1,244 @@
+"""Killing conversions and repairs: SIGKILL at any moment, and the same call again.
+
+A round prepares a directory, starts the command, kills it at a moment that the seed chooses, does
+so again some times, and then lets it end.  After each kill no file may stand under a final name
+that is not whole; in the end every file but those of `_tfrecorder/` has the bytes of an undisturbed
+run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from support import done_shards, error_of, public_files
+
+import tfrecorder
+from tfrecorder.errors import OutputError
+from torture.counts import BrokenError, Count, demand, lost_rows
+from torture.material import OPTIONS, Material, convert, digests
+from torture.processes import holds_lock, start_command, wait_while_running
+
+# ----------------------------------------------------------------------------- what is attacked
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """A call that is killed.
+
+    Attributes:
+        name: for the report.
+        start: the directory before it; "" is none.
+        options: of the conversion; None is a repair.
+        moments: at which it is killed, by their names in `MOMENTS`.
+        weight: how often it is, in comparison with the others.
+        by_ctrl_c: it is interrupted as in a terminal, and is to say so.
+    """
+
+    name: str
+    start: str
+    options: Mapping[str, Any] | None
+    moments: tuple[str, ...]
+    weight: int
+    by_ctrl_c: bool = False
+
+    def command(self, material: Material, out: Path) -> list[str]:
+        if self.options is None:
+            return ["repair", str(out)]
+        flags = []
+        for name, value in self.options.items():
+            flags.append(f"--{name.replace('_', '-')}")
+            flags += [] if value is True else [str(value)]
+        return ["convert", str(material.table), str(out), *flags]
+
+    def has_ended(self, out: Path) -> bool:
+        """True if the dataset is finished, so that the same call is refused."""
+        return not self.start and (out / "dataset_info.json").exists()
+
+    def finish(self, material: Material, out: Path) -> None:
+        """The same call once more, undisturbed."""
+        if self.options is None:
+            tfrecorder.repair(out, progress=False)
+        elif self.has_ended(out):  # the kill came after the commit
+            words = error_of(OutputError, material.table, out, **self.options)
+            demand("is a finished dataset" in words, words)
+        else:
+            convert(material.table, out, self.options)
+
+
+WRITING = ("planning", "writing", "writing", "committing", "committing", "any time")
+CHANGING = ("clearing", *WRITING)
+ATTACKED = (
+    Attacked("convert", "", OPTIONS, WRITING, 6),
+    Attacked("convert, overwrite", "other", {**OPTIONS, "overwrite": True}, CHANGING, 3),
+    Attacked("convert, retry_rejects", "partly", {**OPTIONS, "retry_rejects": True}, CHANGING, 3),
+    Attacked("repair", "damaged", None, ("planning", "repairing", "repairing"), 3),
+    Attacked("convert, num_workers=2", "", {**OPTIONS, "num_workers": 2}, WRITING, 2),
+    Attacked("convert, by Ctrl-C", "", OPTIONS, ("writing", "committing"), 2, by_ctrl_c=True),
+)
+
+#: Within which a conversion has to end after Ctrl-C, on a busy machine.
+CTRL_C_SECONDS = 10
+
+
+# ------------------------------------------------------------------------------ when it is killed
+
+
+def _is_writing(out: Path, done: int) -> bool:
+    return not (out / "dataset_info.json").exists() and done_shards(out) >= done
+
+
+#: When a process that holds the directory is killed: whether the moment has come, by the number of
+#: done shards to wait for, and the seconds within which the kill then falls.
+MOMENTS: dict[str, tuple[Callable[[Path, int], bool], float]] = {
+    "any time": (lambda out, done: True, 2.0),
+    "planning": (lambda out, done: True, 0.4),
+    "clearing": (lambda out, done: not (out / "dataset_info.json").exists(), 0.03),
+    "writing": (_is_writing, 0.1),
+    "committing": (_is_writing, 0.15),
+    "repairing": (lambda out, done: any(out.glob("_tfrecorder/tmp/repair-*")), 0.6),
+}
+
+
+def stop_once(
+    attacked: Attacked, material: Material, out: Path, moment: str, rng: random.Random
+) -> tuple[bool, list[psutil.Process]]:
+    """Start the call and stop it: False where it ended first, and the workers that live on."""
+    has_come, span = MOMENTS[moment]
+    wanted = material.shards if moment == "committing" else rng.randrange(material.shards)
+    words = material.folder / "stderr"
+    process = start_command(attacked.command(material, out), words)
+    wait_while_running(process, lambda: holds_lock(process, out) and has_come(out, wanted))
+    time.sleep(rng.uniform(0, span))
+    workers: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        workers = psutil.Process(process.pid).children(recursive=True)
+    if attacked.by_ctrl_c:
+        return _press_ctrl_c(process, words, out), workers
+    process.kill()
+    if rng.random() < 0.5:
+        for worker in workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()
+    process.wait()
+    killed = process.returncode == -signal.SIGKILL
+    demand(killed or process.returncode == 0, f"{attacked.name}: {words.read_text()}")
+    return killed, workers
+
+
+def _press_ctrl_c(process: subprocess.Popen[bytes], words: Path, out: Path) -> bool:
+    """As a terminal does it; False if the process had ended, or was about to."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(CTRL_C_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise BrokenError(f"after Ctrl-C it goes on, having said: {words.read_text()}") from None
+    said = words.read_text()
+    if not said and (out / "dataset_info.json").exists():
+        return False
+    demand(process.returncode == 130, f"after Ctrl-C it ends with {process.returncode}: {said}")
+    demand(len(said.splitlines()) == 2 and "nterrupted" in said, f"after Ctrl-C it says: {said}")
+    return True
+
+
+# ---------------------------------------------------------------------------- what must then hold
+
+
+def check_killed(out: Path, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """What a kill has broken, "" if nothing.
+
+    Args:
+        out: the directory after the kill.
+        before: the digests of what stood there at first.
+        after: of what is to stand there in the end.
+    """
+    found = digests(out)
+    for name, digest in found.items():
+        if digest not in (before.get(name), after.get(name)):
+            return f"{name} is not whole"
+    commit = found.get("dataset_info.json")
+    if commit is None or commit == before.get("dataset_info.json"):
+        return ""
+    wrong = [name for name, digest in after.items() if found.get(name) != digest]
+    return f"it is committed, but {wrong} are not as they must be" if wrong else ""
+
+
+@dataclass
+class Survived:
+    """What was survived of one call: kills, directories completed, and rows lost in them."""
+
+    kills: int = 0
+    completed: int = 0
+    lost: int = 0
+
+
+def attack(
+    attacked: Attacked, material: Material, most: int, out: Path, rng: random.Random
+) -> Survived:
+    """One round: kill at most so many times, let it end, and compare.
+
+    Raises:
+        BrokenError: a file was not whole after a kill, or the rerun gave other bytes.
+    """
+    before: dict[str, str] = {}
+    if attacked.start:
+        shutil.copytree(material.folder / attacked.start, out)
+        before = digests(out)
+    after = digests(material.whole)
+    survived, alive = Survived(), []
+    for moment in rng.choices(attacked.moments, k=min(most, rng.choice((1, 1, 2, 3)))):
+        if attacked.has_ended(out):
+            break
+        killed, workers = stop_once(attacked, material, out, moment, rng)
+        survived.kills += killed
+        alive += workers
+        broken = check_killed(out, before, after)
+        demand(not broken, f"{out}, {attacked.name}, killed while {moment}: {broken}")
+    attacked.finish(material, out)
+    demand(
+        public_files(out) == public_files(material.whole), f"{out}, {attacked.name}: other bytes"
+    )
+    psutil.wait_procs(alive, timeout=60)
+    demand(public_files(out) == public_files(material.whole), f"{out}: workers wrote other bytes")
+    survived.completed += 1
+    survived.lost += lost_rows(out, material.rows)
+    shutil.rmtree(out)
+    return survived
+
+
+def kill(kills: int, material: Material, folder: Path, seed: int = 0) -> list[Count]:
+    """Kill as often as asked, every kind of call at least once, and count.
+
+    Raises:
+        BrokenError: a promise was broken; the directory is left in `folder` as it was found.
+    """
+    folder.mkdir(parents=True)
+    rng = random.Random(seed)
+    weights = [attacked.weight for attacked in ATTACKED]
+    survived = {attacked.name: Survived() for attacked in ATTACKED}
+    number = 0
+    while (left := kills - sum(one.kills for one in survived.values())) > 0:
+        following = ATTACKED[number:] or rng.choices(ATTACKED, weights)
+        one = attack(following[0], material, left, folder / f"round-{number}", rng)
+        total = survived[following[0].name]
+        total.kills += one.kills
+        total.completed += one.completed
+        total.lost += one.lost
+        number += 1
+    return [
+        Count(f"kills: {name}", one.kills, one.completed * material.rows, one.lost)
+        for name, one in survived.items()
+    ]
