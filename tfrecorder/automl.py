@@ -89,8 +89,10 @@ def _with_boxes(path: str, table: pd.DataFrame, given: list[list[str]]) -> pd.Da
     for number, values in enumerate(given):
         label, corners = (values[0] if values else ""), values[1:]
         if not all(map(_is_number_or_empty, corners)) or (values and not corners):
+            shown = ", ".join(value[:40] for value in values[:9])
+            more = ", …" if len(values) > 9 else ""
             raise SourceError(
-                f"{path}: row {number} has {', '.join(values)} after its image; in a file with "
+                f"{path}: row {number} has {shown}{more} after its image; in a file with "
                 "boxes a row is [split,]uri,label,x_min,y_min,,,x_max,y_max,,"
             )
         x, y = (sorted(float(cell) for cell in corners[axis::2] if cell) for axis in (0, 1))

@@ -160,7 +160,7 @@ class _Gathered:
         labels = labels_of(features, stored)
         # The first copies of each split, so that a leak is shown from both its sides.
         if self.counts[record.split] < KEPT_COPIES // 2 or len(self.copies) < KEPT_COPIES:
-            names = (row_of(features), filename_of(features))
+            names = (row_of(features), filename_of(features, stored))
             self.copies.append(Copy(record.split, record.number, *names, labels))
         self.counts[record.split] += 1
         self.labels[labels] = None

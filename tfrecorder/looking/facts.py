@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from tfrecorder import schema
 from tfrecorder.examples import Values
+from tfrecorder.kinds.columns import Mask
+from tfrecorder.kinds.fields import image_of as image_field
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.summary import class_name
 
@@ -38,18 +41,50 @@ def text_of(value: bytes) -> str:
 
 
 def image_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
-    """The encoded image; empty where the record has none."""
-    return _first(features, stored.image_key)
+    """The encoded image, pixels that are stored raw as a PNG; empty where the record has none."""
+    return encoded_of(features, stored.image_key, stored)
 
 
-def mask_of(features: Mapping[str, Values]) -> bytes:
+def encoded_of(features: Mapping[str, Values], key: str, stored: StoredDataset) -> bytes:
+    """The image or mask under a key, as `image_of`."""
+    data = _first(features, key)
+    is_raw = stored.raw and data and stored.features.get(key) == "image"
+    return _as_png(features, key.removesuffix("/encoded"), data) if is_raw else data
+
+
+def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
+    """Pixels as a file that a viewer opens; themselves where they contradict the sizes told."""
+    from PIL import Image
+
+    names = ("height", "width", "channels")
+    height, width, channels = (int(next(iter(_numbers(features, f"{stem}/{n}")), 0)) for n in names)
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels)
+    if mode is None or height * width * channels != len(data):
+        return data
+    out = io.BytesIO()
+    Image.frombytes(mode, (width, height), data).save(out, "PNG")
+    return out.getvalue()
+
+
+def mask_key(stored: StoredDataset) -> str:
+    """The key of the image's mask; of several masks, of the first."""
+    fields = stored.fields or ()
+    for field in fields:
+        of_image = isinstance(field.kind, Mask) and image_field(field, fields).key
+        if of_image and f"{of_image}/encoded" == stored.image_key:
+            return f"{field.key}/encoded"
+    return MASK
+
+
+def mask_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
     """The encoded mask; empty where the record has none."""
-    return _first(features, MASK)
+    return _first(features, mask_key(stored))
 
 
-def filename_of(features: Mapping[str, Values]) -> str:
+def filename_of(features: Mapping[str, Values], stored: StoredDataset) -> str:
     """The image's uri as the source gave it; empty where it is not known."""
-    return next((text_of(found) for key in _FILENAMES if (found := _first(features, key))), "")
+    keys = (f"{stored.image_key.removesuffix('/encoded')}/filename", *_FILENAMES)
+    return next((text_of(found) for key in keys if (found := _first(features, key))), "")
 
 
 def row_of(features: Mapping[str, Values]) -> str:
@@ -59,6 +94,11 @@ def row_of(features: Mapping[str, Values]) -> str:
 
 def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
     """The names of a record's classes, of its objects where the image itself has none."""
+    if stored.fields is not None:
+        keys = [field.label_key for field in stored.fields if field.label_key]
+        pairs = [(key.removesuffix("/label") + "/text", key) for key in keys]
+        found = [name for text, key in pairs for name in _names(features, text, key, stored)]
+        return tuple(dict.fromkeys(found))
     names = _names(features, schema.TEXT, stored.label_key or schema.LABEL, stored)
     names = names or _names(features, OBJECT_TEXT, OBJECT_LABEL, stored)
     return tuple(dict.fromkeys(names))

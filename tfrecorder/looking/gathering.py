@@ -256,7 +256,7 @@ def _show(
 def show(record: Record, stored: StoredDataset, side: int) -> Shown:
     """A record with its picture."""
     features = record.features
-    mask = mask_of(features)
+    mask = mask_of(features, stored)
     jpeg, thumb, size, fault = b"", (0, 0), (0, 0), ""
     boxes: tuple[Box, ...] = ()
     try:
@@ -273,7 +273,7 @@ def show(record: Record, stored: StoredDataset, side: int) -> Shown:
         split=record.split,
         number=record.number,
         row=row_of(features),
-        filename=filename_of(features),
+        filename=filename_of(features, stored),
         labels=labels_of(features, stored),
         jpeg=jpeg,
         thumb=thumb,

@@ -17,7 +17,14 @@ from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.examples import Values
 from tfrecorder.images.magic import sniff
 from tfrecorder.images.rejects import Reject
-from tfrecorder.looking.facts import MASK, image_of, mask_of, text_of
+from tfrecorder.looking.facts import (
+    MASK,
+    encoded_of,
+    image_of,
+    mask_key,
+    mask_of,
+    text_of,
+)
 from tfrecorder.looking.records import Record, open_stored, read_numbered
 from tfrecorder.looking.whole_files import TEMPORARY, local_path, write_whole
 from tfrecorder.option_checks import whole
@@ -30,8 +37,9 @@ CSV = "records.csv"
 COLUMNS = ("split", "record", "image_file", "image_bytes")
 
 #: Names of the images: from numbers alone, never from what a data set holds.
-_IMAGE = re.compile(r"(train|validation|test|records)-[0-9]{6,}(-mask)?\.[a-z]{3,4}")
+_IMAGE = re.compile(r"(train|validation|test|records)-[0-9]{6,}(-mask|-further[0-9]+)?\.[a-z]{3,4}")
 _MASK_MARK = "-mask"
+_MARK = re.compile(r"-(mask|further[0-9]+)$")
 
 
 def inspect(
@@ -126,8 +134,11 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
     stem = f"{_word(record.split)}-{record.number:06d}"
     images = {
         stem: image_of(record.features, stored),
-        f"{stem}{_MASK_MARK}": mask_of(record.features),
+        f"{stem}{_MASK_MARK}": mask_of(record.features, stored),
     }
+    others = [key for key in _image_keys(stored) if key not in (stored.image_key, mask_key(stored))]
+    for number, key in enumerate(others, 2):
+        images[f"{stem}-further{number}"] = encoded_of(record.features, key, stored)
     return {f"{name}.{_ending(data)}": data for name, data in images.items() if data}
 
 
@@ -142,13 +153,19 @@ def _ending(data: bytes) -> str:
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
     """The features but the images: one value as itself, several as a list."""
     plain: dict[str, Any] = {}
+    images = {stored.image_key, MASK, *_image_keys(stored)}
     for key, values in features.items():
-        if key not in (stored.image_key, MASK):
+        if key not in images:
             texts = [
                 text_of(value) if isinstance(value, bytes) else value.item() for value in values
             ]
             plain[key] = texts[0] if len(texts) == 1 else texts
     return plain
+
+
+def _image_keys(stored: StoredDataset) -> list[str]:
+    """The keys of all images and masks that are known as such."""
+    return [key for key, kind in stored.features.items() if kind in ("image", "mask")]
 
 
 def _earlier_files(folder: str) -> set[str]:
@@ -165,7 +182,7 @@ def _earlier_files(folder: str) -> set[str]:
         name
         for name in names
         if name.startswith(TEMPORARY)
-        or (name.partition(".")[0].removesuffix(_MASK_MARK) in listed and _IMAGE.fullmatch(name))
+        or (_MARK.sub("", name.partition(".")[0]) in listed and _IMAGE.fullmatch(name))
     }
     foreign = sorted(names - earlier - ({CSV} if listed else set()))
     if foreign:

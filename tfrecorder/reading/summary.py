@@ -146,7 +146,9 @@ class DatasetInfo:
 
     def _notes(self) -> list[tuple[str, str]]:
         sides = ["any" if side is None else str(side) for side in self.image_shape]
-        notes = [("images", " x ".join(sides) + " (height x width x channels)")]
+        notes = []
+        if "image" in self.features.values():
+            notes.append(("images", " x ".join(sides) + " (height x width x channels)"))
         if self.image_sides:
             shorter, longer = (_range(*extremes) for extremes in self.image_sides)
             notes.append(("sizes", f"shorter side {shorter}, longer side {longer} pixels"))
@@ -157,6 +159,8 @@ class DatasetInfo:
             more = len(self.class_names) - 8
             tail = f", … {more} more" if more > 0 else ""
             notes.append(("classes", f"{len(self.class_names)}: {shown}{tail}"))
+        elif len(several := [k for k, kind in self.features.items() if kind == "label"]) > 1:
+            notes.append(("classes", "of several columns: " + ", ".join(several)))
         elif self.num_classes is not None:
             number = f"{self.num_classes} without names" if self.num_classes else "no labels"
             notes.append(("classes", number))
@@ -269,6 +273,8 @@ def named_class_counts(
     """
     if not metadata or storage.refusal(storage.scheme(stored.directory)) is not None:
         return None
+    if stored.fields is not None and metadata.get("stated"):
+        return None  # classes of a stated schema are in its statistics
     counts = count_classes(stored.directory, metadata["split_rows"])
     if counts is None:
         return None
