@@ -48,7 +48,7 @@ def tables() -> dict[str, tuple[bytes, Expected]]:
         "rows of commas": (HEAD + GOOD + ",,\n", "the image is missing"),
         "100,000 columns": (f"{HEAD.strip()},{wide}\nTRAIN,{one},cat,{values}\n", 1),
         "100,000 values in a row": (HEAD + GOOD + f"TRAIN,{one},cat{values}\n", "Expected 3"),
-        "100,000 values, no header": (f"TRAIN,{one},cat{values}x\n", "values after its image"),
+        "100,000 values, no header": (f"TRAIN,{one},cat{values}x\n", "the label is missing"),
         "formulas": (HEAD + GOOD + f"TRAIN,{one},=HYPERLINK(0)\nTRAIN,{one},@SUM(1)\n", 22),
         "formula as image": (HEAD + GOOD + "TRAIN,=cmd|' /C calc'!A0,cat\n", 21),
         "shell as image": (HEAD + GOOD + "TRAIN,$(touch pwned),cat\n", 21),
