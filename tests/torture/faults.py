@@ -9,9 +9,9 @@ from unittest.mock import patch
 import pandas as pd
 from gcs.control import Gcs, in_process
 from support import PHOTOS
-from torture.counts import Count, demand, lost_rows
 
 import tfrecorder
+from torture.counts import Count, demand, lost_rows
 
 #: The share of all requests that fail, one way or another.
 SHARE = 0.05

@@ -63,7 +63,8 @@ def _plan_columns(directory: str) -> tuple[np.ndarray, np.ndarray] | None:
             kinds = {field.name: field.type for field in file.schema_arrow}
             if any(kinds.get(name) != pa.int64() for name in ("row", "label")):
                 return None
-            table = file.read(columns=["row", "label"])
+            # Two columns need no threads, and Arrow's can abort a process that ends right after.
+            table = file.read(columns=["row", "label"], use_threads=False)
     except (storage.UnreadableError, pa.ArrowException) as error:
         raise DatasetError(
             f"{path} cannot be read: {error}. `tfrecorder verify {directory}` checks every file."

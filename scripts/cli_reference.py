@@ -1,0 +1,124 @@
+"""Writes docs/cli.md, the reference of the command line, from what the commands say of themselves.
+
+python scripts/cli_reference.py            # write it
+python scripts/cli_reference.py --check    # exit code 1 if it is not what would be written
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tfrecorder.cli import main
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/cli.md"
+
+HEAD = """# The command line
+
+<!-- Made by scripts/cli_reference.py from the commands' own help: `make docs` writes it anew. -->
+
+`tfrecorder COMMAND --help` shows what stands here. Every command ends with exit code 0 if all is \
+well, 1 if not (`validate` found errors, `verify` faults, a conversion failed), 2 if the command \
+itself is wrong, and 130 after Ctrl-C. Errors are one line on standard error.
+
+| command | |
+|---|---|
+{table}
+
+What the options of `convert` do, in more words: [Every option of convert](options.md).
+
+## Completion
+
+Words, options and their values are completed by the Tab key after one line in the shell's \
+start-up file.
+
+Bash (4.4 or newer), in `~/.bashrc`:
+
+<!-- not run: changes the shell that it is typed in -->
+```sh
+eval "$(_TFRECORDER_COMPLETE=bash_source tfrecorder)"
+```
+
+Zsh, in `~/.zshrc`:
+
+<!-- not run: changes the shell that it is typed in -->
+```sh
+eval "$(_TFRECORDER_COMPLETE=zsh_source tfrecorder)"
+```
+
+Fish, in `~/.config/fish/completions/tfrecorder.fish`:
+
+<!-- not run: changes the shell that it is typed in -->
+```sh
+_TFRECORDER_COMPLETE=fish_source tfrecorder | source
+```
+
+Each starts `tfrecorder` once; to save that half second, write the script that it prints into a \
+file and source the file.
+"""
+
+
+def usage(name: str, command: click.Command) -> str:
+    """The first line of the help: arguments in capitals."""
+    arguments = [one.human_readable_name for one in command.params if _is_argument(one)]
+    return " ".join(["tfrecorder", name, "[OPTIONS]", *(word.upper() for word in arguments)])
+
+
+def _is_argument(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Argument)
+
+
+def option_row(option: click.Option) -> str:
+    """A row of the table: the option as it is written, what it does, and its default."""
+    flags = ", ".join(option.opts)
+    if option.secondary_opts:
+        flags += f" / {', '.join(option.secondary_opts)}"
+    elif not option.is_flag:
+        choices = option.type.choices if isinstance(option.type, click.Choice) else ()
+        flags += f" {'|'.join(map(str, choices)) or option.metavar or option.type.name.upper()}"
+    words = option.help or ""
+    if option.show_default:
+        words += f" Default: {option.default}."
+    return f"| `{_cell(flags)}` | {_cell(words)} |"
+
+
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|")
+
+
+def section(name: str, command: click.Command) -> str:
+    """What the help of one command says, as Markdown."""
+    paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    table = ["| option | |", "|---|---|", *map(option_row, options)] if options else []
+    example = (command.epilog or "").removeprefix("Example: ")
+    return "\n\n".join(
+        [
+            f"## tfrecorder {name}",
+            f"```text\n{usage(name, command)}\n```",
+            *paragraphs,
+            "\n".join(table),
+            f"Example: `{example}`",
+        ]
+    )
+
+
+def page() -> str:
+    """The whole page."""
+    commands = main.commands.items()
+    rows = (
+        f"| [`{name}`](#tfrecorder-{name}) | {command.get_short_help_str(200)} |"
+        for name, command in commands
+    )
+    sections = (section(name, command) for name, command in commands)
+    return "\n\n".join([HEAD.strip().format(table="\n".join(rows)), *sections]) + "\n"
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        if not PAGE.exists() or PAGE.read_text() != page():
+            sys.exit(f"{PAGE.name} is not what the commands say; run `make docs`")
+    else:
+        PAGE.write_text(page())

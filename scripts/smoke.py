@@ -1,0 +1,147 @@
+"""Does what would be published work where nothing else is?
+
+    python scripts/smoke.py              # with the oldest and the newest Python found
+    python scripts/smoke.py --all        # with each from 3.10 to 3.13
+    python scripts/smoke.py 3.12         # with these
+
+Builds the sdist, the wheel out of the sdist, and installs the wheel into an empty environment of
+each Python, in a folder that has the bundled photographs and nothing of the source. There they are
+converted, verified and loaded, by the command line and by Python. Needs the package `build`; only
+the standard library beside it. The environments are removed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MINORS = range(10, 14)
+
+#: What a user does first; each line of it fails loudly.
+FIRST_USE = """
+import pathlib, sys
+import pandas as pd, tfrecorder
+assert "tensorflow" not in sys.modules and "apache_beam" not in sys.modules
+assert pathlib.Path(tfrecorder.__file__).is_relative_to(sys.prefix), tfrecorder.__file__
+df = pd.read_csv("photos.csv")
+assert df.tensorflow.validate().empty
+result = df.tensorflow.to_tfrecord(output_dir="by-frame", progress=False)
+assert result.records == 52 and not result.rejects, result
+images, labels = next(iter(tfrecorder.load("by-frame", "TRAIN", batch_size=8, image_size=64)))
+assert images.shape == (8, 64, 64, 3), images.shape
+assert tfrecorder.verify("by-frame").ok
+"""
+
+COMMANDS = (
+    ("tfrecorder", "--version"),
+    ("tfrecorder", "validate", "photos.csv"),
+    ("tfrecorder", "convert", "photos.csv", "by-command"),
+    ("tfrecorder", "verify", "by-command", "--decode"),
+    ("tfrecorder", "info", "by-command"),
+    ("python", "-c", FIRST_USE),
+    ("diff", "--recursive", "--exclude", "_tfrecorder", "by-command", "by-frame"),
+)
+
+
+def pythons() -> dict[str, Path]:
+    """The interpreters of this machine, on the PATH and of pyenv, by "3.MINOR"."""
+    found = {}
+    for minor in MINORS:
+        installed = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))
+        on_path = shutil.which(f"python3.{minor}")
+        # A shim of pyenv is on the PATH also where its version is not chosen; it then fails.
+        for path in [*installed, *([Path(on_path)] if on_path else [])]:
+            if subprocess.run([path, "-c", "import venv"], capture_output=True).returncode == 0:
+                found[f"3.{minor}"] = path
+                break
+    return found
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> None:
+    """Run a command; where it fails, show what it wrote and end."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        shown = " ".join(str(word) for word in command)
+        sys.exit(f"{done.stdout}\nFAILED with exit code {done.returncode}: {shown}")
+
+
+def build(folder: Path) -> Path:
+    """The wheel, made from the sdist, so that the sdist is known to be whole."""
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    missing = {"LICENSE", "README.md", "setup.py", "pyproject.toml"} - names
+    if missing:
+        sys.exit(f"the sdist lacks {sorted(missing)}")
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "tfrecorder").rglob("*.py")}
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    if missing := (modules | {"tfrecorder/py.typed"}) - packed:
+        sys.exit(f"the wheel lacks {sorted(missing)}")
+    if more := {name for name in packed if not name.startswith("tfrecorder")}:
+        sys.exit(f"the wheel would install {sorted(more)}")
+    print(f"{sdist.name} {sdist.stat().st_size:,} bytes, {wheel.name} {wheel.stat().st_size:,}")
+    return wheel
+
+
+def try_out(version: str, python: Path, wheel: Path, folder: Path) -> None:
+    """Install the wheel into an empty environment and use it; the folder is removed."""
+    started = time.monotonic()
+    venv, work = folder / "venv", folder / "work"
+    run(python, "-m", "venv", venv, cwd=folder)
+    run(venv / "bin/python", "-m", "pip", "install", "--quiet", wheel, cwd=folder)
+    installed = time.monotonic()
+    work.mkdir()
+    shutil.copy(ROOT / "samples/photos.csv", work)
+    shutil.copytree(ROOT / "samples/photos", work / "photos")
+    for name, *arguments in COMMANDS:
+        program = venv / "bin" / name
+        path = f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        run(program if program.exists() else name, *arguments, cwd=work, PATH=path, PYTHONPATH="")
+    used = time.monotonic()
+    shutil.rmtree(folder)
+    took = f"installed in {installed - started:.0f} s, used in {used - installed:.0f} s"
+    print(f"Python {version} works: {took}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("versions", nargs="*", metavar="3.N", help="which Pythons")
+    parser.add_argument("--all", action="store_true", help="each that this machine has")
+    chosen = parser.parse_args()
+
+    found = pythons()
+    if not found:
+        sys.exit(f"no Python from 3.{MINORS[0]} to 3.{MINORS[-1]} found")
+    if lacking := [version for version in chosen.versions if version not in found]:
+        sys.exit(f"no Python {', '.join(lacking)} here; there are {', '.join(found)}")
+    ends = dict.fromkeys([next(iter(found)), list(found)[-1]])
+    versions = chosen.versions or list(found if chosen.all else ends)
+    with tempfile.TemporaryDirectory(prefix="tfrecorder-smoke-") as name:
+        folder = Path(name)
+        wheel = build(folder)
+        for version in versions:
+            place = folder / version
+            place.mkdir()
+            try_out(version, found[version], wheel, place)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""The documentation is true: its code runs, its links lead somewhere, and no option is left out."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from doc_pages import DOCS, PAGES, ROOT, Block, anchors, blocks, links, prose, site, without_code
+from support import SAMPLES, run
+
+import tfrecorder
+from tfrecorder.cli import main
+
+CODE_PAGES = [name for name, path in PAGES.items() if any(blocks(path))]
+#: Pages that a person wrote; the others are made from the code, and name everything anyhow.
+GENERATED = {"docs/cli.md", "docs/api.md"}
+WRITTEN = "\n".join(path.read_text() for name, path in PAGES.items() if name not in GENERATED)
+
+
+@pytest.fixture
+def _folder_of_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """flowers.csv with its photographs, and the command on the PATH."""
+    shutil.copy(SAMPLES / "photos.csv", "flowers.csv")
+    shutil.copytree(SAMPLES / "photos", "photos")
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def _at(name: str, block: Block) -> Any:
+    """A block as code whose errors name the page and its line."""
+    return compile("\n" * (block.line - 1) + block.code, str(PAGES[name]), "exec")
+
+
+@pytest.mark.usefixtures("_folder_of_a_reader")
+@pytest.mark.parametrize("name", CODE_PAGES)
+def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(PAGES[name]):
+        if block.language in ("python", "setup"):
+            code = _at(name, block)
+            if not block.not_run:
+                exec(code, scope)
+        elif block.language == "sh":
+            how = ("-n", "-c") if block.not_run else ("-e", "-c")
+            done = subprocess.run(
+                ["sh", *how, block.code], capture_output=True, text=True, timeout=120
+            )
+            shown = f"{name}, line {block.line}:\n{done.stdout}{done.stderr}"
+            assert done.returncode == 0, shown
+
+
+@pytest.mark.parametrize("name", CODE_PAGES)
+def test_every_block_says_what_it_is(name: str) -> None:
+    """A block without a language would be checked by nothing."""
+    kinds = {block.language for block in blocks(PAGES[name])}
+    assert kinds <= {"python", "sh", "setup", "text"}, name
+
+
+def test_a_block_that_is_not_run_says_why() -> None:
+    marks = [
+        mark for path in PAGES.values() for mark in without_code(path).split("<!-- not run")[1:]
+    ]
+    followed = [block for path in PAGES.values() for block in blocks(path) if block.not_run]
+    # Every mark stands right above its block, and none is misspelt.
+    assert len(marks) == len(followed) > 0
+    assert all(len(block.not_run or "") > 10 for block in followed)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_internal_link_leads_somewhere(name: str) -> None:
+    for link in links(PAGES[name]):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (PAGES[name].parent / path).resolve() if path else PAGES[name]
+        assert target.exists(), f"{name}: {link} is dead"
+        assert not anchor or anchor in anchors(target), f"{name}: {link} names no heading"
+
+
+def test_pages_of_the_site_link_only_within_the_site() -> None:
+    """A link to a file beside docs/ works in the repository alone."""
+    for name, path in PAGES.items():
+        if name.startswith("docs/"):
+            assert not [link for link in links(path) if link.startswith("..")], name
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r"[\w-]+\.md", str(site()["nav"]))
+    assert sorted(listed) == sorted(path.name for path in DOCS.glob("*.md"))
+
+
+def _options() -> list[str]:
+    of_convert = [item.name for item in dataclasses.fields(tfrecorder.ConvertOptions)]
+    of_load = [item.name for item in dataclasses.fields(tfrecorder.LoadOptions)]
+    return sorted({*of_convert, *of_load})
+
+
+@pytest.mark.parametrize("option", _options())
+def test_every_option_of_convert_and_load_is_explained(option: str) -> None:
+    rows = [line for line in WRITTEN.splitlines() if line.startswith("| `")]
+    assert any(f"`{option}`" in row.split("|")[1] for row in rows), (
+        f"give {option} a row of the table in docs/options.md (convert) or docs/read.md (load)"
+    )
+
+
+def _commands() -> dict[str, click.Command]:
+    return dict(main.commands)
+
+
+@pytest.mark.parametrize("command", sorted(_commands()))
+def test_every_command_and_flag_is_in_the_reference(command: str) -> None:
+    text = (DOCS / "cli.md").read_text()
+    section = text.partition(f"\n## tfrecorder {command}\n")[2].partition("\n## ")[0]
+    for parameter in _commands()[command].params:
+        for flag in parameter.opts if isinstance(parameter, click.Option) else []:
+            assert flag in section, f"run `make docs`: {command} {flag} is not in docs/cli.md"
+
+
+def test_the_reference_of_commands_is_what_the_commands_say() -> None:
+    done = run(ROOT / "scripts/cli_reference.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_command_is_used_somewhere_in_the_pages() -> None:
+    for command in _commands():
+        assert f"tfrecorder {command} " in WRITTEN
+
+
+def test_the_reference_of_functions_lists_every_public_name() -> None:
+    listed = re.findall(r"^::: tfrecorder\.(\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    public = [name for name in tfrecorder.__all__ if name != "__version__"]
+    assert sorted(listed) == sorted(public)
+
+
+@pytest.mark.parametrize("name", sorted(tfrecorder.__all__))
+def test_every_parameter_is_in_its_docstring(name: str) -> None:
+    value = getattr(tfrecorder, name)
+    if inspect.isfunction(value):
+        text = inspect.getdoc(value) or ""
+        for parameter in inspect.signature(value).parameters:
+            assert re.search(rf"\b{parameter}\b", text), f"{name}: {parameter} is not explained"
+
+
+def _messages() -> list[str]:
+    """Every text of the code, with … for what is put in when it is shown."""
+    found = []
+    for path in (ROOT / "tfrecorder").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [
+                    str(part.value) if isinstance(part, ast.Constant) else "…"
+                    for part in node.values
+                ]
+                found.append("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return [" ".join(text.split()) for text in found]
+
+
+def test_every_message_in_troubleshooting_is_one_that_the_code_has() -> None:
+    page = prose(DOCS / "troubleshooting.md")
+    ours = page.partition("## Messages of other programs")[0]
+    headings = re.findall(r"^### `(.+)`$", ours, re.MULTILINE)
+    assert len(headings) > 20
+    messages = _messages()
+    for heading in headings:
+        pattern = re.compile(".*".join(map(re.escape, heading.strip("…").split("…"))))
+        assert any(map(pattern.search, messages)), f"no message of the code is {heading!r}"
+
+
+def test_every_error_class_is_in_troubleshooting() -> None:
+    page = (DOCS / "troubleshooting.md").read_text()
+    for name in tfrecorder.__all__:
+        if name.endswith("Error"):
+            assert f"`{name}`" in page
+
+
+def test_every_code_of_the_validation_report_is_explained() -> None:
+    from tfrecorder.report import CODES
+
+    page = (DOCS / "troubleshooting.md").read_text()
+    assert [code for code in CODES if f"`{code}`" not in page] == []
+
+
+def _complete(what: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command as a shell calls it for completion."""
+    command = Path(sys.executable).parent / "tfrecorder"
+    environment = {**os.environ, **variables, "_TFRECORDER_COMPLETE": what}
+    return subprocess.run([command], env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_made(shell: str) -> None:
+    done = _complete(f"{shell}_source")
+    assert done.returncode == 0
+    assert "_TFRECORDER_COMPLETE" in done.stdout
+    assert f"_TFRECORDER_COMPLETE={shell}_source" in (DOCS / "cli.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("tfrecorder con", "convert"), ("tfrecorder convert a b --verify str", "strict")],
+)
+def test_completion_knows_commands_and_values(words: str, completed: str) -> None:
+    done = _complete("bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
+    assert done.stdout.splitlines() == [f"plain,{completed}"]
