@@ -132,6 +132,13 @@ def test_length_is_known_and_right(
         assert sum(1 for _ in dataset) == len(dataset)
 
 
+def test_the_short_batch_comes_last(out: str) -> None:
+    for _ in range(5):
+        train = tfrecorder.load(out, "TRAIN", batch_size=32, image_size=32)
+        sizes = [len(labels) for _, labels in train]
+        assert sizes == [32] * (len(sizes) - 1) + sizes[-1:]
+
+
 def test_only_train_is_shuffled_and_anew_each_epoch(out: str) -> None:
     train = tfrecorder.load(out, "TRAIN", features=True)
     stored = ids(tfrecorder.load(out, "TRAIN", features=True, shuffle=False))

@@ -128,6 +128,15 @@ def test_bare_files(out: str, tmp_path: Path) -> None:
     assert len(some) == 4
 
 
+def test_one_bare_file_by_its_path(out: str, tmp_path: Path) -> None:
+    shard = next(Path(out).glob("train-*.tfrecord"))
+    alone = shutil.copy(shard, tmp_path / "some.tfrecord")
+    images = list(tfrecorder.load(alone, "TRAIN"))
+    assert len(images) == info(alone).records
+    with pytest.raises(DatasetError, match=r"none\.tfrecord"):
+        tfrecorder.load(tmp_path / "none.tfrecord")
+
+
 def test_bare_files_with_few_keys(tmp_path: Path) -> None:
     data = (SAMPLES / "mixed/cat_rgb.png").read_bytes()
     feature = {"image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))}

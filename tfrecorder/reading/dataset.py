@@ -128,7 +128,7 @@ def open_dataset(directory: str | os.PathLike[str], files: Files) -> StoredDatas
     from tfrecorder.reading import foreign  # it builds on the types above
 
     where = os.fspath(directory)
-    if any(character in where for character in "*?["):
+    if any(character in where for character in "*?[") or where.endswith(".tfrecord"):
         return foreign.open_files(where, files.glob(where), files)
     sizes = files.sizes(where)
     if layout.COMMIT not in sizes:

@@ -177,7 +177,9 @@ def _decoded(
         dataset = dataset.skip(options.start_step * (options.batch_size or 1))
     if not cache_pixels and _decodes_batches(stored, split, options):
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
-        return dataset.map(batch_parser(stored, options), **parallel)
+        # In order, or the short last batch may come first.
+        in_order = {**parallel, "deterministic": True}
+        return dataset.map(batch_parser(stored, options), **in_order)
     if not cache_pixels:
         dataset = dataset.map(record_parser(stored, options), **parallel)
     if options.map_fn is not None:
