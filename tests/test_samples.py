@@ -1,0 +1,109 @@
+"""The samples do what they promise: notebooks and walk-through run whole, on a fresh copy."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from doc_pages import DOCS, site
+from jupyter_client.manager import KernelManager, start_new_kernel
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from support import SAMPLES
+
+NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
+NOT_RUN = "not-run"
+
+#: Between two notebooks in one kernel, which spares the seconds that TensorFlow takes to load.
+_ANEW = "%reset -f\nimport os\nos.chdir({folder!r})\ndel os"
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[KernelManager]:
+    """One running kernel for all notebooks."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    manager, client = start_new_kernel(kernel_name="python3", env=environment)
+    client.stop_channels()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
+def _read(path: Path) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
+
+
+def _code(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _left_out(cell: NotebookNode) -> bool:
+    return NOT_RUN in cell.metadata.get("tags", ())
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_top_to_bottom(
+    path: Path, kernel: KernelManager, tmp_path: Path
+) -> None:
+    folder = tmp_path / "samples"
+    shutil.copytree(SAMPLES, folder)
+    notebook = _read(path)
+    for cell in _code(notebook):
+        if _left_out(cell):
+            compile(cell.source, path.name, "exec")
+            cell.source = ""
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(_ANEW.format(folder=str(folder))))
+    NotebookClient(notebook, km=kernel, timeout=120).execute()  # raises a cell's error
+    for cell in _code(notebook):
+        for output in cell.outputs:
+            assert output.output_type != "error"
+            text = output.get("text", "") if output.get("name") == "stderr" else ""
+            # A bar may be there; warnings and logs would be between the reader and the result.
+            assert not re.search("Warning|Traceback", text), f"{cell.source}\n{text}"
+
+
+def test_only_what_needs_a_cloud_is_left_out() -> None:
+    left_out = {path.stem: sum(map(_left_out, _code(_read(path)))) for path in NOTEBOOKS}
+    assert left_out.pop("dataflow") == 4
+    assert set(left_out.values()) == {0}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_small_has_its_badge_and_no_outputs(path: Path) -> None:
+    notebook = _read(path)
+    repository = site()["extra"]["repository"]
+    colab = f"https://colab.research.google.com/github/{repository}/blob/main/samples/{path.name}"
+    assert f"]({colab})" in notebook.cells[0].source
+    assert f"github.com/{repository}.git" in notebook.cells[1].source
+    assert path.stat().st_size < 20_000
+    assert all(not cell.outputs and cell.execution_count is None for cell in _code(notebook))
+
+
+def test_every_notebook_is_listed_in_the_docs() -> None:
+    listed = re.findall(r"`(\w+\.ipynb)`", (DOCS / "notebooks.md").read_text())
+    assert sorted(listed) == [path.name for path in NOTEBOOKS]
+    assert len(listed) > 0
+
+
+def test_the_walk_through_goes_to_its_end(tmp_path: Path) -> None:
+    scripts = os.path.dirname(sys.executable)
+    done = subprocess.run(
+        ["sh", SAMPLES / "walkthrough.sh", "tour"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "52 records in" in done.stdout
+    assert "the checksum of the data is wrong" in done.stdout
+    assert "all is well" in done.stdout
+    assert len(list((tmp_path / "tour/look").glob("*.jpg"))) == 3
+    assert (tmp_path / "tour/report.html").stat().st_size > 10_000
