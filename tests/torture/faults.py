@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -11,6 +13,7 @@ from gcs.control import Gcs, in_process
 from support import PHOTOS
 
 import tfrecorder
+from tfrecorder import storage
 from torture.counts import Count, demand, lost_rows
 
 #: The share of all requests that fail, one way or another.
@@ -33,7 +36,7 @@ def disturb(rounds: int, rows: int, folder: Path, seed: int = 0) -> list[Count]:
         BrokenError: the dataset is another than without faults, or a row is lost.
     """
     failed = retries = lost = 0
-    with in_process() as gcs, patch.dict(os.environ, gcs.environment()):
+    with in_process() as gcs, patch.dict(os.environ, gcs.environment()), _client_of_its_own():
         gcs.create_bucket("bkt")
         table = _make_table(gcs, rows)
         tfrecorder.convert(table, CALM, num_shards=6)
@@ -46,6 +49,16 @@ def disturb(rounds: int, rows: int, folder: Path, seed: int = 0) -> list[Count]:
             lost += _lost(gcs, folder / str(number), rows)
     note = f"{failed:,} requests failed; reading took {retries:,} further attempts"
     return [Count("faults of a bucket", rounds, rounds * rows, lost, note)]
+
+
+@contextlib.contextmanager
+def _client_of_its_own() -> Iterator[None]:
+    """A process keeps its client, which other tests must not meet."""
+    storage._remote_store.cache_clear()
+    try:
+        yield
+    finally:
+        storage._remote_store.cache_clear()
 
 
 def _make_table(gcs: Gcs, rows: int) -> pd.DataFrame:

@@ -62,6 +62,9 @@ def _coded(pixels: Image.Image) -> bytes:
     out = io.BytesIO()
     pixels.save(out, "TIFF", compression="group4", strip_size=_ANY_ROWS)
     file = out.getvalue()
-    tags = TiffImagePlugin.TiffImageFile(io.BytesIO(file)).tag_v2
+    # The tags alone: opened as an image, it would be held against the process's limit of pixels.
+    tags = TiffImagePlugin.ImageFileDirectory_v2(file[:8])
+    out.seek(tags.next)
+    tags.load(out)
     offset, size = tags[_STRIP_OFFSETS][0], tags[_STRIP_BYTES][0]
     return file[offset : offset + size]
