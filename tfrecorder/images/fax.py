@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 from PIL import Image, ImageChops, TiffImagePlugin
 
 from tfrecorder.images.rejects import Reject
@@ -43,13 +44,15 @@ def check_rows(
         raise Reject("convert", "unsupported_pixels", words)
     if not tags.get(_PHOTOMETRIC, 0):  # a 0 is white, and the code is about bits
         pixels = ImageChops.invert(pixels)
+    bits = np.asarray(pixels)
     height = min(tags.get(_ROWS_PER_STRIP, pixels.height), pixels.height)
     tops = range(0, pixels.height, max(1, height))
     for top, offset, size in zip(tops, offsets, sizes, strict=False):
         strip = data[offset : offset + size]
         if tags.get(_FILL_ORDER, 1) == 2:
             strip = strip.translate(_REVERSED)
-        rows = pixels.crop((0, top, pixels.width, min(top + height, pixels.height)))
+        # Not by `crop`, which holds a part of an image against the process's limit of pixels.
+        rows = Image.fromarray(bits[top : top + height])
         if not strip.startswith(_coded(rows)):
             words = f"the TIFF's fax data do not hold the rows from {top} on"
             raise Reject("check", "damaged", words)
