@@ -21,6 +21,7 @@ REQUIRES = [
     "pandas>=2.2",
     "pillow>=11",
     "pyarrow>=16",
+    "pyyaml>=6",
     "simplejpeg>=1.8",
     "tensorflow>=2.18",
     "tqdm>=4.66",
