@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from dataclasses import asdict, dataclass
 
 from tfrecorder import errors, layout, storage
@@ -31,8 +32,30 @@ class Failure:
     shard: str = ""
 
     def as_error(self) -> TfrecorderError:
-        kind: type[TfrecorderError] = getattr(errors, self.error, TfrecorderError)
-        return kind(self.message)
+        return (_kind(self.error) or TfrecorderError)(self.message)
+
+
+#: One of our errors in what Beam makes of a worker's: a traceback, with words of its own behind.
+_TOLD = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE)
+
+
+def find_failure(words: str) -> TfrecorderError | None:
+    """The error of a worker in what a runner tells of it, where none was left in the directory.
+
+    >>> find_failure("Traceback ...\\ntfrecorder.errors.OutputError: out: full [while running 'A']")
+    OutputError('out: full')
+    """
+    found = _TOLD.search(words)
+    kind = _kind(found[1]) if found else None
+    return kind(found[2]) if found and kind else None
+
+
+def _kind(name: str) -> type[TfrecorderError] | None:
+    """One of our errors by its name, if its words are all that it is made of."""
+    kind = getattr(errors, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, TfrecorderError):
+        return None
+    return None if kind is errors.ValidationError else kind
 
 
 def note_failure(output_dir: str, failure: Failure) -> None:

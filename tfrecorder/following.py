@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import html
 import json
 import os
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from tfrecorder.failures import read_failure
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, read_plan
-from tfrecorder.tables import text_table
+from tfrecorder.tables import html_report, text_table
 
 
 @dataclass(frozen=True)
@@ -95,17 +94,7 @@ class ConversionStatus:
         return "\n".join([self._headline(), "", *text_table(self._table()), "", *self._notes()])
 
     def _repr_html_(self) -> str:
-        head, *body = self._table()
-        header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in body
-        )
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
-        return (
-            f"<p>{html.escape(self._headline())}</p>"
-            f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table><ul>{notes}</ul>"
-        )
+        return html_report(self._headline(), self._table(), self._notes())
 
     def _headline(self) -> str:
         share = f"{self.rows_through:,} of {self.rows:,} rows ({self.rows_through / self.rows:.1%})"

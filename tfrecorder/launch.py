@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import shlex
 import sys
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from tfrecorder import errors, layout, runners, storage
+from tfrecorder import layout, runners, storage
 from tfrecorder.beam_threads import stop_samplers
 from tfrecorder.errors import RunnerError, TfrecorderError
-from tfrecorder.failures import read_failure
+from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.options import ConvertOptions
 from tfrecorder.plan import Plan
 from tfrecorder.shards import default_threads
@@ -53,7 +52,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
             stop_samplers()
             words = error.args if isinstance(error, KeyboardInterrupt) else ()
             raise KeyboardInterrupt(*words) from None
-        failure = _noted_failure(output_dir, launch) or _find_failure(str(error))
+        failure = _noted_failure(output_dir, launch) or find_failure(str(error))
         if failure is not None:
             raise failure from None  # Beam's own hundred lines of traceback say nothing more
         ours = isinstance(error, TfrecorderError) or not isinstance(error, Exception)
@@ -236,19 +235,6 @@ def _noted_failure(output_dir: str, launch: str) -> TfrecorderError | None:
         if failure is not None and failure.launch == launch:
             return failure.as_error()
     return None
-
-
-#: One of our errors in what Beam makes of a worker's: a traceback, with a word of its own.
-_FAILURE = re.compile(
-    r"^(?:tfrecorder\.errors\.)(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE
-)
-
-
-def _find_failure(words: str) -> TfrecorderError | None:
-    """The error that a worker could not leave in the directory, because the disk is full."""
-    found = _FAILURE.search(words)
-    kind = getattr(errors, found[1], None) if found else None
-    return kind(found[2]) if found and kind else None
 
 
 def _in_short(error: BaseException) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from dataclasses import dataclass
 
 from tfrecorder import layout, storage
-from tfrecorder.tables import text_table
+from tfrecorder.tables import html_report, text_table
 
 
 @dataclass(frozen=True)
@@ -77,17 +76,7 @@ class ConversionResult:
         return "\n".join([self._headline(), "", *lines, "", *self._notes()]).rstrip()
 
     def _repr_html_(self) -> str:
-        head, *body = self._table()
-        cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in body
-        )
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
-        return (
-            f"<p>{html.escape(self._headline())}</p>"
-            f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table><ul>{notes}</ul>"
-        )
+        return html_report(self._headline(), self._table(), self._notes())
 
     def _headline(self) -> str:
         rate = self.rows / self.seconds if self.seconds else 0

@@ -1,8 +1,9 @@
-"""Small tables of text, for people."""
+"""Small tables for people: of text in a terminal, of HTML in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+from collections.abc import Iterable, Sequence
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -19,6 +20,26 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
         )
         for row in rows
     ]
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, the first the header, as HTML; every cell is escaped.
+
+    >>> html_table([["class"], ["a<b"]])
+    '<table><thead><tr><th>class</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
+    """
+    head, *body = rows
+    header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body
+    )
+    return f"<table><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def html_report(headline: str, rows: Sequence[Sequence[str]], notes: Iterable[str]) -> str:
+    """A headline, `html_table` of rows, and a list of notes; all of it is escaped."""
+    listed = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
+    return f"<p>{html.escape(headline)}</p>{html_table(rows)}<ul>{listed}</ul>"
 
 
 def one_line(text: str, limit: int = 40) -> str:

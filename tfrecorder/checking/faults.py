@@ -29,6 +29,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfrecorder.tables import html_table
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -124,16 +126,11 @@ class VerificationReport:
         headline = f"<p>{html.escape(self._headline())}</p>"
         if self.ok:
             return headline
-        rows = "".join(
-            f"<tr><td>{html.escape(file)}</td><td>{html.escape(str(fault))}</td></tr>"
-            for file, faults in self._shown()
-            for fault in faults[:_SHOWN_FAULTS]
-        )
-        head = "<tr><th>file</th><th>fault</th></tr>"
-        return (
-            f"{headline}<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
-            f"<p>{html.escape(self._remedy())}</p>"
-        )
+        rows = [
+            (file, str(fault)) for file, faults in self._shown() for fault in faults[:_SHOWN_FAULTS]
+        ]
+        table = html_table([("file", "fault"), *rows])
+        return f"{headline}{table}<p>{html.escape(self._remedy())}</p>"
 
     def _headline(self) -> str:
         rate = self.bytes / self.seconds / 1e6 if self.seconds else 0

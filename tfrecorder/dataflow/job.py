@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tfrecorder import errors, layout, storage
+from tfrecorder import layout, storage
 from tfrecorder.dataflow.service import JobAddress, ask_job, error_messages, request_cancel
 from tfrecorder.dataflow.settings import ENDPOINT
 from tfrecorder.errors import RunnerError, TfrecorderError
-from tfrecorder.failures import read_failure
+from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.following import ConversionStatus, status
 from tfrecorder.result import ConversionResult, read_result
 from tfrecorder.storage import UnreadableError
@@ -197,7 +197,7 @@ class DataflowJob:
                 return noted.as_error()
         messages = list(error_messages(self._address))
         for words in reversed(messages):
-            if found := _ours(words):
+            if found := find_failure(words):
                 return found
         reason = _best(messages)
         return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
@@ -218,16 +218,6 @@ def _time(text: str | None) -> float | None:
     """Seconds since 1970 of a time as Dataflow writes it, to the second."""
     found = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text or "")
     return datetime.fromisoformat(f"{found[0]}+00:00").timestamp() if found else None
-
-
-_OURS = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE)
-
-
-def _ours(words: str) -> TfrecorderError | None:
-    """One of our errors in a message: a worker's traceback, with words of Beam's after it."""
-    found = _OURS.search(words)
-    kind = getattr(errors, found[1], None) if found else None
-    return kind(found[2]) if found and kind else None
 
 
 def _best(messages: list[str]) -> str:

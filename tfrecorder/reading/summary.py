@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.reading.class_counts import count_classes
 from tfrecorder.reading.dataset import Files, StoredDataset, open_dataset, parse_json
 from tfrecorder.reading.files import local_files, stored_files
-from tfrecorder.tables import one_line, text_table
+from tfrecorder.tables import html_table, one_line, text_table
 
 #: Classes that the table for people shows; a program gets all.
 SHOWN_CLASSES = 20
@@ -105,7 +105,7 @@ class DatasetInfo:
         return "\n\n".join("\n".join(block) for block in blocks)
 
     def _repr_html_(self) -> str:
-        tables = "".join(map(_html_table, filter(None, (self._table(), self._class_table()))))
+        tables = "".join(map(html_table, filter(None, (self._table(), self._class_table()))))
         more = f"<p>… {self._more_classes():,} more</p>" if self._more_classes() else ""
         notes = "".join(
             f"<li>{html.escape(name)}: {html.escape(value)}</li>" for name, value in self._notes()
@@ -180,15 +180,6 @@ class DatasetInfo:
         if chosen:
             notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
         return notes
-
-
-def _html_table(table: Sequence[Sequence[str]]) -> str:
-    head, *body = table
-    header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body
-    )
-    return f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _range(low: int, high: int) -> str:
