@@ -13,7 +13,8 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.examples import parse_example
 from tfrecorder.reading.columns import decodes, is_ragged
 from tfrecorder.reading.dataset import StoredDataset, open_dataset
-from tfrecorder.reading.options import LoadOptions, steps
+from tfrecorder.reading.memory import parallel_calls, prefetched
+from tfrecorder.reading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.reading.order import (
     bounds,
     random_seeds,
@@ -24,16 +25,17 @@ from tfrecorder.reading.order import (
 )
 from tfrecorder.reading.parsing import batch_parser, record_parser
 from tfrecorder.reading.remote import files_of
+from tfrecorder.reading.sizes import (
+    decoding_bytes,
+    element_bytes,
+    held_bytes,
+    record_bytes,
+)
 from tfrecorder.reading.typed import picture_for
-from tfrecorder.threads import cores
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
 #: work for each element costs more than it gives in parallelism.
 SMALL_RECORD_BYTES = 16 * 2**10
-
-#: For memory estimates where nothing better is known.
-_DECODED_TO_ENCODED = 8
-_USUAL_RECORD_BYTES = 100_000
 
 
 def load(
@@ -123,7 +125,8 @@ def _load_split(stored: StoredDataset, split: str, options: LoadOptions) -> tf.d
     dataset = _decoded(stored, split, records, options)
     if records is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps(records, options)))
-    return dataset.prefetch(tf.data.AUTOTUNE).with_options(_tf_options(split, options))
+    ahead = prefetched(element_bytes(stored, split, options), options.budget)
+    return dataset.prefetch(ahead).with_options(_tf_options(split, options))
 
 
 def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | None:
@@ -154,28 +157,28 @@ def _decoded(
 ) -> tf.data.Dataset:
     """The elements of one epoch after another, in order or shuffled, batched if asked."""
     shuffled = options.shuffles(split)
+    by_batch = _decodes_batches(stored, split, options)
+    under_way = element_bytes if by_batch else decoding_bytes
     parallel: dict[str, Any] = {
-        # Raw pixels are only copied: AUTOTUNE takes that for too little to run on all cores, and
-        # gives 25,000 images of 128x128 a second instead of 40,000.
-        "num_parallel_calls": cores() if stored.raw else tf.data.AUTOTUNE,
+        "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
         "deterministic": options.is_deterministic(split),
     }
     runs = slices(stored.splits[split], options.shard)
     # What is cached must have one order, so that the shards are then read in theirs.
     dataset = read_records(runs, shuffled and not options.cache, options)
-    cache_pixels = _caches_pixels(options)
+    cache_pixels = caches_pixels(options)
     if cache_pixels:
         dataset = dataset.map(record_parser(stored, options), **parallel)
     if options.cache:
         dataset = dataset.cache(_cache_path(stored, split, options))
     if shuffled:
-        held = shuffle_records(_held_bytes(stored, split, options), records, options)
+        held = shuffle_records(held_bytes(stored, split, options), records, options)
         dataset = shuffle(dataset, held, "records", options)
     if options.augment:
         dataset = tf.data.Dataset.zip(dataset, random_seeds(options))
     if options.start_step:  # before decoding, so that what was seen costs no more than reading
         dataset = dataset.skip(options.start_step * (options.batch_size or 1))
-    if not cache_pixels and _decodes_batches(stored, split, options):
+    if by_batch:
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order, or the short last batch may come first.
         in_order = {**parallel, "deterministic": True}
@@ -190,17 +193,14 @@ def _decoded(
     return dataset
 
 
-def _caches_pixels(options: LoadOptions) -> bool:
-    """True if the cache holds decoded images: only where they are the same in each epoch."""
-    return bool(options.cache) and options.decode and not options.augment
-
-
 def _decodes_batches(stored: StoredDataset, split: str, options: LoadOptions) -> bool:
-    if options.batch_size is None or options.map_fn is not None or _has_lists(stored, options):
+    if options.batch_size is None or options.map_fn is not None or caches_pixels(options):
+        return False
+    if _has_lists(stored, options):
         return False
     if stored.raw:
         return True
-    return _record_bytes(stored, split) <= SMALL_RECORD_BYTES
+    return record_bytes(stored, split) <= SMALL_RECORD_BYTES
 
 
 def _has_lists(stored: StoredDataset, options: LoadOptions) -> bool:
@@ -228,26 +228,12 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     return os.path.join(folder, f"{split.lower()}-{digest}")
 
 
-def _record_bytes(stored: StoredDataset, split: str) -> float:
-    """The mean size of a record."""
-    records = stored.records(split)
-    return stored.bytes(split) / records if records else _USUAL_RECORD_BYTES
-
-
-def _held_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
-    """The mean size of what the shuffle buffer holds."""
-    if not _caches_pixels(options):
-        return _record_bytes(stored, split)
-    height, width = options.size or stored.image_shape[:2]
-    if height is None or width is None:
-        return _record_bytes(stored, split) * _DECODED_TO_ENCODED
-    return height * width * stored.image_shape[2] * tf.as_dtype(options.dtype).size
-
-
 def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
     chosen = tf.data.Options()
     chosen.deterministic = options.is_deterministic(split)
-    chosen.autotune.ram_budget = options.budget
+    # Its thread sleeps up to a minute, and in every other epoch does not hear that its iterator
+    # was given up: the next epoch would wait for it.
+    chosen.autotune.enabled = False
     if options.augment:
         # By files, tf.distribute would divide the records and the random seeds apart.
         by_data = tf.data.experimental.AutoShardPolicy.DATA

@@ -1,13 +1,21 @@
-"""How much memory this process may use, and what reading takes of it by default."""
+"""How much memory this process may use, and what reading takes of it."""
 
 from __future__ import annotations
 
 import os
 
+from tfrecorder.threads import cores
+
 #: Where a container's limit is written, by cgroups of version 2 and 1.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 SHARE = 0.25
+
+#: Batches made before they are asked for: enough that a slow one, or a new shard, is not noticed.
+PREFETCH = 8
+
+#: Of a load's budget, what elements that are being made, and that wait, may take each.
+ELEMENTS_SHARE = 0.25
 
 
 def memory_limit() -> int:
@@ -25,3 +33,25 @@ def memory_limit() -> int:
 def default_budget() -> int:
     """The `ram_budget` of a load that names none: a quarter of what the process may use."""
     return int(memory_limit() * SHARE)
+
+
+def parallel_calls(element_bytes: float, budget: int) -> int:
+    """How many elements, of so many bytes each, are decoded at the same time: one a core.
+
+    >>> parallel_calls(2**40, 2**30)
+    1
+    """
+    return _fitting(element_bytes, budget, cores())
+
+
+def prefetched(element_bytes: float, budget: int) -> int:
+    """How many finished elements, of so many bytes each, wait to be asked for.
+
+    >>> prefetched(64 * 224 * 224 * 3, 2**32), prefetched(2**28, 2**32)
+    (8, 4)
+    """
+    return _fitting(element_bytes, budget, PREFETCH)
+
+
+def _fitting(element_bytes: float, budget: int, most: int) -> int:
+    return max(1, min(most, int(budget * ELEMENTS_SHARE / max(element_bytes, 1.0))))

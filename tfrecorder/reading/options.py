@@ -139,6 +139,11 @@ class LoadOptions:
         return self.seed is not None or not self.shuffles(split)
 
 
+def caches_pixels(options: LoadOptions) -> bool:
+    """True if the cache holds decoded images: only where they are the same in each epoch."""
+    return bool(options.cache) and options.decode and not options.augment
+
+
 def steps(records: int, options: LoadOptions) -> int:
     """The elements of one iteration over so many records: batches, or images without batch_size.
 

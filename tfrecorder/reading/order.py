@@ -101,10 +101,11 @@ def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) ->
     files = tf.data.Dataset.from_tensor_slices(columns)
     if not shuffled:
         return files.flat_map(_read_slice)
+    cycle = max(1, min(CYCLE, int(len(runs) * CYCLE_SHARE)))
     return shuffle(files, len(runs), "shards", options).interleave(
         _read_slice,
-        cycle_length=max(1, min(CYCLE, int(len(runs) * CYCLE_SHARE))),
-        num_parallel_calls=tf.data.AUTOTUNE,
+        cycle_length=cycle,
+        num_parallel_calls=cycle,
         deterministic=deterministic,
     )
 
