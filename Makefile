@@ -4,13 +4,14 @@
 #   make test    the test suite
 #
 # and for those who work on it: make lint, make format, make docs, make package, make bench,
-# make torture, make clean.
+# make bench-peers (beside other formats: 8 GB), make torture, make clean.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PEERS := $(VENV)/peers
 
-.PHONY: demo test lint format docs package bench torture clean
+.PHONY: demo test lint format docs package bench bench-peers torture clean
 
 demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py demo
@@ -38,6 +39,9 @@ package: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/run.py
 
+bench-peers: $(PEERS)/installed
+	$(PEERS)/bin/python benchmarks/run.py peers_writing peers_reading
+
 torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture.run
 
@@ -49,6 +53,14 @@ $(VENV)/installed: setup.py tfrecorder/version.py
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+# Apart: PyTorch and what else others need is large, and decides on versions that we share.
+$(PEERS)/installed: setup.py tfrecorder/version.py benchmarks/requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
+	$(PEERS)/bin/python -m pip install --quiet --editable ".[dev]" -r benchmarks/requirements.txt
+	$(PEERS)/bin/python -m pip install --quiet --no-deps mosaicml-streaming
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed

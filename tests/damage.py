@@ -19,7 +19,7 @@ from tfrecorder.commit import commit
 from tfrecorder.examples import encode_example, parse_example
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import read_plan
+from tfrecorder.plan_files import read_plan
 from tfrecorder.tfrecord import frame, read_records
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]

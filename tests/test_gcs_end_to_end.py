@@ -27,8 +27,8 @@ from support import (
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.conversion import OPENED_ROWS
 from tfrecorder.errors import DatasetError, ImagesUnreachableError, OutputError, SourceError
+from tfrecorder.outage import OPENED_ROWS
 from tfrecorder.plan import SAMPLE_ROWS
 from tfrecorder.stores import retry
 

@@ -99,6 +99,15 @@ def test_listings_with_prefix_delimiter_and_pages(bucket: storage.Bucket, gcs: G
     assert listed(prefix="none") == ([], [])
 
 
+def test_some_fields_of_an_object(gcs: Gcs) -> None:
+    gcs.put("gs://bkt/a", b"data")
+    url = f"{gcs.url}/storage/v1/b/bkt/o/a"
+    whole = requests.get(url, timeout=5).json()
+    some = requests.get(url, {"fields": "size,crc32c"}, timeout=5).json()
+    assert some == {"size": "4", "crc32c": whole["crc32c"]}
+    assert requests.get(url, {"fields": "size,crc"}, timeout=5).status_code == 400
+
+
 def test_what_is_not_there(bucket: storage.Bucket) -> None:
     with pytest.raises(exceptions.NotFound, match="No such object: bkt/none"):
         bucket.blob("none").download_as_bytes()

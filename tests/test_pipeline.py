@@ -8,7 +8,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tfrecorder import layout, pipeline, storage
 from tfrecorder.errors import OutputError
-from tfrecorder.plan import read_plan
+from tfrecorder.plan_files import read_plan
 
 
 @pytest.fixture

@@ -13,21 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecorder import ConvertOptions, OutputError, layout
+from tfrecorder.fingerprints import fingerprint
 from tfrecorder.layout import Shard
 from tfrecorder.plan import (
     Plan,
     PlannedRow,
     describe_difference,
-    fingerprint,
     make_plan,
-    read_plan,
-    read_shard_rows,
     sample_rows,
     shard_bounds,
     shard_count,
     shuffled,
-    stage_plan,
 )
+from tfrecorder.plan_files import read_plan, read_shard_rows, stage_plan
 from tfrecorder.rules import check_source
 from tfrecorder.sources import read_source
 

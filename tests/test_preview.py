@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from looking_cases import ReadPage, noise, png, write_records
 from support import CSV, PHOTOS, SAMPLES, photo_frame
+from test_cli import in_terminal
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
@@ -368,11 +369,12 @@ def test_a_place_that_cannot_be_is_refused_before_any_work(
 
 
 @pytest.mark.parametrize(
-    "options", [{"num_records": 0}, {"per_split": 201}, {"seconds": -1}, {"seed": "x"}]
+    "options",
+    [{"num_records": 0}, {"per_split": 201}, {"seconds": -1}, {"seed": "x"}, {"progress": "x"}],
 )
 def test_a_wrong_number_is_named(dataset: Path, options: dict[str, Any]) -> None:
     ((name, value),) = options.items()
-    with pytest.raises(tfrecorder.OptionError, match=f"{name}={value!r}: give a"):
+    with pytest.raises(tfrecorder.OptionError, match=f"{name}={value!r}: give "):
         tfrecorder.preview(dataset, **options)
 
 
@@ -442,6 +444,23 @@ def test_the_command_says_what_it_made(dataset: Path) -> None:
     assert result.exit_code == 0
     assert re.match(r"page\.html \(\d+\.\d kB\)\nSampled: ", result.output)
     assert "in more than one split: 0 images" in result.output
+
+
+def test_in_a_terminal_a_bar_counts_the_records(dataset: Path) -> None:
+    command = ["-m", "tfrecorder", "preview", str(dataset), "--html", "page.html"]
+    shown = in_terminal(*command)
+    for stage in ("decoding", "comparing", "drawing"):
+        assert re.search(rf"{stage}: 100%\|[^|]*\| \d+/\d+ \[[^]]+ records/s\]", shown), stage
+    quiet = in_terminal(*command, "--no-progress")
+    assert "records/s" not in quiet
+    assert quiet.startswith("page.html (")
+
+
+def test_elsewhere_there_is_a_bar_only_where_it_is_asked_for(dataset: Path) -> None:
+    command = ["preview", str(dataset), "--html", "page.html"]
+    assert CliRunner().invoke(main, command).stderr == ""
+    asked = CliRunner().invoke(main, [*command, "--progress"]).stderr
+    assert "comparing: 100%" in asked
 
 
 def test_the_command_fails_in_one_line() -> None:

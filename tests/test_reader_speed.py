@@ -14,9 +14,11 @@ from reading_cases import SAMPLES, convert_photos, ids
 import tfrecorder
 from tfrecorder import OptionError
 from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.memory import parallel_calls, prefetched
 from tfrecorder.reading.options import LoadOptions
 from tfrecorder.reading.order import bounds, shuffle_records, slices
 from tfrecorder.reading.throughput import STAGES, benchmark
+from tfrecorder.threads import cores
 
 ROWS, LABELS = 4000, 10
 
@@ -62,6 +64,21 @@ def test_the_shuffle_buffer_fits_the_memory() -> None:
     assert shuffle_records(1e6, 300, LoadOptions(ram_budget="20MiB")) == 5
     assert shuffle_records(1e9, 300, LoadOptions(ram_budget="1MiB")) == 1
     assert shuffle_records(1e9, 300, LoadOptions(ram_budget="1MiB", shuffle=77)) == 77
+
+
+def test_what_is_decoded_ahead_fits_the_memory() -> None:
+    """Batches of 256 raw images of 512x512: 200 MB each, on a machine of 4 GiB."""
+    batch = 256 * 512 * 512 * 3
+    assert prefetched(batch, 2**30) * batch <= 2**28
+    assert parallel_calls(batch, 2**30) * batch <= 2**28
+    assert prefetched(64 * 224 * 224 * 3, 2**32) == 8
+    assert parallel_calls(224 * 224 * 3, 2**32) == cores()
+
+
+def test_no_thread_of_autotune_holds_up_the_end_of_an_epoch(out: str) -> None:
+    """It would sleep on for up to a minute when its iterator is given up."""
+    train = tfrecorder.load(out, "TRAIN", batch_size=4, image_size=32)
+    assert train.options().autotune.enabled is False
 
 
 def test_hosts_read_few_shards_beside_their_own() -> None:

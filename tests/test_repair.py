@@ -19,7 +19,8 @@ from tfrecorder import output
 from tfrecorder.checking.repairing import repair
 from tfrecorder.checking.verification import verify
 from tfrecorder.errors import DatasetError, OutputError, SourceError
-from tfrecorder.plan import PlannedRow, read_shard_rows
+from tfrecorder.plan import PlannedRow
+from tfrecorder.plan_files import read_shard_rows
 
 OTHER = "train-00001-of-00003.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"

@@ -20,6 +20,8 @@ from support import SAMPLES
 
 NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
 NOT_RUN = "not-run"
+#: Notebooks that draw, and how many pictures they show.
+DRAWN = {"detection": 2, "segmentation": 2}
 
 #: Between two notebooks in one kernel, which spares the seconds that TensorFlow takes to load.
 _ANEW = "%reset -f\nimport os\nos.chdir({folder!r})\ndel os"
@@ -66,6 +68,9 @@ def test_a_notebook_runs_from_top_to_bottom(
             text = output.get("text", "") if output.get("name") == "stderr" else ""
             # A bar may be there; warnings and logs would be between the reader and the result.
             assert not re.search("Warning|Traceback", text), f"{cell.source}\n{text}"
+    shown = [output.get("data", {}) for cell in _code(notebook) for output in cell.outputs]
+    pictures = [data for data in shown if "image/png" in data]
+    assert len(pictures) == DRAWN.get(path.stem, 0)
 
 
 def test_only_what_needs_a_cloud_is_left_out() -> None:

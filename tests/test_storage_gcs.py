@@ -63,6 +63,9 @@ def test_many_files_are_read_at_once_over_connections_that_are_kept(
     gcs.inject("stall", seconds=0.1, operation="download")
     with caplog.at_level(logging.WARNING), ThreadPoolExecutor(32) as pool:
         assert list(pool.map(storage.read_bytes, paths)) == [path.encode() for path in paths]
+    gcs.mend()
+    with caplog.at_level(logging.WARNING), ThreadPoolExecutor(32) as pool:
+        assert list(pool.map(storage.size, paths)) == [len(path) for path in paths]
     assert gcs.peak() == 32
     assert not caplog.records, "urllib3 warns where a connection is thrown away"
 
@@ -180,6 +183,50 @@ def test_sizes_and_checksums_come_without_the_bytes(gcs: Gcs) -> None:
     assert gcs.count("download") == 0
 
 
+def test_a_size_is_asked_for_by_one_request(gcs: Gcs) -> None:
+    gcs.put("gs://bkt/photos/a b%2F#?ü.jpg", b"0123456789")
+    assert storage.size("gs://bkt/photos/a b%2F#?ü.jpg") == 10
+    assert storage.size("gs://bkt/none") is None
+    assert storage.size("gs://elsewhere/none") is None
+    assert storage.size("gs://bkt") is None, "a bucket is no object"
+    assert gcs.count("metadata") == gcs.count() == 3
+
+
+@pytest.mark.parametrize("fault", [*PASSING, {"kind": "flip"}], ids=str)
+def test_a_size_that_fails_in_passing_is_asked_for_again(
+    gcs: Gcs, fault: dict[str, object]
+) -> None:
+    gcs.put("gs://bkt/a", b"0123456789")
+    gcs.inject(operation="metadata", times=3, **fault)
+    assert storage.size("gs://bkt/a") == 10
+    assert gcs.count("metadata", "bkt/a") == 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words", "asked"),
+    [
+        ({"status": 403}, "no_permission", "denied", 1),
+        ({"status": 400}, "read_failed", "400", 1),
+        ({"status": 503}, "read_failed", f"{retry.ATTEMPTS} attempts", retry.ATTEMPTS),
+        ({"kind": "cut"}, "read_failed", f"{retry.ATTEMPTS} attempts", retry.ATTEMPTS),
+    ],
+    ids=str,
+)
+def test_a_size_that_is_not_told_is_not_taken_for_a_missing_object(
+    gcs: Gcs, fault: dict[str, object], code: str, words: str, asked: int
+) -> None:
+    gcs.put("gs://bkt/a", b"0123456789")
+    gcs.inject(**{"kind": "status", "operation": "metadata", **fault})
+    for ask in (storage.size, storage.crc32c_or_none):
+        gcs.forget_requests()
+        with pytest.raises(storage.UnreadableError, match=words) as caught:
+            ask("gs://bkt/a")
+        assert caught.value.code == code
+        assert "http" not in caught.value.detail
+        assert gcs.count("metadata", "bkt/a") == asked
+    assert storage.size_or_none("gs://bkt/a") is None
+
+
 def test_what_lies_in_a_folder(gcs: Gcs) -> None:
     for name in ("out/b", "out/a", "out/c/d", "out/c/e/f", "outer", "out/", "out.txt"):
         gcs.put(f"gs://bkt/{name}", b"12")
@@ -292,14 +339,15 @@ def test_the_service_itself_with_a_token_by_a_proxy(gcs: Gcs, tls: TlsProxy) -> 
     code = (
         "from tfrecorder import storage\n"
         "storage.publish_bytes('gs://bkt/out', 'a', b'data')\n"
-        "print(storage.read_bytes('gs://bkt/out/a'), storage.sizes('gs://bkt'))\n"
+        "print(storage.read_bytes('gs://bkt/out/a'), storage.size('gs://bkt/out/a'))\n"
+        "print(storage.sizes('gs://bkt'))\n"
     )
     own = {key: value for key, value in os.environ.items() if key not in gcs.environment()}
     for drop in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # either is enough
         env = {**own, **tls.environment()}
         del env[drop]
         found = run("-c", code, env=env)
-        assert found.stdout == "b'data' {'out': None}\n", found.stderr
+        assert found.stdout == "b'data' 4\n{'out': None}\n", found.stderr
     assert gcs.count("download", "bkt/out/a", "200") == 2
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tfrecorder.checking.verification import verify
     from tfrecorder.conversion import convert
     from tfrecorder.dataflow.job import DataflowJob, JobStatus
+    from tfrecorder.end_to_end import convert_and_load
     from tfrecorder.following import ConversionStatus, status
     from tfrecorder.kinds.columns import (
         Boxes,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from tfrecorder.kinds.inference import infer_schema
     from tfrecorder.looking.inspection import inspect
     from tfrecorder.looking.previewing import Preview, preview
+    from tfrecorder.reading.column_info import ColumnInfo
     from tfrecorder.reading.frame import to_frame
     from tfrecorder.reading.load import load
     from tfrecorder.reading.options import LoadOptions
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
+    "ColumnInfo": "tfrecorder.reading.column_info",
     "DataflowJob": "tfrecorder.dataflow.job",
     "DatasetInfo": "tfrecorder.reading.summary",
     "JobStatus": "tfrecorder.dataflow.job",
@@ -82,6 +85,7 @@ _LAZY = {
     "Split": "tfrecorder.kinds.columns",
     "Text": "tfrecorder.kinds.columns",
     "convert": "tfrecorder.conversion",
+    "convert_and_load": "tfrecorder.end_to_end",
     "infer_schema": "tfrecorder.kinds.inference",
     "to_frame": "tfrecorder.reading.frame",
     "info": "tfrecorder.reading.summary",
@@ -102,6 +106,7 @@ _LAZY = {
 __all__ = [
     "Boxes",
     "Bytes",
+    "ColumnInfo",
     "ConversionResult",
     "ConversionStatus",
     "ConvertOptions",
@@ -135,6 +140,7 @@ __all__ = [
     "__version__",
     "benchmark",
     "convert",
+    "convert_and_load",
     "infer_schema",
     "info",
     "inspect",

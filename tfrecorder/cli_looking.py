@@ -119,6 +119,11 @@ def _cell(value: Any) -> str:
     help="What the search for duplicates may take.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random choice.")
+@click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="A progress bar. Default: in a terminal.",
+)
 def preview(directory: str, html: str, **options: Any) -> None:
     from tfrecorder.looking.previewing import preview as run
 

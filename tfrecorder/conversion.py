@@ -7,31 +7,28 @@ import itertools
 import os
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder import launch, metadata, storage
-from tfrecorder.errors import ImagesUnreachableError, OptionError, ValidationError
+from tfrecorder.errors import OptionError, ValidationError
+from tfrecorder.image_sizes import sizes_of_some
 from tfrecorder.labels import needs_escape
 from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
+from tfrecorder.outage import open_some
 from tfrecorder.output import claim, clear, plan_to_continue, reopen
-from tfrecorder.plan import SAMPLE_ROWS, Plan, make_plan, sample_rows, stage_plan
+from tfrecorder.plan import Plan, make_plan, shard_counts
+from tfrecorder.plan_files import stage_plan
 from tfrecorder.progress import is_shown, progress_bar
 from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result
 from tfrecorder.rules import Checked, check_source
-from tfrecorder.schema import URI_COLUMN
 from tfrecorder.sources import Source, read_source
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tfrecorder.dataflow.job import DataflowJob
-
-#: Images opened before launch, and the share of them that may be missing.
-OPENED_ROWS = 100
-MISSING_SHARE = 0.5
 
 
 def convert(
@@ -58,7 +55,7 @@ def convert(
         SourceError: the source cannot be read as a table.
         ValidationError: the table has faults; its `.report` lists all of them.
         OutputError: the directory cannot be written, or holds something else.
-        ImagesUnreachableError: most images are not there.
+        ImagesUnreachableError: most images are not there, or their store fails.
         RejectedError: more images than allowed were rejected.
         RunnerError: the runner failed, or did not take the job.
         KeyboardInterrupt: with words on how to continue.
@@ -123,56 +120,23 @@ def _output_path(output_dir: str | os.PathLike[str]) -> str:
 
 def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertOptions) -> Plan:
     """The plan to follow: the staged one if there is one to continue, else a new one, staged."""
-    paths = _image_paths(checked, table.base, SAMPLE_ROWS, options)
-    plan, planned = make_plan(checked, table.base, _sizes_of(paths, table.base), options)
+    plan, planned = make_plan(checked, table.base, (), options)
     staged = plan_to_continue(output_dir, plan, options)
+    # A staged plan has its shards, and so has a user who gave their number.
+    undecided = staged is None and None in map(options.shards_of, plan.split_rows)
+    sizes = sizes_of_some(checked, table.base, options, decisive=undecided)
+    if undecided:
+        counts = shard_counts(plan.split_rows, sizes, options)
+        plan = dataclasses.replace(plan, split_shards=counts)
     pending = plan.shards if staged is None else _pending(output_dir, staged, options)
     if pending:
         # Before anything is removed: a finished dataset is worth more than one that cannot be made.
-        _open_some(checked, table.base, options)
+        open_some(checked, table.base, options)
     if staged is None:
         clear(output_dir)
         stage_plan(plan, planned, output_dir)
         return plan
     return reopen(output_dir, staged, table.base, pending)
-
-
-def _sizes_of(paths: list[str], base: str) -> list[int]:
-    """The sizes of some images, but for those that cannot be had.
-
-    Raises:
-        ImagesUnreachableError: a bucket answers none of the first requests, often as they were
-            tried: the others would be waited for in vain, for minutes.
-    """
-    faults: list[str] = []
-
-    def size(path: str) -> int | None:
-        try:
-            return storage.size(path)
-        except storage.UnreadableError as error:
-            if error.code == "read_failed":
-                faults.append(f"{path}: {error.detail}")
-            return None
-
-    remote, first = _remote_one(paths), paths[: storage.REMOTE_THREADS]
-    sizes = storage.each(size, first, remote)
-    if first and len(faults) == len(first):
-        raise _unreachable(faults, len(first), base)
-    sizes += storage.each(size, paths[len(first) :], remote)
-    return [found for found in sizes if found is not None]
-
-
-def _image_paths(checked: Checked, base: str, size: int, options: ConvertOptions) -> list[str]:
-    """The paths of the images of a sample of the rows; none of a table without images."""
-    if URI_COLUMN not in checked.frame:
-        return []
-    rows = sample_rows(len(checked.frame), size, options.seed)
-    return [storage.resolve(uri, base) for uri in checked.frame[URI_COLUMN].iloc[rows]]
-
-
-def _remote_one(paths: list[str]) -> str:
-    """A path on a remote store, if any is: it decides how many requests are under way at once."""
-    return next((path for path in paths if not storage.is_local(path)), "")
 
 
 def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:
@@ -187,36 +151,6 @@ def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard
     return [
         shard for shard, one in done.items() if one is None or one.unread or (every and one.rejects)
     ]
-
-
-def _open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
-    """Open a sample of the images: a disk that is not mounted must not make an empty dataset."""
-    paths = _image_paths(checked, base, OPENED_ROWS, options)
-    if not paths:
-        return
-
-    def fault(path: str) -> str | None:
-        try:
-            storage.read_bytes(path)
-        except storage.UnreadableError as error:
-            return f"{path}: {error.detail}"
-        return None
-
-    with ThreadPoolExecutor(storage.REMOTE_THREADS) as pool:
-        faults = [words for words in pool.map(fault, paths) if words]
-    share = len(faults) / len(paths)
-    if share < 1 and share <= max(MISSING_SHARE, options.max_reject_fraction):
-        return
-    raise _unreachable(faults, len(paths), base)
-
-
-def _unreachable(faults: list[str], opened: int, base: str) -> ImagesUnreachableError:
-    examples = "".join(f"\n  {words}" for words in faults[:3])
-    return ImagesUnreachableError(
-        f"{len(faults)} of {opened} images opened before the launch cannot be read:{examples}\n"
-        "Nothing was written. Is a disk not mounted? Relative paths are taken from "
-        f"{base!r}."
-    )
 
 
 def _warn_of_escapes(plan: Plan) -> None:

@@ -15,7 +15,8 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.failures import read_failure
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan, read_plan
+from tfrecorder.plan import Plan
+from tfrecorder.plan_files import read_plan
 from tfrecorder.tables import html_report, text_table
 
 

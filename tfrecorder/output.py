@@ -11,7 +11,8 @@ from tfrecorder import layout, storage
 from tfrecorder.errors import OutputError
 from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
-from tfrecorder.plan import Plan, describe_difference, read_plan
+from tfrecorder.plan import Plan, describe_difference
+from tfrecorder.plan_files import read_plan
 
 
 @contextlib.contextmanager

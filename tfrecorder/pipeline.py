@@ -23,7 +23,8 @@ from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.failures import Failure, note_failure
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord, read_done
-from tfrecorder.plan import Plan, read_footer, read_plan
+from tfrecorder.plan import Plan
+from tfrecorder.plan_files import read_footer, read_plan
 from tfrecorder.shards import Pool, default_threads, write_shard
 
 COUNTERS = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")

@@ -1,16 +1,14 @@
 """The plan: which row goes to which position of which shard, decided from the frame alone.
 
-Pure arithmetic over values, without Beam and without any image's pixels; then two files,
-`plan.json` and `plan.parquet` (a row group a shard), from which a worker reads only its own part.
+Pure arithmetic over values, without Beam, without files and without any image's pixels;
+`plan_files.py` stages what is decided here.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder import layout, storage
-from tfrecorder.errors import OutputError
+from tfrecorder import storage
+from tfrecorder.fingerprints import fingerprint
 from tfrecorder.json_form import parse
 from tfrecorder.kinds.fields import Field, image_of, record_features
 from tfrecorder.kinds.fields import from_json as fields_from_json
@@ -211,6 +209,22 @@ def shard_count(rows: int, row_bytes: float, shard_bytes: int, asked: int | None
     return min(rows, max(1, by_size, by_rows))
 
 
+def shard_counts(
+    split_rows: Mapping[str, int], sizes: Sequence[int], options: ConvertOptions
+) -> dict[str, int]:
+    """How many shards each split gets, by its rows.
+
+    Args:
+        sizes: file sizes in bytes of a sample of the images.
+        options: what the user asked for.
+    """
+    row_bytes = (float(np.mean(sizes)) if len(sizes) else 0.0) + RECORD_OVERHEAD
+    return {
+        split: shard_count(rows, row_bytes, options.shard_bytes, options.shards_of(split))
+        for split, rows in split_rows.items()
+    }
+
+
 def shard_bounds(rows: int, shards: int) -> list[tuple[int, int]]:
     """Row ranges (start, stop) of `shards` balanced shards: sizes differ by at most one.
 
@@ -245,16 +259,13 @@ def make_plan(
         The plan, and its rows (columns row, image_uri, label, text) in the order of the shards.
     """
     frame = checked.frame
-    row_bytes = (float(np.mean(sizes)) if len(sizes) else 0.0) + RECORD_OVERHEAD
-    order, split_rows, split_shards = [], {}, {}
+    order, split_rows = [], {}
     for split in SPLITS:
         rows = np.flatnonzero((frame[SPLIT_COLUMN] == split).to_numpy())
         if not len(rows):
             continue
         order.append(shuffled(rows, split, options.seed) if options.shuffle else rows)
         split_rows[split] = len(rows)
-        asked = options.shards_of(split)
-        split_shards[split] = shard_count(len(rows), row_bytes, options.shard_bytes, asked)
     uris = frame[URI_COLUMN] if URI_COLUMN in frame else pd.Series("", frame.index, dtype=object)
     numbers, texts, names = _number_labels(checked, options)
     planned = pd.DataFrame({"row": frame.index, "image_uri": uris, "label": numbers, "text": texts})
@@ -269,7 +280,7 @@ def make_plan(
     plan = Plan(
         rows=len(frame),
         split_rows=split_rows,
-        split_shards=split_shards,
+        split_shards=shard_counts(split_rows, sizes, options),
         label_kind=kind,
         class_names=names,
         num_classes=classes,
@@ -314,47 +325,6 @@ def _number_labels(
     return number_labels(checked.frame[LABEL_COLUMN], options.labels)
 
 
-def fingerprint(frame: pd.DataFrame, values: Any = None) -> str:
-    """SHA-256 of a table's columns and values in the order of its rows, whatever their dtypes.
-
-    Args:
-        frame: of integers and texts.
-        values: further columns, an Arrow table.
-    """
-    import pyarrow as pa
-
-    digest = hashlib.sha256()
-    for name in frame.columns:
-        column = frame[name].to_numpy()
-        digest.update(f"{name}:{column.dtype.kind}:{len(column)}:".encode())
-        if column.dtype == np.int64:
-            digest.update(column.astype("<i8").tobytes())
-            continue
-        _feed(digest, pa.array(column, type=pa.large_string()))
-    for name in () if values is None else values.column_names:
-        column = values.column(name).combine_chunks()
-        digest.update(f"{name}:{column.type}:{len(column)}:".encode())
-        _feed(digest, column)
-    return digest.hexdigest()
-
-
-def _feed(digest: Any, array: Any) -> None:
-    """Arrow's own buffers, of values none of which is missing: equal for equal values."""
-    import pyarrow as pa
-
-    if pa.types.is_large_list(array.type):
-        digest.update(array.offsets.to_numpy().astype("<i8").tobytes())
-        _feed(digest, array.flatten())
-    elif pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
-        # Texts, and where each begins.
-        _, offsets, texts = array.buffers()
-        starts = np.frombuffer(offsets, "<i8", len(array) + 1) if offsets else np.zeros(1, "<i8")
-        digest.update(starts.tobytes())
-        digest.update(memoryview(texts)[: starts[-1]] if texts else b"")
-    else:
-        digest.update(array.to_numpy(zero_copy_only=False).tobytes())
-
-
 def describe_difference(staged: Plan, now: Plan) -> list[str]:
     """What keeps a staged plan from being continued, in words; empty if nothing does."""
     faults = []
@@ -367,95 +337,3 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         if then != given:
             faults.append(f"{name} was {then!r} and now is {given!r}")
     return faults
-
-
-def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
-    """Write the plan's two files; `plan.json` last, so that it stands only beside its rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = {"row": pa.int64(), "image_uri": pa.large_string(), "label": pa.int64()}
-    arrays = {
-        name: pa.array(planned[name].to_numpy(), type=kind)
-        for name, kind in {**columns, "text": pa.large_string()}.items()
-    }
-    if "values" in planned:
-        arrays["values"] = pa.array(planned["values"].array)
-    table = pa.Table.from_pydict(arrays)
-    with storage.publish(output_dir, layout.PLAN_ROWS) as file:
-        buffered = io.BufferedWriter(file)
-        with pq.ParquetWriter(
-            buffered, table.schema, use_dictionary=["text"], write_statistics=False
-        ) as writer:
-            start = 0
-            for shard in plan.shards:
-                size = plan.shard_rows(shard)
-                writer.write_table(table.slice(start, size), row_group_size=size)
-                start += size
-        buffered.flush()
-        buffered.detach()
-    storage.publish_bytes(output_dir, layout.PLAN, plan.to_json())
-
-
-def read_plan(output_dir: str) -> Plan | None:
-    """The plan that is staged in a directory, or None.
-
-    Raises:
-        OutputError: another version of this package staged it.
-    """
-    path = os.path.join(output_dir, layout.PLAN)
-    try:
-        return Plan.from_json(storage.read_bytes(path))
-    except storage.UnreadableError as error:
-        if error.code in ("not_found", "bad_name"):
-            return None
-        raise OutputError(f"{path} cannot be read: {error}.") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise OutputError(
-            f"{path} is no plan that this version of tfrecorder can follow ({error}); choose a new "
-            "or empty directory as output_dir."
-        ) from error
-
-
-def read_footer(output_dir: str) -> Any:
-    """Where the row groups of the staged plan begin, for whoever reads several of them.
-
-    Raises:
-        OutputError: it cannot be read.
-    """
-    import pyarrow.parquet as pq
-
-    path = os.path.join(output_dir, layout.PLAN_ROWS)
-    try:
-        with storage.open_seekable(path) as opened:
-            return pq.read_metadata(opened)
-    except storage.UnreadableError as error:
-        raise OutputError(f"{path} cannot be read: {error}.") from error
-
-
-_ROW_COLUMNS = ("row", "image_uri", "label", "text", "values")
-
-
-def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[PlannedRow]:
-    """The rows of one shard, which is row group number `group` of the staged plan.
-
-    Args:
-        footer: what `read_footer` returned; without it, it is read once more.
-
-    Raises:
-        FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
-    """
-    import pyarrow.parquet as pq
-
-    path = os.path.join(output_dir, layout.PLAN_ROWS)
-    try:
-        with storage.open_seekable(path) as opened:
-            # Each column of a row group is asked for once, and whole.
-            file = pq.ParquetFile(opened, metadata=footer, pre_buffer=True)
-            table = file.read_row_group(group)
-    except storage.UnreadableError as error:
-        kind = FileNotFoundError if error.code == "not_found" else OSError
-        raise kind(f"{path}: {error}") from error
-    names = [name for name in _ROW_COLUMNS if name in table.column_names]
-    columns = (table.column(name).to_pylist() for name in names)
-    return [PlannedRow(*values) for values in zip(*columns, strict=True)]

@@ -34,6 +34,17 @@ def _in_notebook() -> bool:
     return kernel is not None and ipython is not None and ipython.get_ipython() is not None
 
 
+def bar_class() -> type[Any]:
+    """tqdm's bar for where this runs: a terminal, or a notebook."""
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        # In a notebook without ipywidgets it draws a bar of text, and would say so at length.
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm.auto import tqdm
+    return tqdm
+
+
 def count_rows(output_dir: str, plan: Plan) -> int:
     """Rows that are through: those of the done shards, and what shards under way have noted."""
     done = set(storage.names(os.path.join(output_dir, layout.DONE)))
@@ -54,16 +65,9 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
     if not shown:
         yield
         return
-    from tqdm import TqdmWarning
-
-    with warnings.catch_warnings():
-        # In a notebook without ipywidgets it draws a bar of text, and would say so at length.
-        warnings.simplefilter("ignore", TqdmWarning)
-        from tqdm.auto import tqdm
-
     ended = threading.Event()
     start = count_rows(output_dir, plan)
-    with tqdm(total=plan.rows, initial=start, unit=" images", dynamic_ncols=True) as bar:
+    with bar_class()(total=plan.rows, initial=start, unit=" images", dynamic_ncols=True) as bar:
         watcher = threading.Thread(
             target=_watch, args=(bar, ended, output_dir, plan), name="progress", daemon=True
         )

@@ -57,10 +57,11 @@ class Checked:
 
     @property
     def file_columns(self) -> list[pd.Series]:
-        """The uris of every column of images or masks."""
+        """The uris of every column of images or masks, each under its name."""
         if self.stated is None or self.stated.values is None:
             return [self.frame[URI_COLUMN]] if URI_COLUMN in self.frame else []
-        return [self.stated.values.column(key).to_pandas() for key in self.stated.file_keys]
+        values, keys = self.stated.values, self.stated.file_keys
+        return [values.column(key).to_pandas().rename(name) for name, key in keys.items()]
 
     @property
     def label_kind(self) -> str:

@@ -18,7 +18,8 @@ from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.room import Budget
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan, PlannedRow, read_shard_rows
+from tfrecorder.plan import Plan, PlannedRow
+from tfrecorder.plan_files import read_shard_rows
 from tfrecorder.rows import Loaded, Rejected, row_loader
 from tfrecorder.tfrecord import framed_crc
 from tfrecorder.threads import cores, run_in_order
@@ -85,7 +86,7 @@ def write_shard(
         pool: loads rows; its threads bound how far loading runs ahead of writing.
         on_error: "raise" stops at the first reject.
         report: is told, every so often, how many rows are through.
-        footer: of the plan's rows, as `plan.read_footer` returns it.
+        footer: of the plan's rows, as `plan_files.read_footer` returns it.
 
     Raises:
         RejectedError: an image was rejected with on_error="raise".

@@ -166,7 +166,13 @@ class Service:
         return self.store.get(bucket, name, must, int(generation) if generation else None)
 
     def _metadata(self, request: Request, bucket: str, name: str) -> Answer:
-        return ok(self._object(request, bucket, name).resource())
+        told = self._object(request, bucket, name).resource()
+        if "fields" not in request.query:
+            return ok(told)
+        wanted = request.query["fields"].split(",")
+        if unknown := [field for field in wanted if field not in told]:
+            raise Refused(400, "invalidParameter", f"Invalid field selection {unknown[0]}")
+        return ok({field: told[field] for field in wanted})
 
     def _download(self, request: Request, bucket: str, name: str) -> Answer:
         found = self._object(request, bucket, name)

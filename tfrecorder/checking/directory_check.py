@@ -24,7 +24,7 @@ from tfrecorder.checking.metadata_check import (
 from tfrecorder.checking.shard_check import Decode, ShardFindings, check_shard
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.progress import is_shown
+from tfrecorder.progress import bar_class, is_shown
 from tfrecorder.threads import map_ahead
 
 
@@ -95,12 +95,10 @@ def _byte_bar(
     if not shown:
         yield lambda size: None
         return
-    from tqdm.auto import tqdm
-
     files = [expected.path(expected.plan.shards[group].file) for group in groups]
     total = sum(size or 0 for size in storage.each(storage.size_or_none, files, expected.directory))
     lock = threading.Lock()
-    with tqdm(total=total, unit="B", unit_scale=True, dynamic_ncols=True) as bar:
+    with bar_class()(total=total, unit="B", unit_scale=True, dynamic_ncols=True) as bar:
 
         def advance(size: int) -> None:
             with lock:  # tqdm counts without one

@@ -44,10 +44,10 @@ class Stated:
     source_rows: int
 
     @property
-    def file_keys(self) -> list[str]:
-        """The keys of the uris of images and masks."""
+    def file_keys(self) -> dict[str, str]:
+        """The key of the uris of each column of images or masks."""
         files = [field for field in self.fields if isinstance(field.kind, (Image, Mask))]
-        return [f"{field.key}/filename" for field in files]
+        return {field.column: f"{field.key}/filename" for field in files}
 
 
 def check_stated(source: Source, schema: Schema, seed: int) -> Checked:

@@ -30,7 +30,7 @@ _MASK_MODES = ("1", "L", "P")
 
 
 @dataclass(frozen=True)
-class _Placed:
+class Placed:
     """An image of a row, and where a transform put its pixels.
 
     Attributes:
@@ -75,17 +75,17 @@ def typed_loader(plan: Plan, room: Room, transform: Transform | None) -> LoadRow
         values = row.values or {}
         features = {key: convert[key](value) for key, value in values.items()}
         features[keys.SOURCE_ID] = str(row.row)
-        placed: dict[str, _Placed] = {}
+        placed: dict[str, Placed] = {}
         try:
             for field in images:
                 source = read(field)
                 image, geometry = source, None
                 if transform is not None:
                     image, geometry = transform_image(source, transform, room)
-                placed[field.key] = _Placed(source, image, geometry)
+                placed[field.key] = Placed(source, image, geometry)
                 features |= _image_features(field, image)
             for field, of in masks:
-                data = _mask(field, read(field), placed[of.key], room)
+                data = stored_mask(field, read(field), placed[of.key], room)
                 features[f"{field.key}/encoded"] = data
                 features[f"{field.key}/format"] = "png"
             for field in boxes:
@@ -143,7 +143,7 @@ def _image_features(field: Field, image: CheckedImage) -> dict[str, Any]:
     }
 
 
-def _mask(field: Field, mask: CheckedImage, of: _Placed, room: Room) -> bytes:
+def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> bytes:
     """The PNG of a mask: its own bytes wherever its pixels are the classes, unchanged.
 
     Raises:

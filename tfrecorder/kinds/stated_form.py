@@ -12,6 +12,7 @@ from tfrecorder.json_form import (
     either,
     null,
     record,
+    row,
     table,
     text,
     truth,
@@ -33,10 +34,22 @@ _FIELD = record(
     },
     {"integer": truth},
 )
+
+
+def _number(value: Any) -> str | None:
+    return None if isinstance(value, (int, float)) else "a statistic is no number"
+
+
+_TOP = each(row(text, whole()))
+_NUMBERS = dict.fromkeys(("min", "max", "mean", "std"), _number)
+_OF_COLUMN = either(
+    record({"count": whole(), "distinct": whole(), "top": _TOP}),
+    record({"count": whole()}, {**_NUMBERS, "top": null}),
+)
 _STATED = record(
     {
         "fields": each(_FIELD),
-        "statistics": table(table(table(anything), keys=word(*SPLITS))),
+        "statistics": table(table(_OF_COLUMN, keys=word(*SPLITS))),
         # A byte of memory each, where rows are counted.
         "source_rows": whole(1, 2**32),
     }

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tfrecorder.looking.bar import Advance, Stage
 from tfrecorder.looking.facts import filename_of, image_of, labels_of, row_of
 from tfrecorder.looking.heads import HEAD_BYTES, head_key
 from tfrecorder.looking.records import (
@@ -105,7 +106,7 @@ class Duplicates:
         return sum(group.counts.get(split, 0) for group in self.groups if other in group.counts)
 
 
-def find_duplicates(stored: StoredDataset, seconds: float) -> Duplicates:
+def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Duplicates:
     """Search all records for images that are there more than once, while the time lasts.
 
     The smallest split comes first: what is looked at of the others is then compared with all of it.
@@ -113,22 +114,27 @@ def find_duplicates(stored: StoredDataset, seconds: float) -> Duplicates:
     Args:
         stored: the dataset.
         seconds: after which the search ends with what it has compared.
+        stage: of a progress bar.
 
     Raises:
         DatasetError: a record that is read whole, or an index, is damaged.
     """
     started = time.monotonic()
     splits = sorted(stored.splits, key=lambda split: stored.records(split) or 0)
-    keys, at = _head_keys(stored, splits, started + seconds / 2)
+    records = sum(stored.records(split) or 0 for split in splits)
+    advance = stage("comparing", records)
+    keys, at = _head_keys(stored, splits, started + seconds / 2, advance)
     compared = Counter({splits[split]: len(keys[split]) for split in range(len(splits))})
     found: dict[bytes, _Gathered] = {}
     unread = _candidates(keys)
+    advance = stage("comparing what is alike", sum(map(len, unread)))
     for split, places in zip(splits, unread, strict=True):
         numbers = at[split][places]
         for done, record in enumerate(read_numbered(stored, split, numbers)):
             if done % _ROUND == 0 and time.monotonic() > started + seconds:
                 compared[split] -= len(numbers) - done
                 break
+            advance(1)
             image = image_of(record.features, stored)
             if not image:
                 continue
@@ -139,7 +145,7 @@ def find_duplicates(stored: StoredDataset, seconds: float) -> Duplicates:
     return Duplicates(
         groups=tuple(groups),
         compared={split: compared[split] for split in stored.splits},
-        records=sum(stored.records(split) or 0 for split in splits),
+        records=records,
     )
 
 
@@ -172,7 +178,7 @@ class _Gathered:
 
 
 def _head_keys(
-    stored: StoredDataset, splits: list[str], deadline: float
+    stored: StoredDataset, splits: list[str], deadline: float, advance: Advance
 ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
     """A key of each record's head, and the records' numbers, split by split in the given order."""
     keys, numbers = [], {}
@@ -191,6 +197,7 @@ def _head_keys(
                     if key is None:
                         key = head_key(read_at(file, offset, size), stored.image_key) or 0
                     of_split.append(key)
+                    advance(1)
         keys.append(np.array(of_split, dtype=np.uint64))
         numbers[split] = np.arange(len(of_split))
     return keys, numbers

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder import layout
+from tfrecorder.looking.bar import Advance, Stage, counting
 from tfrecorder.looking.duplicates import Duplicates, find_duplicates
 from tfrecorder.looking.facts import (
     Box,
@@ -154,6 +155,7 @@ def gather(
     per_split: int,
     seed: int,
     seconds: float,
+    stage: Stage,
 ) -> Gathered:
     """Read what a page shows.
 
@@ -164,20 +166,24 @@ def gather(
         per_split: how many of these to show.
         seed: of the random choice.
         seconds: that the search for duplicates may take.
+        stage: of a progress bar.
 
     Raises:
         DatasetError: an index, a record or a list of the dataset is damaged.
     """
     drawn = draw(stored, num_records, seed)
     with large_images_allowed(), ThreadPoolExecutor() as pool:
-        seen = {split: _look(pool, stored, split, numbers) for split, numbers in drawn.items()}
-        duplicates = find_duplicates(stored, seconds)
+        advance = stage("decoding", sum(map(len, drawn.values())))
+        seen = {
+            split: _look(pool, stored, split, numbers, advance) for split, numbers in drawn.items()
+        }
+        duplicates = find_duplicates(stored, seconds, stage)
         extremes = _extremes([one for of_split in seen.values() for one in of_split if one.width])
         sheet = [(split, n) for split, numbers in drawn.items() for n in numbers[:per_split]]
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]
         firsts = [(group.copies[0].split, group.copies[0].number) for group in groups]
-        large = _show(pool, stored, sheet, SIDE)
-        small = _show(pool, stored, [*itertools.chain(*extremes), *firsts], SMALL_SIDE)
+        large = _show(pool, stored, sheet, SIDE, stage)
+        small = _show(pool, stored, [*itertools.chain(*extremes), *firsts], SMALL_SIDE, stage)
     darkest, brightest, constant = ([small[one] for one in some] for some in extremes)
     own = info.form == "tfrecorder"
     return Gathered(
@@ -212,10 +218,15 @@ def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[i
 
 
 def _look(
-    pool: ThreadPoolExecutor, stored: StoredDataset, split: str, numbers: list[int]
+    pool: ThreadPoolExecutor,
+    stored: StoredDataset,
+    split: str,
+    numbers: list[int],
+    advance: Advance,
 ) -> list[Seen]:
     records = read_numbered(stored, split, numbers)
-    return list(map_ahead(pool, lambda record: _see(record, stored), records, _AHEAD))
+    seen = map_ahead(pool, lambda record: _see(record, stored), records, _AHEAD)
+    return list(counting(seen, advance))
 
 
 def _see(record: Record, stored: StoredDataset) -> Seen:
@@ -241,7 +252,11 @@ def _extremes(seen: list[Seen]) -> tuple[list[Which], list[Which], list[Which]]:
 
 
 def _show(
-    pool: ThreadPoolExecutor, stored: StoredDataset, wanted: Iterable[Which], side: int
+    pool: ThreadPoolExecutor,
+    stored: StoredDataset,
+    wanted: Iterable[Which],
+    side: int,
+    stage: Stage,
 ) -> dict[Which, Shown]:
     numbers: dict[str, set[int]] = {}
     for split, number in wanted:
@@ -250,7 +265,8 @@ def _show(
         read_numbered(stored, split, of_split) for split, of_split in numbers.items()
     )
     shown = map_ahead(pool, lambda record: show(record, stored, side), records, _AHEAD)
-    return {(one.split, one.number): one for one in shown}
+    advance = stage("drawing", sum(map(len, numbers.values())))
+    return {(one.split, one.number): one for one in counting(shown, advance)}
 
 
 def show(record: Record, stored: StoredDataset, side: int) -> Shown:

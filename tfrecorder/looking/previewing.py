@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from tfrecorder import layout, storage
 from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.looking.bar import record_bar
 from tfrecorder.looking.gathering import gather
 from tfrecorder.looking.markup import readable_bytes
 from tfrecorder.looking.page import MARK, looked_at, render
 from tfrecorder.looking.records import open_stored
 from tfrecorder.looking.whole_files import local_path, write_whole
 from tfrecorder.option_checks import whole
+from tfrecorder.progress import is_shown
 from tfrecorder.reading.summary import info
 
 #: Pixels of height that the page takes in a notebook.
@@ -77,6 +79,7 @@ def preview(
     per_split: int = 24,
     seconds: float = 60.0,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> Preview:
     """Make a page that shows a dataset: one HTML file that needs no network and no other file.
 
@@ -95,6 +98,7 @@ def preview(
         seconds: what the search for duplicates may take.  It compares all records by a hash of
             the image's bytes; where the time does not suffice, the page says how many it compared.
         seed: of the random choice.
+        progress: show a bar; None shows it in a terminal and in a notebook.
 
     Returns:
         The page with its main figures.
@@ -108,16 +112,20 @@ def preview(
         >>> tfrecorder.preview("out", html="report.html")  # doctest: +SKIP
     """
     _check_numbers(num_records, per_split, seconds, seed)
+    if not (progress is None or isinstance(progress, bool)):
+        raise OptionError(f"progress={progress!r}: give True, False or None.")
     target = None if html is None else _target(html, directory)
     stored = open_stored(directory)
-    gathered = gather(
-        stored,
-        info(directory),
-        num_records=max(num_records, per_split),
-        per_split=per_split,
-        seed=seed,
-        seconds=seconds,
-    )
+    with record_bar(is_shown(progress)) as stage:
+        gathered = gather(
+            stored,
+            info(directory),
+            num_records=max(num_records, per_split),
+            per_split=per_split,
+            seed=seed,
+            seconds=seconds,
+            stage=stage,
+        )
     page = render(gathered)
     if target is not None:
         write_whole(target, page.encode())

@@ -12,6 +12,7 @@ from typing import Any
 from tfrecorder import layout, storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.reading.class_counts import count_classes
+from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.dataset import Files, StoredDataset, open_dataset, parse_json
 from tfrecorder.reading.files import local_files, stored_files
 from tfrecorder.tables import html_table, one_line, text_table
@@ -58,7 +59,8 @@ class DatasetInfo:
         oriented: records whose image carries an EXIF orientation other than upright.
         options: of the conversion, by name; empty for directories from elsewhere.
         statistics: of a dataset with a stated schema, by column and split: count, min, max, mean
-            and std of numbers, the most frequent values of others.
+            and std of numbers; count, distinct and the most frequent values of others.
+        columns: of a dataset with a stated schema, the kind, type and shape of each by its name.
     """
 
     directory: str
@@ -76,6 +78,7 @@ class DatasetInfo:
     class_counts: Mapping[str, Mapping[str, int]] | None = None
     image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
 
     @property
     def records(self) -> int | None:
@@ -101,6 +104,7 @@ class DatasetInfo:
         if classes := self._class_table():
             more = self._more_classes()
             blocks.append(text_table(classes) + ([f"… {more:,} more"] if more else []))
+        blocks += map(text_table, column_tables(self.columns, self.statistics))
         blocks.append([f"{name}: {value}" for name, value in self._notes()])
         return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -110,7 +114,8 @@ class DatasetInfo:
         notes = "".join(
             f"<li>{html.escape(name)}: {html.escape(value)}</li>" for name, value in self._notes()
         )
-        return f"<p>{html.escape(self.directory)}</p>{tables}{more}<ul>{notes}</ul>"
+        columns = "".join(map(html_table, column_tables(self.columns, self.statistics)))
+        return f"<p>{html.escape(self.directory)}</p>{tables}{more}{columns}<ul>{notes}</ul>"
 
     def _class_table(self) -> list[list[str]]:
         """Records by class and split, the most frequent classes; empty where not known."""
@@ -251,6 +256,7 @@ def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
         oriented=totals.get("oriented", 0),
         options=metadata.get("options", {}),
         statistics=metadata.get("stated", {}).get("statistics", {}),
+        columns=columns_of(stored) if metadata.get("stated") else {},
     )
 
 

@@ -1,8 +1,7 @@
-"""Google Cloud Storage, by its own client: one request an image, one client a process."""
+"""Google Cloud Storage: images by short requests, all else by its own client; one a process."""
 
 from __future__ import annotations
 
-import base64
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar, cast
 
-from tfrecorder.stores.gcs_get import answer_words, failure_words, getter
+from tfrecorder.stores.gcs_get import (
+    Ask,
+    Description,
+    answer_words,
+    asker,
+    describe_object,
+    failure_words,
+    read_object,
+)
 from tfrecorder.stores.parts import in_parts
 from tfrecorder.stores.spool import spooled
 from tfrecorder.stores.store import (
@@ -43,10 +50,10 @@ class BucketStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: Any = None
-        self._get: Callable[[str, str], bytes] | None = None
+        self._ask: Ask | None = None
 
     def read(self, path: str) -> bytes:
-        return _asked(lambda: self._getter()(*split_path(path)))
+        return _asked(lambda: read_object(self._asker(), *split_path(path)))
 
     def open(self, path: str) -> BinaryIO:
         blob = self._blob(path)
@@ -66,12 +73,12 @@ class BucketStore:
         _asked(lambda: self._blob(path).download_to_file(file, retry=None, timeout=TIMEOUT))
 
     def size(self, path: str) -> int | None:
-        blob = self._described(path)
-        return None if blob is None else blob.size
+        found = self._described(path)
+        return None if found is None else found.size
 
     def crc32c(self, path: str) -> int | None:
-        blob = self._described(path)
-        return None if blob is None else int.from_bytes(base64.b64decode(blob.crc32c), "big")
+        found = self._described(path)
+        return None if found is None else found.crc32c
 
     def names(self, folder: str) -> dict[str, int | None]:
         prefix = _prefix(folder)
@@ -127,16 +134,17 @@ class BucketStore:
         bucket, name = split_path(path)
         return self._client().bucket(bucket).blob(name)
 
-    def _described(self, path: str) -> Any:
-        """An object with its metadata; None where there is none."""
-        blob = self._blob(path)
+    def _described(self, path: str) -> Description | None:
+        """What is known of an object; None where there is none."""
+        bucket, name = split_path(path)
+        if not name:  # which the service would take for a listing
+            return None
         try:
-            _asked(lambda: blob.reload(retry=None, timeout=TIMEOUT))
+            return _asked(lambda: describe_object(self._asker(), bucket, name))
         except UnreadableError as error:
             if error.code == "not_found":
                 return None
             raise
-        return blob
 
     def _list(self, folder: str, **more: Any) -> Any:
         """The objects below a folder; a delimiter gives those directly in it, and `.prefixes`."""
@@ -149,13 +157,12 @@ class BucketStore:
                 self._found = _connect()
             return self._found
 
-    def _getter(self) -> Callable[[str, str], bytes]:
-        if self._get is None:
-            client = self._client()
-            self._get = getter(
-                client.api_endpoint, client._credentials, CONNECTIONS, timeout=TIMEOUT
-            )
-        return self._get
+    def _asker(self) -> Ask:
+        client = self._client()
+        with self._lock:
+            if self._ask is None:
+                self._ask = asker(client.api_endpoint, client._credentials, CONNECTIONS, TIMEOUT)
+            return self._ask
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -1,0 +1,146 @@
+"""Reads photographs out of the formats of others, each as its own documentation shows it.
+
+A reader takes the folder that `peers_writers.py` wrote and gives batches of shuffled uint8 images
+and labels.  What decodes outside TensorFlow is Pillow, whose bilinear resizing is antialiased.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import pickle
+from functools import partial
+from typing import Any
+
+import harness
+import reading
+from reading import BATCH
+
+WORKERS = 2
+SHUFFLED = 2000
+
+
+def decode(data: bytes, size: int) -> Any:
+    import numpy as np
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(data)).convert("RGB")
+    return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+
+
+def _files(directory: str, pattern: str) -> list[str]:
+    return sorted(glob.glob(f"{directory}/{pattern}"))
+
+
+def _torch_loader(images: Any) -> Any:
+    from torch.utils.data import DataLoader
+
+    return DataLoader(images, batch_size=BATCH, num_workers=WORKERS, persistent_workers=True)
+
+
+def tfds(directory: str, size: int, antialias: bool = False) -> Any:
+    """As in reading.py, but never from memory: TFDS caches small splits unless told otherwise."""
+    import tensorflow as tf
+    import tensorflow_datasets
+
+    pairs = tensorflow_datasets.builder_from_directory(directory).as_dataset(
+        "train",
+        shuffle_files=True,
+        as_supervised=True,
+        read_config=tensorflow_datasets.ReadConfig(try_autocache=False),
+    )
+    resized = pairs.shuffle(SHUFFLED).map(
+        lambda image, label: (reading._resize(image, size, antialias), label),
+        tf.data.AUTOTUNE,
+        deterministic=False,
+    )
+    return resized.batch(BATCH).prefetch(tf.data.AUTOTUNE)
+
+
+def webdataset(directory: str, size: int) -> Any:
+    import webdataset
+
+    shards = _files(directory, "train-*.tar")
+    images = webdataset.WebDataset(shards, shardshuffle=len(shards)).shuffle(SHUFFLED)
+    return _torch_loader(images.to_tuple("jpg", "cls").map(partial(_of_tar, size=size)))
+
+
+def _of_tar(record: tuple[bytes, bytes], size: int) -> tuple[Any, int]:
+    return decode(record[0], size), int(record[1])
+
+
+def mds(directory: str, size: int) -> Any:
+    from streaming import StreamingDataset
+    from streaming.base.util import clean_stale_shared_memory
+
+    class Images(StreamingDataset):
+        def __getitem__(self, at: int) -> tuple[Any, int]:
+            record = super().__getitem__(at)
+            return decode(record["image"], size), record["label"]
+
+    clean_stale_shared_memory()
+    return _torch_loader(Images(local=f"{directory}/train", shuffle=True, batch_size=BATCH))
+
+
+def litdata(directory: str, size: int) -> Any:
+    from litdata import StreamingDataLoader, StreamingDataset
+
+    class Images(StreamingDataset):
+        def __getitem__(self, at: Any) -> tuple[Any, int]:
+            record = super().__getitem__(at)
+            return decode(record["image"], size), record["label"]
+
+    images = Images(directory, shuffle=True, drop_last=False)
+    return StreamingDataLoader(
+        images, batch_size=BATCH, num_workers=WORKERS, persistent_workers=True
+    )
+
+
+def grain(directory: str, size: int, processes: int = 0) -> Any:
+    """Without an end, and one iterator for all: its worker processes start once."""
+    import grain
+
+    source = grain.sources.ArrayRecordDataSource(_files(directory, "train*.array_record"))
+    images = grain.MapDataset.source(source).shuffle(seed=0).repeat()
+    decoded = images.map(partial(_of_pickle, size=size)).batch(BATCH)
+    if not processes:
+        return iter(decoded.to_iter_dataset(grain.ReadOptions(num_threads=WORKERS)))
+    options = grain.MultiprocessingOptions(num_workers=processes)
+    return iter(decoded.to_iter_dataset().mp_prefetch(options))
+
+
+def _of_pickle(record: bytes, size: int) -> tuple[Any, int]:
+    data, label = pickle.loads(record)
+    return decode(data, size), label
+
+
+READERS = {
+    **reading.READERS,
+    **{one.__name__: one for one in (tfds, webdataset, mds, litdata, grain)},
+}
+
+
+def read(reader: str, images: int, warm_up: int, **arguments: Any) -> harness.Timed:
+    """Read so many images, after so many others."""
+    batches = READERS[reader](**arguments)
+    reading._take(batches, warm_up)
+    return lambda: {"images": reading._take(batches, images)}
+
+
+def epoch(reader: str, images: int, **arguments: Any) -> harness.Timed:
+    """Read every image once, and say what came: the mean of all pixels, and what is amiss."""
+    import numpy as np
+
+    def run() -> harness.Numbers:
+        count, total, amiss = 0, 0.0, ""
+        for batch in READERS[reader](**arguments):
+            pixels = np.asarray(batch[0])
+            if pixels.dtype != np.uint8 or pixels.shape[1:] != (arguments["size"],) * 2 + (3,):
+                amiss = f"batches of {pixels.dtype} {pixels.shape}"
+            count += len(pixels)
+            total += pixels.mean(dtype=np.float64) * len(pixels)
+            if count >= images:
+                break
+        return {"images": count, "mean": total / count, "amiss": amiss}
+
+    return run

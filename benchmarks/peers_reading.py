@@ -1,0 +1,190 @@
+"""`tfrecorder.load` beside the readers of other formats, on the same photographs.
+
+    peers_reading.py [--data DIR] [--rounds N] [--quick]
+
+All give shuffled uint8 batches of 64 at 224x224 from a warm page cache, of photographs of 500x375.
+Those of PyTorch and Grain decode with Pillow in two workers.  Figures that compare are images per
+CPU second: how well two cores are used differs with the number of workers.  Pillow and `load`
+resize free of aliasing; pipelines by hand and `image_dataset_from_directory` mostly do not, which
+costs less.  Before the rounds each reader reads every image once; the mean of all pixels must be
+that of `load`, within what decoders and kinds of resizing differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import data as shared
+import harness
+import peers_packages
+import raw
+from harness import Case, Result
+from writing import read_rows
+
+SIZE = 224
+LOAD = "tfrecorder.load"
+#: In grey levels: TensorFlow's fast decoding is darker by up to one.
+MEAN_WITHIN = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """How the data of a reader is written first."""
+
+    writer: str
+    requires: tuple[str, ...]
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def formats(count: int) -> dict[str, Format]:
+    return {
+        # Several shards for each of the workers.
+        "webdataset": Format(
+            "peers_writers:webdataset", ("webdataset", "torch"), {"per_shard": count // 8}
+        ),
+        "mds": Format("peers_writers:mds", ("streaming", "torch")),
+        "litdata": Format("peers_writers:litdata", ("litdata", "torch")),
+        "array_record": Format("peers_writers:array_record", ("array_record", "grain")),
+    }
+
+
+def written(
+    name: str, form: Format, source: Path, data: Path, environment: dict[str, str]
+) -> tuple[str, str | None]:
+    """The folder of a format, written unless it is there; and why it could not be."""
+    out = data / f"peers-{name}-{source.stem}"
+    if out.exists():
+        return str(out), None
+    partial = out.with_suffix(".part")
+    shutil.rmtree(partial, ignore_errors=True)
+    arguments = {"source": str(source), "out": str(partial), **form.arguments}
+    case = Case(f"{name}: written", form.writer, arguments, False, form.requires, environment)
+    _, reason = peers_packages.once(case, data)
+    if reason is None:
+        partial.rename(out)
+        harness.warm([str(path) for path in out.rglob("*") if path.is_file()])
+    return str(out), reason
+
+
+def make_cases(
+    source: Path, count: int, data: Path, environment: dict[str, str]
+) -> tuple[list[Case], dict[str, str]]:
+    """The cases, and of those that cannot be the reasons."""
+    ours = {"directory": raw.written(source, data / f"peers-ours-{source.stem}", num_shards=8)}
+    single = {"folder": str(peers_packages.folders(source, count, data) / "train")}
+    harness.warm([str(path) for path in Path(ours["directory"]).glob("*.tfrecord")])
+    rows: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
+        (LOAD, "ours", ours, ()),
+        ("load(antialias=False)", "ours", {**ours, "antialias": False}, ()),
+        ("tf.data by hand, antialiased", "by_hand", {**ours, "antialias": True}, ()),
+        ("tf.data by hand, plain", "by_hand", ours, ()),
+        ("tf.data, naive, plain", "naive", ours, ()),
+        ("TFDS, antialiased", "tfds", {**ours, "antialias": True}, ("tensorflow_datasets",)),
+        ("TFDS, plain", "tfds", ours, ("tensorflow_datasets",)),
+        ("image_dataset_from_directory, plain", "from_directory", single, ()),
+        ("Pillow generator", "generator", single, ()),
+    ]
+    skipped: dict[str, str] = {}
+    for name, form in formats(count).items():
+        where, reason = written(name, form, source, data, environment)
+        directory = {"directory": where}
+        more = {
+            "webdataset": [("webdataset, PyTorch", "webdataset", directory)],
+            "mds": [("MosaicML MDS, PyTorch", "mds", directory)],
+            "litdata": [("LitData, PyTorch", "litdata", directory)],
+            "array_record": [
+                ("Grain, array_record, threads", "grain", directory),
+                ("Grain, array_record, processes", "grain", {**directory, "processes": 2}),
+            ],
+        }[name]
+        rows += [(*row, form.requires) for row in more]
+        if reason is not None:
+            skipped.update({row[0]: reason for row in more})
+    cases = [
+        Case(
+            name,
+            "peers_readers:read",
+            {"reader": reader, "images": count, "warm_up": count // 2, "size": SIZE, **arguments},
+            requires=requires,
+            environment=environment,
+        )
+        for name, reader, arguments, requires in rows
+    ]
+    return cases, skipped
+
+
+def faults(cases: Sequence[Case], data: Path) -> dict[str, str]:
+    """Why cases are left out: what is missing, fails, or reads other pictures than `load`."""
+    found: dict[str, str] = {}
+    expected = None
+    for case in cases:  # the first is `load`
+        arguments = {key: value for key, value in case.arguments.items() if key != "warm_up"}
+        numbers, reason = peers_packages.once(
+            dataclasses.replace(
+                case,
+                name=f"{case.name}: one epoch",
+                prepare="peers_readers:epoch",
+                arguments=arguments,
+            ),
+            data,
+        )
+        if reason is None:
+            expected = expected or numbers["mean"]
+            wanted = case.arguments["images"]
+            if numbers["amiss"]:
+                reason = f"it gives {numbers['amiss']}"
+            elif numbers["images"] != wanted:
+                reason = f"it gives {numbers['images']} images an epoch, not {wanted}"
+            elif abs(numbers["mean"] - expected) > MEAN_WITHIN:
+                reason = f"its pixels have a mean of {numbers['mean']:.2f}, not {expected:.2f}"
+        if reason is not None:
+            found[case.name] = reason
+    return found
+
+
+def report(results: Sequence[Result]) -> tuple[bool, list[str]]:
+    """Whether `load` is the first in images per CPU second, and the lines on it."""
+    work = {result.case.name: result.median("images/CPU s") for result in results if result.rounds}
+    best = max(work[name] for name in (LOAD, "load(antialias=False)"))
+    met, lines = True, []
+    for name, value in sorted(work.items(), key=lambda pair: -pair[1]):
+        if "load" in name:
+            continue
+        own = best if name.endswith("plain") else work[LOAD]
+        passed, line = harness.verdict(f"load / {name}, images/CPU s", own / value, 1.0, True)
+        met, lines = met and passed, [*lines, line]
+    return met, lines
+
+
+def main(arguments: Sequence[str] | None = None) -> bool:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--quick", action="store_true", help="640 images, one round")
+    chosen = parser.parse_args(arguments)
+    data, count = chosen.data.resolve(), 640 if chosen.quick else 4096  # whole batches
+    rounds = chosen.rounds or (1 if chosen.quick else 5)
+    listed = shared.listed(shared.photographs(data, count), count)
+    source = raw._all_in_train(listed)  # so that every reader has the same pictures
+    harness.warm([path for _, path, _ in read_rows(str(source))])
+    environment = peers_packages.quiet(data)
+    cases, skipped = make_cases(source, count, data, environment)
+    skipped.update(faults([case for case in cases if case.name not in skipped], data))
+    assert LOAD not in skipped, f"{LOAD}: {skipped[LOAD]}"
+    results = peers_packages.measured(cases, skipped, rounds, data)
+    print(harness.table(results, ["images/s", "images/CPU s", "base_mb", "peak_mb"]))
+    met, lines = report(results)
+    print("\n" + "\n".join(lines))
+    harness.save(
+        "peers_reading", results, verdicts=lines, peers=peers_packages.versions(), images=count
+    )
+    return met
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)

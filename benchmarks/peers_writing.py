@@ -1,0 +1,178 @@
+"""Conversion beside everything else that writes photographs for training.
+
+    peers_writing.py [--data DIR] [--rounds N] [--quick] [--rehearse]
+
+The same photographs of 500x375, warm page cache, seconds without imports.  Two sizes tell the
+cost an image (the slope) from what a run costs however small: workers that start, a pipeline.
+`requirements.txt` in this folder installs the others; a case whose package is missing,
+or does not work here, is skipped with a word.  Before the rounds each case runs once, and its
+output is read back: it must hold the very bytes of the images.  tar and the bare loop are the
+floor: neither checks anything or records what the training should know of the whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import data as shared
+import harness
+import peers_contents
+import peers_packages
+import writing
+from harness import Case, Result
+
+HEADER, DECODE = "tfrecorder, header", "tfrecorder, decode"
+FLOOR = ("tar", "TFRecordWriter by hand")
+
+
+@dataclasses.dataclass(frozen=True)
+class Writer:
+    """A case's function, how its output is read back, and what it needs."""
+
+    function: str
+    contents: str
+    requires: tuple[str, ...] = ()
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def writers(folder: Path) -> dict[str, Writer]:
+    """By the name of the case; `folder` has the photographs in folders."""
+    beam, plain = ("apache_beam", "tensorflow"), {"options": "group_size:1,uncompressed"}
+    return {
+        "tar": Writer("peers_writers:tar", "tar"),
+        "TFRecordWriter by hand": Writer("writing:by_hand", "tfrecord", ("tensorflow",)),
+        "Beam, an image an element": Writer("peers_writers:beam", "tfrecord", beam),
+        "Beam, the same in threads": Writer(
+            "peers_writers:beam", "tfrecord", beam, {"workers": harness.cores()}
+        ),
+        "TFDS builder": Writer("peers_writers:tfds", "tfrecord", ("tensorflow_datasets",)),
+        "webdataset": Writer("peers_writers:webdataset", "tar", ("webdataset",)),
+        "MosaicML MDS": Writer("peers_writers:mds", "mds", ("streaming",)),
+        "LitData optimize": Writer("peers_writers:litdata", "litdata", ("litdata",)),
+        "Hugging Face to Parquet": Writer(
+            "peers_writers:huggingface", "parquet", ("datasets",), {"folder": str(folder)}
+        ),
+        "array_record": Writer("peers_writers:array_record", "array_record", ("array_record",)),
+        "array_record, uncompressed": Writer(
+            "peers_writers:array_record", "array_record", ("array_record",), plain
+        ),
+        HEADER: Writer("writing:convert", "tfrecord", (), {"verify": "header"}),
+        DECODE: Writer("writing:convert", "tfrecord", (), {"verify": "decode"}),
+    }
+
+
+def faults(
+    every: dict[str, Writer], source: str, data: Path, environment: dict[str, str]
+) -> dict[str, str]:
+    """Why cases are left out: what is missing, fails, or does not hold the images."""
+    wanted, found = peers_contents.of_source(source), {}
+    for name, writer in every.items():
+        arguments = {
+            "writer": writer.function,
+            "contents": writer.contents,
+            "arguments": writer.arguments,
+            "source": source,
+        }
+        case = Case(
+            f"{name}: read back",
+            "peers_contents:written",
+            arguments,
+            True,
+            writer.requires,
+            environment,
+        )
+        numbers, reason = peers_packages.once(case, data)
+        if reason is None and any(numbers[key] != wanted[key] for key in wanted):
+            held = {key: numbers[key] for key in wanted}
+            reason = f"its output does not hold the images: {held}, not {wanted}"
+        if reason is not None:
+            found[name] = reason
+    return found
+
+
+def make_cases(
+    sources: dict[int, Path], data: Path, environment: dict[str, str], rehearse: bool
+) -> list[Case]:
+    """Each writer at each size, named as `writing.slopes` looks for them."""
+    return [
+        Case(
+            f"{name} {size}",
+            writer.function,
+            {"source": str(source), **writer.arguments},
+            True,
+            writer.requires,
+            environment,
+            rehearse,
+        )
+        for size, source in sources.items()
+        for name, writer in writers(peers_packages.folders(source, size, data)).items()
+    ]
+
+
+def rates(results: Sequence[Result], sizes: tuple[int, int]) -> dict[str, float]:
+    """Images a second of each writer that was measured, by the slope; prints the table."""
+    rows, found = [["by the slope", "images/s", "CPU s/1000", "fixed s"]], {}
+    for result in results:
+        name, _, size = result.case.name.rpartition(" ")
+        if int(size) != sizes[1] or not result.rounds:
+            continue
+        wall = statistics.median(writing.slopes(results, name, sizes, "seconds"))
+        cpu = statistics.median(writing.slopes(results, name, sizes, "cpu"))
+        start = writing.fixed(results, name, sizes)
+        # Of single rounds on a busy machine the smaller size may be the slower one.
+        found[name] = 1 / wall if wall > 0 else float("nan")
+        rows.append([name, f"{found[name]:,.0f}", f"{cpu * 1e3:.3f}", f"{start:.2f}"])
+    print("\n" + harness.columns(rows) + "\n")
+    return found
+
+
+def verdicts(rate: dict[str, float]) -> tuple[bool, list[str]]:
+    """Whether `header` is the first of all that write a training format, and the lines on it."""
+    met, lines = True, []
+    for name, value in sorted(rate.items(), key=lambda pair: -pair[1]):
+        if name in FLOOR:
+            lines.append(f"      header / {name} (the floor): {rate[HEADER] / value:.3f}")
+        elif name not in (HEADER, DECODE):
+            passed, line = harness.verdict(f"header / {name}", rate[HEADER] / value, 1.0, True)
+            met, lines = met and passed, [*lines, line]
+    return met, lines
+
+
+def main(arguments: Sequence[str] | None = None) -> bool:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--quick", action="store_true", help="fewer images, one round")
+    parser.add_argument("--rehearse", action="store_true", help="as writing.py has it")
+    chosen = parser.parse_args(arguments)
+    data, rounds = chosen.data.resolve(), chosen.rounds or (1 if chosen.quick else 3)
+    sizes = writing.QUICK_SIZES if chosen.quick else writing.SIZES
+    folder = shared.photographs(data, max(sizes))
+    sources = {size: shared.listed(folder, size) for size in sizes}
+    large = sources[sizes[1]]
+    harness.warm([path for _, path, _ in writing.read_rows(str(large))])
+    environment = peers_packages.quiet(data)
+    every = writers(peers_packages.folders(large, sizes[1], data))
+    reasons = faults(every, str(large), data, environment)
+    for name in (HEADER, DECODE):
+        if name in reasons:
+            raise RuntimeError(f"{name}: {reasons[name]}")
+    cases = make_cases(sources, data, environment, chosen.rehearse)
+    skipped = {f"{name} {size}": reason for name, reason in reasons.items() for size in sizes}
+    results = peers_packages.measured(cases, skipped, rounds, data)
+    print(harness.table(results, ["images/s", "CPU s/1000", "peak_mb", "bytes_in", "bytes_out"]))
+    print("\nRead back, every output that was measured holds the very bytes of the images.")
+    met, lines = verdicts(rates(results, sizes))
+    print("\n".join(lines))
+    name = "peers_writing-rehearsed" if chosen.rehearse else "peers_writing"
+    harness.save(name, results, verdicts=lines, peers=peers_packages.versions(), sizes=sizes)
+    return met
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)

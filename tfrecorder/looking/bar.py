@@ -1,0 +1,45 @@
+"""The progress bar of a page while it is made: one line that counts the records of each stage."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from tfrecorder.progress import bar_class
+
+T = TypeVar("T")
+
+#: Counts records that are through.
+Advance = Callable[[int], object]
+#: Begins a stage: what is done, and with how many records; gives the function that counts them.
+Stage = Callable[[str, int], Advance]
+
+
+@contextlib.contextmanager
+def record_bar(shown: bool) -> Iterator[Stage]:
+    """A bar that begins anew with each stage, as a record takes a hundred times longer in one.
+
+    It is gone at the end, when the page itself says how many records were looked at.
+    """
+    if not shown:
+        yield lambda stage, records: lambda count: None
+        return
+    with bar_class()(unit=" records", dynamic_ncols=True, leave=False) as bar:
+
+        def begin(stage: str, records: int) -> Advance:
+            if not records:
+                return lambda count: None
+            bar.refresh()  # how the last stage ended, however short it was
+            bar.set_description(stage, refresh=False)
+            bar.reset(records)
+            return bar.update
+
+        yield begin
+
+
+def counting(items: Iterable[T], advance: Advance) -> Iterator[T]:
+    """The same items, each counted when the next one is asked for."""
+    for item in items:
+        yield item
+        advance(1)

@@ -1,0 +1,108 @@
+"""The staged plan: `plan.json`, and `plan.parquet` with a row group a shard, written and read.
+
+A worker reads only the row groups of its own shards.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import pandas as pd
+
+from tfrecorder import layout, storage
+from tfrecorder.errors import OutputError
+from tfrecorder.plan import Plan, PlannedRow
+
+
+def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
+    """Write the plan's two files; `plan.json` last, so that it stands only beside its rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"row": pa.int64(), "image_uri": pa.large_string(), "label": pa.int64()}
+    arrays = {
+        name: pa.array(planned[name].to_numpy(), type=kind)
+        for name, kind in {**columns, "text": pa.large_string()}.items()
+    }
+    if "values" in planned:
+        arrays["values"] = pa.array(planned["values"].array)
+    table = pa.Table.from_pydict(arrays)
+    with storage.publish(output_dir, layout.PLAN_ROWS) as file:
+        buffered = io.BufferedWriter(file)
+        with pq.ParquetWriter(
+            buffered, table.schema, use_dictionary=["text"], write_statistics=False
+        ) as writer:
+            start = 0
+            for shard in plan.shards:
+                size = plan.shard_rows(shard)
+                writer.write_table(table.slice(start, size), row_group_size=size)
+                start += size
+        buffered.flush()
+        buffered.detach()
+    storage.publish_bytes(output_dir, layout.PLAN, plan.to_json())
+
+
+def read_plan(output_dir: str) -> Plan | None:
+    """The plan that is staged in a directory, or None.
+
+    Raises:
+        OutputError: another version of this package staged it.
+    """
+    path = os.path.join(output_dir, layout.PLAN)
+    try:
+        return Plan.from_json(storage.read_bytes(path))
+    except storage.UnreadableError as error:
+        if error.code in ("not_found", "bad_name"):
+            return None
+        raise OutputError(f"{path} cannot be read: {error}.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise OutputError(
+            f"{path} is no plan that this version of tfrecorder can follow ({error}); choose a new "
+            "or empty directory as output_dir."
+        ) from error
+
+
+def read_footer(output_dir: str) -> Any:
+    """Where the row groups of the staged plan begin, for whoever reads several of them.
+
+    Raises:
+        OutputError: it cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    path = os.path.join(output_dir, layout.PLAN_ROWS)
+    try:
+        with storage.open_seekable(path) as opened:
+            return pq.read_metadata(opened)
+    except storage.UnreadableError as error:
+        raise OutputError(f"{path} cannot be read: {error}.") from error
+
+
+_ROW_COLUMNS = ("row", "image_uri", "label", "text", "values")
+
+
+def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[PlannedRow]:
+    """The rows of one shard, which is row group number `group` of the staged plan.
+
+    Args:
+        footer: what `read_footer` returned; without it, it is read once more.
+
+    Raises:
+        FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    path = os.path.join(output_dir, layout.PLAN_ROWS)
+    try:
+        with storage.open_seekable(path) as opened:
+            # Each column of a row group is asked for once, and whole.
+            file = pq.ParquetFile(opened, metadata=footer, pre_buffer=True)
+            table = file.read_row_group(group)
+    except storage.UnreadableError as error:
+        kind = FileNotFoundError if error.code == "not_found" else OSError
+        raise kind(f"{path}: {error}") from error
+    names = [name for name in _ROW_COLUMNS if name in table.column_names]
+    columns = (table.column(name).to_pylist() for name in names)
+    return [PlannedRow(*values) for values in zip(*columns, strict=True)]

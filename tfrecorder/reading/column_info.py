@@ -1,0 +1,99 @@
+"""The columns of a dataset with a stated schema, as `info` tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.kinds.columns import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.kinds.fields import Field, image_of
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.tables import one_line
+
+#: The most frequent values that the table for people shows; a program gets ten.
+SHOWN_VALUES = 3
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """One column of a dataset with a stated schema.
+
+    Attributes:
+        kind: its word in a schema's file, as "image" or "number".
+        dtype: "uint8" of pixels, "int64" of classes, "float32" of boxes, "string" of texts and
+            bytes; of numbers as stated.
+        shape: () is one value, (None,) a list of any length; of images and masks height, width
+            and channels, None where they differ.
+        num_classes: of labels and of boxes with labels; None of others.
+        class_names: by integer; None where there are none.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    num_classes: int | None = None
+    class_names: tuple[str, ...] | None = None
+
+
+def columns_of(stored: StoredDataset) -> dict[str, ColumnInfo]:
+    """The columns by name, those that make features."""
+    fields = stored.fields or ()
+    return {field.column: _column(field, fields, stored) for field in fields}
+
+
+def _column(field: Field, fields: Sequence[Field], stored: StoredDataset) -> ColumnInfo:
+    kind = field.kind
+    dtype, shape = "int64", tuple[int | None, ...]()
+    if isinstance(kind, Image):
+        dtype, shape = "uint8", _pixels(field, stored)
+    elif isinstance(kind, Mask):
+        dtype, shape = "uint8", (*_pixels(image_of(field, fields), stored)[:2], 1)
+    elif isinstance(kind, Boxes):
+        dtype, shape = "float32", (None, 4)
+    elif isinstance(kind, Labels):
+        shape = (None,)
+    elif isinstance(kind, Number):
+        dtype, shape = kind.dtype, kind.shape
+    elif isinstance(kind, (Text, Bytes)):
+        dtype, shape = "string", kind.shape
+    with_classes = isinstance(kind, (Label, Labels)) or field.label_key is not None
+    count = field.num_classes if with_classes else None
+    return ColumnInfo(kind.word, dtype, shape, count, field.names)
+
+
+def _pixels(image: Field, stored: StoredDataset) -> tuple[int | None, ...]:
+    return stored.shapes.get(f"{image.key}/encoded", (None, None, 3))
+
+
+def column_tables(
+    columns: Mapping[str, ColumnInfo], statistics: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> list[list[list[str]]]:
+    """Tables for people: the columns, the statistics of numbers, and the most frequent values."""
+    kinds = [["column", "kind", "type", "classes", "shape"]]
+    for name, column in columns.items():
+        classes = "" if column.num_classes is None else f"{column.num_classes:,}"
+        kinds.append([one_line(name), column.kind, column.dtype, classes, str(column.shape)])
+    numbers = [["numbers", "split", "count", "min", "max", "mean", "std"]]
+    values = [["values", "split", "count", "distinct", "most frequent"]]
+    for name, by_split in statistics.items():
+        for split, found in by_split.items():
+            cells = [one_line(name), split, f"{found['count']:,}"]
+            if "top" in found:
+                values.append([*cells, f"{found['distinct']:,}", _most_frequent(found)])
+            else:
+                wanted = (found.get(what) for what in ("min", "max", "mean", "std"))
+                numbers.append([*cells, *map(_number, wanted)])
+    return [table for table in (kinds, numbers, values) if len(table) > 1]
+
+
+def _most_frequent(found: Mapping[str, Any]) -> str:
+    shown = [f"{count:,} {one_line(value, 20)!r}" for value, count in found["top"][:SHOWN_VALUES]]
+    return ", ".join(shown) + (", …" if found["distinct"] > len(shown) else "")
+
+
+def _number(value: float | int | bool | None) -> str:
+    """A statistic as a cell; empty where no value is finite."""
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
