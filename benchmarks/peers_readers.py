@@ -50,7 +50,7 @@ def tfds(directory: str, size: int, antialias: bool = False) -> Any:
         read_config=tensorflow_datasets.ReadConfig(try_autocache=False),
     )
     resized = pairs.shuffle(SHUFFLED).map(
-        lambda image, label: (reading._resize(image, size, antialias), label),
+        lambda image, label: (reading.resize(image, size, antialias), label),
         tf.data.AUTOTUNE,
         deterministic=False,
     )
@@ -123,8 +123,8 @@ READERS = {
 def read(reader: str, images: int, warm_up: int, **arguments: Any) -> harness.Timed:
     """Read so many images, after so many others."""
     batches = READERS[reader](**arguments)
-    reading._take(batches, warm_up)
-    return lambda: {"images": reading._take(batches, images)}
+    reading.take(batches, warm_up)
+    return lambda: {"images": reading.take(batches, images)}
 
 
 def epoch(reader: str, images: int, **arguments: Any) -> harness.Timed:

@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     data, count = chosen.data.resolve(), 640 if chosen.quick else 4096  # whole batches
     rounds = chosen.rounds or (1 if chosen.quick else 5)
     listed = shared.listed(shared.photographs(data, count), count)
-    source = raw._all_in_train(listed)  # so that every reader has the same pictures
+    source = raw.all_in_train(listed)  # so that every reader has the same pictures
     harness.warm([path for _, path, _ in read_rows(str(source))])
     environment = peers_packages.quiet(data)
     cases, skipped = make_cases(source, count, data, environment)

@@ -122,7 +122,7 @@ def _cases(data: Path, photos: Path, small: int, medium: int) -> list[Case]:
         bring_photos(photos)
         csv = make_small(find_photos(photos), csv.parent, small)
     # All in TRAIN, so that every case reads the same pictures.
-    csv = _all_in_train(csv)
+    csv = all_in_train(csv)
     raw = written(csv, data / f"raw-{small}", image_size=(128, 128), image_format="raw")
     jpeg = written(csv, data / f"jpeg-{small}")
     pixels = "hdf5: shuffled chunks"
@@ -133,7 +133,7 @@ def _cases(data: Path, photos: Path, small: int, medium: int) -> list[Case]:
     if importlib.util.find_spec("h5py"):
         path = write_hdf5(raw, data / f"pixels-{small}.h5")
         cases.append(Case(pixels, "raw:hdf5", {"path": path}, requires=("h5py",)))
-    large = _all_in_train(listed(photographs(data, medium), medium))
+    large = all_in_train(listed(photographs(data, medium), medium))
     full = written(large, data / f"full-{medium}")
     short = written(
         large,
@@ -149,7 +149,7 @@ def _cases(data: Path, photos: Path, small: int, medium: int) -> list[Case]:
     ]
 
 
-def _all_in_train(csv: Path) -> Path:
+def all_in_train(csv: Path) -> Path:
     import pandas as pd
 
     path = csv.with_name(f"train-{csv.stem}.csv")

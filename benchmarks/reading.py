@@ -74,12 +74,12 @@ def _decoder(size: int, antialias: bool) -> Callable[[Any], Any]:
         image = tf.io.decode_jpeg(
             features["image/encoded"], channels=3, dct_method="INTEGER_ACCURATE"
         )
-        return _resize(image, size, antialias), features["image/class/label"]
+        return resize(image, size, antialias), features["image/class/label"]
 
     return decode
 
 
-def _resize(image: Any, size: int, antialias: bool) -> Any:
+def resize(image: Any, size: int, antialias: bool) -> Any:
     import tensorflow as tf
 
     resized = tf.image.resize(image, (size, size), antialias=antialias)
@@ -93,7 +93,7 @@ def tfds(directory: str, size: int, antialias: bool = False) -> Any:
     builder = tensorflow_datasets.builder_from_directory(directory)
     pairs = builder.as_dataset("train", shuffle_files=True, as_supervised=True)
     resized = pairs.shuffle(2000).map(
-        lambda image, label: (_resize(image, size, antialias), label),
+        lambda image, label: (resize(image, size, antialias), label),
         tf.data.AUTOTUNE,
         deterministic=False,
     )
@@ -144,16 +144,16 @@ def read(reader: str, images: int, warm_up: int, **arguments: Any) -> harness.Ti
     import psutil
 
     batches = READERS[reader](**arguments)
-    _take(batches, warm_up)
+    take(batches, warm_up)
 
     def timed() -> harness.Numbers:
-        count = _take(batches, images)
+        count = take(batches, images)
         return {"images": count, "memory_mb": psutil.Process().memory_info().rss / 1e6}
 
     return timed
 
 
-def _take(batches: Any, images: int) -> int:
+def take(batches: Any, images: int) -> int:
     count = 0
     while count < images:
         for batch in batches:

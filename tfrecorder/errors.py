@@ -55,7 +55,7 @@ class OutputError(TfrecorderError):
 
 
 class ImagesUnreachableError(TfrecorderError):
-    """A sample of the images was opened before launch, and most are not there."""
+    """Before launch, most of a sample of the images are not there, or their store fails."""
 
 
 class RejectedError(TfrecorderError):
