@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +25,7 @@ pytest_plugins = ["gcs.fixtures"]
 
 #: Larger files are uploaded in several requests.
 EIGHT = 8 * 1024 * 1024
+PIECE = gcs_store.PIECE
 
 PASSING = [
     {"kind": "status", "status": 408},
@@ -254,7 +257,11 @@ def test_a_folder_of_more_names_than_an_answer_holds(gcs: Gcs) -> None:
     assert gcs.names("gs://bkt/") == []
 
 
-@pytest.mark.parametrize("size", [0, 1000, EIGHT + 1000], ids=["empty", "small", "in pieces"])
+@pytest.mark.parametrize(
+    "size",
+    [0, 1000, EIGHT + 1000, 2 * PIECE + 1000, 2 * PIECE],
+    ids=["empty", "small", "large", "in pieces", "in whole pieces"],
+)
 @pytest.mark.parametrize("fault", [None, *PASSING], ids=str)
 def test_what_is_published_is_there_whole(
     gcs: Gcs, size: int, fault: dict[str, object] | None
@@ -288,6 +295,41 @@ def test_nothing_is_published_before_the_end_or_after_a_failure(gcs: Gcs, tmp_pa
     assert gcs.files("gs://bkt/out") == {"a": b"old"}
     write(fails=False)
     assert gcs.files("gs://bkt/out") == {"a": b"new"}
+
+
+def test_a_large_file_goes_up_while_it_is_written(gcs: Gcs) -> None:
+    with storage.publish("gs://bkt/out", "a") as file:
+        file.write(bytes(PIECE + 1))
+        soon = time.monotonic() + 20
+        while not gcs.count("piece", "bkt/out/a"):
+            assert time.monotonic() < soon, "nothing was uploaded before the end"
+            time.sleep(0.01)
+        assert gcs.files("gs://bkt/out") == {}
+        file.write(b"end")
+    assert gcs.get("gs://bkt/out/a") == bytes(PIECE + 1) + b"end"
+
+
+def test_room_asked_for_ahead_is_not_uploaded(gcs: Gcs) -> None:
+    data = os.urandom(PIECE + 1000)
+    with storage.publish("gs://bkt/out", "a") as file, storage.appending(file) as append:
+        for at in range(0, len(data), 2**20):
+            append(data[at : at + 2**20])
+    assert gcs.get("gs://bkt/out/a") == data
+
+
+def test_a_large_file_given_up_half_way_appears_nowhere(gcs: Gcs) -> None:
+    def write() -> None:
+        with storage.publish("gs://bkt/out", "a") as file:
+            file.write(bytes(PIECE + 1))
+            while not gcs.count("piece", "bkt/out/a"):
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    time.sleep(0.2)
+    assert gcs.files("gs://bkt/out") == {}
+    assert "tfrecorder-upload" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_no_temporary_file_is_left(

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tfrecorder import storage
@@ -19,7 +20,7 @@ from tfrecorder.images.room import Budget
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow
-from tfrecorder.plan_files import read_shard_rows
+from tfrecorder.plan_files import shard_row_blocks
 from tfrecorder.rows import Loaded, Rejected, row_loader
 from tfrecorder.tfrecord import framed_crc
 from tfrecorder.threads import cores, run_in_order
@@ -93,7 +94,7 @@ def write_shard(
         OSError: the output cannot be written.
     """
     shard = plan.shards[group]
-    rows = read_shard_rows(output_dir, group, footer)
+    rows = 0
     load = row_loader(plan, pool.budget.room)
 
     def load_rows(some: list[PlannedRow]) -> list[Loaded | Rejected]:
@@ -114,19 +115,22 @@ def write_shard(
                     tally.add_reject(outcome)
             append(*parts)
 
-        tasks = [rows[at : at + TASK_ROWS] for at in range(0, len(rows), TASK_ROWS)]
-        run_in_order(
-            pool.executor,
-            pool.threads,
-            load_rows,
-            write_rows,
-            tasks,
-            ahead=TASKS_AHEAD * pool.threads,
-            weigh=_weigh,
-            weight=WAITING_BYTES,
-        )
-    tally.publish(output_dir, shard)
-    done = tally.done_record(plan.digest, shard, len(rows))
+        for block in shard_row_blocks(output_dir, group, footer):
+            rows += len(block)
+            tasks = [block[at : at + TASK_ROWS] for at in range(0, len(block), TASK_ROWS)]
+            run_in_order(
+                pool.executor,
+                pool.threads,
+                load_rows,
+                write_rows,
+                tasks,
+                ahead=TASKS_AHEAD * pool.threads,
+                weigh=_weigh,
+                weight=WAITING_BYTES,
+            )
+        # In here, since an upload of the shard still goes on meanwhile.
+        tally.publish(output_dir, shard)
+    done = tally.done_record(plan.digest, shard, rows)
     storage.publish_bytes(output_dir, shard.done, done.to_json())
     if tally.noted:
         storage.remove(os.path.join(output_dir, shard.progress))
@@ -170,7 +174,7 @@ class _Tally:
         self.further: dict[str, Extremes] = {}
         self.records = self.suspects = self.oriented = self.input_bytes = 0
         self.bytes = self.crc = 0
-        self.index: list[str] = []
+        self.index = bytearray()
         self.reject_rows: list[tuple[object, ...]] = []
         self.suspect_rows: list[tuple[object, ...]] = []
 
@@ -180,7 +184,7 @@ class _Tally:
         self.input_bytes += outcome.input_bytes
         if outcome.image is not None:
             self._add_image(outcome, outcome.image)
-        self.index.append(f"{self.bytes} {outcome.size}\n")
+        self.index += f"{self.bytes} {outcome.size}\n".encode()
         self.bytes += outcome.size
         self.crc = framed_crc(outcome.parts, self.crc)
         self._note()
@@ -211,11 +215,13 @@ class _Tally:
             self._report(self.records + len(self.reject_rows))
 
     def publish(self, output_dir: str, shard: Shard) -> None:
-        storage.publish_bytes(output_dir, shard.index_file, "".join(self.index).encode())
-        rejects = to_csv(REJECT_HEADER, self.reject_rows)
-        suspects = to_csv(SUSPECT_HEADER, self.suspect_rows)
-        storage.publish_bytes(output_dir, shard.rejects, rejects)
-        storage.publish_bytes(output_dir, shard.suspects, suspects)
+        files = {
+            shard.index_file: bytes(self.index),
+            shard.rejects: to_csv(REJECT_HEADER, self.reject_rows),
+            shard.suspects: to_csv(SUSPECT_HEADER, self.suspect_rows),
+        }
+        publish = partial(storage.publish_bytes, output_dir)
+        storage.each(lambda name: publish(name, files[name]), files, output_dir)
 
     def done_record(self, plan_digest: str, shard: Shard, rows: int) -> DoneRecord:
         return DoneRecord(

@@ -18,8 +18,9 @@ from tfrecorder.stores.gcs_get import (
     failure_words,
     read_object,
 )
+from tfrecorder.stores.growing import Reader
 from tfrecorder.stores.parts import in_parts
-from tfrecorder.stores.spool import spooled
+from tfrecorder.stores.spool import followed
 from tfrecorder.stores.store import (
     TransientError,
     UnreadableError,
@@ -34,6 +35,10 @@ CONNECTIONS = 128
 
 #: Seconds to wait for a connection, and for each answer.
 TIMEOUT = (10, 60)
+
+#: Bytes of a file that go up in one request while it is still being written.  The service takes
+#: multiples of 256 KiB; what is smaller in all goes up at once, in its end.
+PIECE = 2**24
 
 #: Requests under way where many objects are removed.
 REMOVALS = 16
@@ -100,13 +105,15 @@ class BucketStore:
         return bool(_asked(lambda: list(self._list(path, max_results=1))))
 
     def publish(self, folder: str, name: str) -> AbstractContextManager[BinaryIO]:
-        blob = self._blob(f"{folder}/{name}")
+        bucket, name = split_path(f"{folder}/{name}")
 
-        def upload(local: str) -> None:
+        def upload(file: Reader, size: int | None) -> None:
             # One upload to the final name: the object is there whole, or not at all.
+            blob = self._client().bucket(bucket).blob(name, chunk_size=PIECE)
             _told(
-                lambda: blob.upload_from_filename(
-                    local,
+                lambda: blob.upload_from_file(
+                    file,
+                    size=size,
                     content_type="application/octet-stream",
                     checksum="crc32c",
                     retry=None,
@@ -114,7 +121,7 @@ class BucketStore:
                 )
             )
 
-        return spooled(upload)
+        return followed(upload, PIECE)
 
     def remove(self, path: str) -> None:
         def delete(blob: Any) -> None:

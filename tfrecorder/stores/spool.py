@@ -1,4 +1,4 @@
-"""Files that are written here and then copied whole to a store that cannot append."""
+"""Files that are written here and copied to a store that cannot append."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import contextlib
 import errno
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from tfrecorder.stores.growing import AbandonedError, Growing, Reader
 from tfrecorder.stores.retry import retried
 from tfrecorder.stores.store import TransientError, UnwritableError
 
@@ -23,21 +25,81 @@ def spooled(upload: Callable[[str], None]) -> Iterator[BinaryIO]:
     Raises:
         UnwritableError: there is no room for the temporary file, or `upload` failed.
     """
-    descriptor, temporary = tempfile.mkstemp(prefix="tfrecorder-")
-    try:
+    with _temporary() as (path, file):
+        with _room_missed():
+            yield file
+        _uploaded(lambda: upload(path))
+
+
+@contextlib.contextmanager
+def followed(upload: Callable[[Reader, int | None], None], piece: int) -> Iterator[BinaryIO]:
+    """A temporary file to write from its beginning to its end, uploaded meanwhile.
+
+    Args:
+        upload: is given a reader and the file's size, None where it still grows; its reads wait
+            for what is not written yet.  It runs in a thread of its own, and anew after a failure
+            that may pass.  What it uploads must appear nowhere before its reader has ended.
+        piece: bytes that the file must have, or its end, before the upload begins.
+
+    Raises:
+        UnwritableError: there is no room for the temporary file, or `upload` failed.
+    """
+    with _temporary() as (path, file):
+        growing, failures = Growing(path, file), list[BaseException]()
+
+        def attempt() -> None:
+            size = growing.wait(piece)
+            with growing.reader() as reader:
+                upload(reader, size)
+
+        def follow() -> None:
+            try:
+                _uploaded(attempt)
+            except AbandonedError:
+                return
+            except BaseException as error:
+                failures.append(error)
+
+        # A daemon: nobody waits for an upload that Ctrl-C has made pointless.
+        thread = threading.Thread(target=follow, name="tfrecorder-upload", daemon=True)
+        thread.start()
         try:
-            with open(descriptor, "wb", buffering=0) as file:
+            with _room_missed():
                 yield file
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise UnwritableError(
-                f"no space left in {tempfile.gettempdir()}, where a shard stands before its upload;"
-                " free some, or set TMPDIR to a larger disk"
-            ) from error
-        try:
-            retried(lambda: upload(temporary))
-        except TransientError as error:
-            raise UnwritableError(str(error)) from error
+            growing.end()
+            thread.join()
+        finally:
+            growing.abandon()
+        if failures:
+            raise failures[0]
+
+
+@contextlib.contextmanager
+def _temporary() -> Iterator[tuple[str, BinaryIO]]:
+    descriptor, path = tempfile.mkstemp(prefix="tfrecorder-")
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            yield path, file
     finally:
-        os.remove(temporary)
+        os.remove(path)
+
+
+@contextlib.contextmanager
+def _room_missed() -> Iterator[None]:
+    """A block whose lack of room is told as that of the temporary folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise UnwritableError(
+            f"no space left in {tempfile.gettempdir()}, where a shard stands before its upload;"
+            " free some, or set TMPDIR to a larger disk"
+        ) from error
+
+
+def _uploaded(attempt: Callable[[], None]) -> None:
+    try:
+        retried(attempt)
+    except TransientError as error:
+        raise UnwritableError(str(error)) from error

@@ -83,7 +83,10 @@ class Store(Protocol):
         """True where something lies below this path."""
 
     def publish(self, folder: str, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file to write that stands as `name` below a folder only once the block ends well."""
+        """A file that stands as `name` below a folder only once the block ends well.
+
+        It is written from its beginning to its end, without seeking.
+        """
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with all in it; nothing where there is none."""
