@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.examples import parse_example
+from tfrecorder.reading.allocator import keep_freed_batches
 from tfrecorder.reading.columns import decodes, is_ragged
 from tfrecorder.reading.dataset import StoredDataset, open_dataset
 from tfrecorder.reading.memory import parallel_calls, prefetched
@@ -179,6 +180,7 @@ def _decoded(
     if options.start_step:  # before decoding, so that what was seen costs no more than reading
         dataset = dataset.skip(options.start_step * (options.batch_size or 1))
     if by_batch:
+        keep_freed_batches()
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order, or the short last batch may come first.
         in_order = {**parallel, "deterministic": True}
