@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfrecorder import layout, runners, storage
-from tfrecorder.beam_threads import stop_samplers
+from tfrecorder.beam_threads import quick_samplers, stop_samplers
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.options import ConvertOptions
@@ -159,7 +159,9 @@ def _run_locally(
     # and would then differ between a script, a notebook and another machine.
     runner = FnApiRunner(default_environment=environment)
     flags = runners.beam_flags(options)
-    with beam.Pipeline(runner, PipelineOptions(flags, direct_num_workers=workers)) as pipe:
+    pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
+    samplers = quick_samplers() if workers == 1 else contextlib.nullcontext()
+    with samplers, beam.Pipeline(runner, pipeline_options) as pipe:
         pipeline.build(
             pipe,
             plan,
