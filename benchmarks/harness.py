@@ -219,6 +219,10 @@ def _run_case(
     }
     Path(answer).write_text(json.dumps({**measured, **numbers}))
     sys.stdout.flush()
+    # Worker processes of a loader would outlive it, with gigabytes of memory.
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.kill()
     # Without the interpreter's farewell: threads of TensorFlow or Beam may hold it up.
     os._exit(0)
 

@@ -96,13 +96,17 @@ def beam(source: str, out: str, workers: int = 1) -> Timed:
 
 def as_example(row: tuple[str, int]) -> bytes:
     """A photograph as a serialized tf.train.Example, with what Pillow tells of its header."""
+    path, label = row
+    return example(_read(path), label)
+
+
+def example(data: bytes, label: int) -> bytes:
+    """The same of the bytes of a photograph."""
     import io
 
     import tensorflow as tf
     from PIL import Image
 
-    path, label = row
-    data = _read(path)
     image = Image.open(io.BytesIO(data))
 
     def as_int(value: int) -> tf.train.Feature:
@@ -125,29 +129,31 @@ def tfds(source: str, out: str) -> Timed:
     core, features = tensorflow_datasets.core, tensorflow_datasets.features
     labels = len({label for _, _, label in read_rows(source)})
 
+    class Photographs(core.GeneratorBasedBuilder):
+        VERSION = core.Version("1.0.0")
+
+        def _info(self) -> Any:
+            return core.DatasetInfo(
+                builder=self,
+                features=features.FeaturesDict(
+                    {
+                        "image": features.Image(encoding_format="jpeg"),
+                        "label": features.ClassLabel(num_classes=labels),
+                    }
+                ),
+                supervised_keys=("image", "label"),
+            )
+
+        def _split_generators(self, dl_manager: Any) -> Any:
+            return {
+                split: self._generate_examples(rows) for split, rows in read_splits(source).items()
+            }
+
+        def _generate_examples(self, rows: list[tuple[str, int]]) -> Any:
+            for path, label in rows:
+                yield os.path.basename(path), {"image": path, "label": label}
+
     def write(splits: Splits) -> None:
-        class Photographs(core.GeneratorBasedBuilder):
-            VERSION = core.Version("1.0.0")
-
-            def _info(self) -> Any:
-                return core.DatasetInfo(
-                    builder=self,
-                    features=features.FeaturesDict(
-                        {
-                            "image": features.Image(encoding_format="jpeg"),
-                            "label": features.ClassLabel(num_classes=labels),
-                        }
-                    ),
-                    supervised_keys=("image", "label"),
-                )
-
-            def _split_generators(self, dl_manager: Any) -> Any:
-                return {split: self._generate_examples(rows) for split, rows in splits.items()}
-
-            def _generate_examples(self, rows: list[tuple[str, int]]) -> Any:
-                for path, label in rows:
-                    yield os.path.basename(path), {"image": path, "label": label}
-
         Photographs(data_dir=out).download_and_prepare()
 
     return _timed(source, out, write, "*.tfrecord*")
