@@ -25,7 +25,7 @@ from tfrecorder.plan import (
     shard_count,
     shuffled,
 )
-from tfrecorder.plan_files import read_plan, read_shard_rows, stage_plan
+from tfrecorder.plan_files import read_plan, read_shard_rows, shard_row_blocks, stage_plan
 from tfrecorder.rules import check_source
 from tfrecorder.sources import read_source
 
@@ -333,6 +333,15 @@ def test_staged_rows_are_read_back(tmp_path):
         PlannedRow(i, uri, names.index(label), label)
         for i, (uri, label) in enumerate(zip(uris, uris[::-1], strict=True))
     ]
+
+
+def test_the_rows_of_a_large_shard_come_in_blocks_and_in_order(tmp_path):
+    uris = [f"{number}.jpg" for number in range(20_000)]
+    frame = pd.DataFrame({"image_uri": uris, "split": "TRAIN"})
+    stage(tmp_path, frame, num_shards=1, shuffle=False)
+    blocks = list(shard_row_blocks(str(tmp_path), 0))
+    assert max(map(len, blocks)) < len(uris) / 2
+    assert [row.image_uri for block in blocks for row in block] == uris
 
 
 def test_a_directory_without_a_plan_has_none(tmp_path):

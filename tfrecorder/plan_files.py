@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -82,9 +83,18 @@ def read_footer(output_dir: str) -> Any:
 
 _ROW_COLUMNS = ("row", "image_uri", "label", "text", "values")
 
+#: Rows that a worker holds as objects at a time: a shard of small images has 100,000 and more.
+BLOCK_ROWS = 8192
+
 
 def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[PlannedRow]:
-    """The rows of one shard, which is row group number `group` of the staged plan.
+    """The rows of one shard, all at once; arguments and errors of `shard_row_blocks`."""
+    blocks = shard_row_blocks(output_dir, group, footer)
+    return [row for block in blocks for row in block]
+
+
+def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterator[list[PlannedRow]]:
+    """The rows of one shard, some thousand at a time: row group number `group` of the staged plan.
 
     Args:
         footer: what `read_footer` returned; without it, it is read once more.
@@ -99,10 +109,12 @@ def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[Pla
         with storage.open_seekable(path) as opened:
             # Each column of a row group is asked for once, and whole.
             file = pq.ParquetFile(opened, metadata=footer, pre_buffer=True)
-            table = file.read_row_group(group)
+            # Each of several threads would keep memory for itself.
+            table = file.read_row_group(group, use_threads=False)
     except storage.UnreadableError as error:
         kind = FileNotFoundError if error.code == "not_found" else OSError
         raise kind(f"{path}: {error}") from error
     names = [name for name in _ROW_COLUMNS if name in table.column_names]
-    columns = (table.column(name).to_pylist() for name in names)
-    return [PlannedRow(*values) for values in zip(*columns, strict=True)]
+    for batch in table.select(names).to_batches(max_chunksize=BLOCK_ROWS):
+        columns = (column.to_pylist() for column in batch.columns)
+        yield [PlannedRow(*values) for values in zip(*columns, strict=True)]
