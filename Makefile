@@ -3,7 +3,8 @@
 #   make demo    own virtual environment, install, convert the bundled photographs, read them back
 #   make test    the test suite
 #
-# and for those who work on it: make lint, make format, make docs, make package, make bench,
+# and for those who work on it: make lint, make format, make docs, make plots (what the benchmarks
+# measured, drawn into docs/plots), make package, make bench,
 # make bench-peers (beside other formats: 8 GB), make torture, make clean.
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS := $(VENV)/peers
 
-.PHONY: demo test lint format docs package bench bench-peers torture clean
+.PHONY: demo test lint format docs plots package bench bench-peers torture clean
 
 demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py demo
@@ -32,6 +33,9 @@ docs: $(VENV)/installed-docs
 	$(BIN)/python scripts/cli_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
+
+plots: $(VENV)/installed-docs
+	$(BIN)/python benchmarks/plots.py
 
 package: $(VENV)/installed-dev
 	$(BIN)/python scripts/smoke.py

@@ -47,8 +47,13 @@ EXTRAS = {
         "ipykernel>=6",
         "pyyaml>=6",
     ],
-    # mkdocs 2 takes neither these plugins nor this theme.
-    "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"],
+    # mkdocs 2 takes neither these plugins nor this theme.  matplotlib draws docs/plots.
+    "docs": [
+        "matplotlib>=3.9",
+        "mkdocs>=1.6,<2",
+        "mkdocs-material>=9.6",
+        "mkdocstrings[python]>=0.30",
+    ],
 }
 
 setup(

@@ -7,6 +7,8 @@ client, so that what counts is whose CPU seconds an image takes: the server's ow
 the client's.  With 16 threads each:
 
     plain GET       each image by the bare HTTP client of the standard library; nothing else
+    plain copy      the same, and a thread more puts their bytes back, 300 images an object: what
+                    the server gives to any conversion
     our GET         each image by `tfrecorder.storage`: credentials, checksum, retries; nothing else
     our size        each image's size, likewise; a conversion asks for at most 1,000
     none, header, decode
@@ -16,15 +18,19 @@ the client's.  With 16 threads each:
 
 Rates and CPU are by the slope between two numbers of images, so that the first 1,000 sizes, the
 look before the launch and the commit are in neither; they are the fixed seconds beside.  The
-verdict compares a conversion with the plain GETs of the same images: by the slope, and by the
+verdict compares a conversion with the plain copy of the same images: by the slope, and by the
 seconds of the whole call with the larger number.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import sys
+import threading
+import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,14 +43,26 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 THREADS = 16
 SLOW_SECONDS = 0.02
-PLAIN, SLOW = "plain GET", ", 20 ms"
-SWIFT = (PLAIN, "our GET", "our size", "none", "header", "decode")
-CASES = SWIFT + tuple(kind + SLOW for kind in (PLAIN, "none", "header", "decode"))
+PLAIN, COPY, SLOW = "plain GET", "plain copy", ", 20 ms"
+COPIED = 300
+SWIFT = (PLAIN, COPY, "our GET", "our size", "none", "header", "decode")
+CASES = SWIFT + tuple(kind + SLOW for kind in (PLAIN, COPY, "none", "header", "decode"))
 
 
 def measure(kind: str, source: str, images: int) -> Timed:
     """One of the cases, against a server that already holds the images."""
     kind, _, slow = kind.partition(", ")
+    bare = {PLAIN: _plain, COPY: _copy, "our GET": _ours("read_bytes"), "our size": _ours("size")}
+    return against_server(bare.get(kind) or _conversion(kind), source, images, bool(slow))
+
+
+def against_server(
+    work: Callable[[str, int], None], source: str, images: int, slow: bool = False
+) -> Timed:
+    """Times `work`, which gets the address of a server and how many images it holds.
+
+    These are gs://bkt/in/NUMBER.jpg; the CSV gs://bkt/data.csv lists them.
+    """
     import os
 
     from gcs.control import in_process
@@ -64,8 +82,6 @@ def measure(kind: str, source: str, images: int) -> Timed:
         server.inject(
             "stall", seconds=SLOW_SECONDS, operation="download|metadata", object="bkt/in/*"
         )
-    bare = {PLAIN: _plain, "our GET": _ours("read_bytes"), "our size": _ours("size")}
-    work = bare.get(kind) or _conversion(kind)
     other = _server_process()
 
     def run() -> Numbers:
@@ -87,28 +103,50 @@ def _server_process() -> psutil.Process:
 
 
 def _plain(url: str, images: int) -> None:
-    import http.client
-    import threading
-    import urllib.parse
-    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(_getter(url), range(images)))
 
+
+def _copy(url: str, images: int) -> None:
+    get = _getter(url)
+    with ThreadPoolExecutor(THREADS) as pool, ThreadPoolExecutor(1) as uploads:
+        puts = []
+        for first in range(0, images, COPIED):
+            group = pool.map(get, range(first, min(first + COPIED, images)))
+            puts.append(uploads.submit(_put, url, first, b"".join(group)))
+        for put in puts:
+            put.result()
+
+
+def _getter(url: str) -> Callable[[int], bytes]:
+    """What gets an image by its number, over a connection of each thread."""
     own = threading.local()
 
-    def get(number: int) -> None:
+    def get(number: int) -> bytes:
         if not hasattr(own, "connection"):
-            own.connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
+            own.connection = _connection(url)
         path = f"/download/storage/v1/b/bkt/o/in%2F{number}.jpg?alt=media"
         own.connection.request("GET", path)
-        own.connection.getresponse().read()
+        return bytes(own.connection.getresponse().read())
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(get, range(images)))
+    return get
+
+
+def _put(url: str, number: int, data: bytes) -> None:
+    connection = _connection(url)
+    path = f"/upload/storage/v1/b/bkt/o?uploadType=media&name=copy/{number}"
+    connection.request("POST", path, data, {"Content-Type": "application/octet-stream"})
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    connection.close()
+
+
+def _connection(url: str) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
 
 
 def _ours(request: str) -> Callable[[str, int], None]:
     """One request of `tfrecorder.storage` an image."""
-    from concurrent.futures import ThreadPoolExecutor
-
     from tfrecorder import storage
 
     def run(url: str, images: int) -> None:
@@ -159,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     ]
     results = harness.run_rounds(cases, chosen.rounds or (2 if chosen.quick else 3), chosen.data)
     print(harness.table(results, ["seconds", "cpu", "server_cpu", "gets", "sizes"]))
-    found = {kind: _by_slope(kind, results, sizes) for kind in kinds}
+    found = {kind: by_slope(kind, results, sizes) for kind in kinds}
     lines = [*_slopes(found), "", *_verdicts(found)]
     print("\n" + "\n".join(lines))
     harness.save("bucket", results, verdicts=lines)
@@ -185,7 +223,7 @@ class Slope:
     whole: float
 
 
-def _by_slope(kind: str, results: Sequence[Result], sizes: tuple[int, int]) -> Slope:
+def by_slope(kind: str, results: Sequence[Result], sizes: tuple[int, int]) -> Slope:
     by_name = {result.case.name: result for result in results}
     small, large = (by_name[f"{kind} {size}"] for size in sizes)
     images = large.median("images")
@@ -210,14 +248,14 @@ def _slopes(found: Mapping[str, Slope]) -> list[str]:
 
 
 def _verdicts(found: Mapping[str, Slope]) -> list[str]:
-    """How near each conversion comes to what the server gives to plain GETs of 16 threads."""
+    """How near each conversion comes to what the server gives to a plain copy in 16 threads."""
     lines = []
     for kind, one in found.items():
-        bound = found.get(PLAIN + SLOW if kind.endswith(SLOW) else PLAIN)
-        if bound is None or kind.startswith((PLAIN, "our")):
+        bound = found.get(COPY + SLOW if kind.endswith(SLOW) else COPY)
+        if bound is None or kind.startswith(("plain", "our")):
             continue
         lines.append(
-            f"{kind} / plain GET: {bound.seconds / one.seconds:.2f} by the slope, "
+            f"{kind} / plain copy: {bound.seconds / one.seconds:.2f} by the slope, "
             f"{bound.whole / one.whole:.2f} of the whole call; "
             f"{(one.client + one.server) / one.seconds:.2f} cores in use by both sides"
         )

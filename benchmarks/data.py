@@ -33,6 +33,14 @@ def synthetic(data: Path, count: int) -> Path:
     return folder
 
 
+def linked_synthetic(data: Path, count: int, distinct: int) -> Path:
+    """As `linked`, of small synthetic images: a million take 150 MB of disk, for their folders."""
+    folder = data / f"linked-synthetic-{count}"
+    if _have(folder) < count:
+        make_images.link_copies(synthetic(data, distinct), distinct, count, folder)
+    return folder / "data.csv"
+
+
 def listed(folder: Path, count: int) -> Path:
     """The CSV of the first `count` images of a folder."""
     path = folder / f"data-{count}.csv"
