@@ -312,7 +312,7 @@ def test_an_output_directory_that_cannot_be(frame: pd.DataFrame) -> None:
     Path("file").write_text("")
     assert "is a file" in error_of(OutputError, frame, "file")
     assert "cannot be written: Not a directory" in error_of(OutputError, frame, "file/out")
-    assert "cannot be written: File name too long" in error_of(OutputError, frame, "x" * 300)
+    assert "cannot be read: File name too long" in error_of(OutputError, frame, "x" * 300)
     assert "cannot be written" in error_of(OutputError, frame, "/proc/out")
     for wrong in ("", None, 3, b"out", "a\0b", "\udcff", "https://bucket/out"):
         assert "output_dir=" in error_of(OptionError, frame, wrong)

@@ -10,17 +10,19 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from dataflow.cases import OUT, SOURCE, settings
 from dataflow.endpoint import Dataflow
 from gcs.control import Gcs
-from support import CSV, press_ctrl_c, public_files, run, start, wait_for
+from support import CSV, SAMPLES, press_ctrl_c, public_files, run, start, wait_for
 
 import tfrecorder
-from tfrecorder import layout
+from tfrecorder import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text, layout
 from tfrecorder.dataflow.job import DataflowJob
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.failures import Failure, note_failure
+from tfrecorder.kinds.columns import BOX_COLUMNS
 from tfrecorder.options import ConvertOptions
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
@@ -46,6 +48,71 @@ def test_a_job_makes_what_this_machine_makes(
     result = pickle.loads(pickle.dumps(job)).result()
     assert (result.records, result.output_dir) == (52, OUT)
     assert result.class_names == ("brick", "cat", "coffee", "gravel")
+
+
+EVERYTHING = Schema(
+    split=Split(),
+    image_uri=Image(),
+    mask_uri=Mask(),
+    objects=Boxes(unit="pixel", label="what"),
+    weight=Number(default=-1.0),
+    place=Number(shape=(2,)),
+    caption=Text(),
+    tags=Labels(separator="|"),
+)
+TWO_IMAGES = Schema(
+    split=Split(),
+    image_uri=Image(),
+    other_uri=Image(),
+    mask_uri=Mask(of="image_uri"),
+    label=Label(),
+    grade=Label(),
+    words=Text(shape=(None,)),
+)
+
+
+def photographs_with_everything() -> pd.DataFrame:
+    """Photographs with masks and boxes, a row a box, and columns of other kinds; one has no box."""
+    rows: list[Any] = []
+    for number, path in enumerate(sorted(SAMPLES.glob("photos/coffee/*.jpg"))):
+        uri, other = f"photos/coffee/{path.name}", f"photos/cat/cat_{number + 1:02}.jpg"
+        row = ["TRAIN" if number % 4 else "TEST", uri, other, f"masks/{path.stem}.png"]
+        row += [None if number == 3 else number / 7, f"[{number}, 0.5]", f"cup {number}, Kaffee ä"]
+        row += ["|".join(["red", "hot"][: number % 3]), "coffee", number % 3, '["a", "b"]']
+        boxes = [(1, 2, 30 + number, 40, "cup"), (5.5, 6, 70, 80.25, "eye")][: number % 3]
+        rows += [[*row, *box] for box in boxes or [(None,) * 5]]
+    names = ["split", "image_uri", "other_uri", "mask_uri", "weight", "place", "caption"]
+    names += ["tags", "label", "grade", "words", *BOX_COLUMNS, "what"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def test_a_job_with_a_stated_schema_makes_what_this_machine_makes(
+    bucket: Gcs, dataflow: Dataflow, tmp_path: Path
+) -> None:
+    """Segmentation and detection, several kinds of columns, and two images a row."""
+    for folder in ("photos", "masks"):
+        (tmp_path / folder).symlink_to(SAMPLES / folder)
+    bucket.put_folder("gs://bkt/data/masks", SAMPLES / "masks")
+    frame = photographs_with_everything()
+    schemas = {
+        "everything": (EVERYTHING, frame),
+        "two": (TWO_IMAGES, frame.drop_duplicates("image_uri")),
+    }
+    more = {"image_size": (64, 48), "image_fit": "crop", "num_shards": {"TRAIN": 2, "TEST": 1}}
+    jobs = {}
+    for name, (schema, rows) in schemas.items():
+        rows.to_csv(f"{name}.csv", index=False)
+        bucket.put(f"gs://bkt/data/{name}.csv", Path(f"{name}.csv").read_bytes())
+        given = {"schema": schema, **more}
+        tfrecorder.convert(f"{name}.csv", name, progress=False, **given)
+        jobs[name] = tfrecorder.convert(
+            f"gs://bkt/data/{name}.csv", f"gs://bkt/{name}", **settings(dataflow, **given)
+        )
+    for name, job in jobs.items():
+        assert job.wait(timeout=120).state == "DONE"
+        assert bucket.files(f"gs://bkt/{name}") == public_files(name)
+        assert tfrecorder.verify(f"gs://bkt/{name}").ok
+        assert tfrecorder.info(name).rejects == {}
 
 
 def test_the_command_waits_when_told_to(bucket: Gcs, dataflow: Dataflow, dataset: Path) -> None:
@@ -80,7 +147,7 @@ def test_the_workers_get_what_was_asked_for(bucket: Gcs, dataflow: Dataflow) -> 
     assert pool["autoscalingSettings"]["maxNumWorkers"] == 20
     assert pool["subnetwork"].endswith("inner")
     assert pool["ipConfiguration"] in ("WORKER_IP_PRIVATE", 2)
-    assert pool["numThreadsPerWorker"] == 1
+    assert pool["numThreadsPerWorker"] == 2
     assert environment["serviceAccountEmail"] == "writer@loopback.example"
     assert "shuffle_mode=service" in environment["experiments"]
     assert job.asked["labels"] == {"team": "vision"}

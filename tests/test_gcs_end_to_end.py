@@ -104,7 +104,8 @@ def test_the_command_line(photos: Gcs, dataset: Path) -> None:
 
 def test_buckets_that_are_not_there(photos: Gcs, tmp_path: Path) -> None:
     where = str(tmp_path / "out")
-    assert "'gs://elsewhere/photos.csv'" in error_of(SourceError, "gs://elsewhere/photos.csv", OUT)
+    csv = "gs://elsewhere/photos.csv"
+    assert error_of(SourceError, csv, OUT).startswith(f"{csv} cannot be read: 404 ")
     assert "bucket does not exist" in error_of(OutputError, SOURCE, "gs://elsewhere/out")
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": ["gs://elsewhere/a.jpg"]})
     assert "bucket does not exist" in error_of(ImagesUnreachableError, frame, where)
@@ -153,7 +154,7 @@ def test_nothing_is_lost_where_requests_fail_in_passing(gcs: Gcs, many: pd.DataF
         ("*", "bkt/photos/*", ImagesUnreachableError, "opened before the launch cannot be read"),
         ("upload|start", "bkt/sets/*", OutputError, "cannot be written"),
         ("upload|start", "bkt/sets/out/*00000*.tfrecord", OutputError, "cannot be written"),
-        ("list", "bkt/sets/*", OutputError, "cannot be written"),
+        ("list", "bkt/sets/*", OutputError, "gs://bkt/sets/out cannot be read: "),
         ("*", "bkt/sets/*", OutputError, "gs://bkt/sets/out"),
         ("download", "bkt/sets/*", OutputError, "gs://bkt/sets/out"),
         ("download", "bkt/sets/*.parquet", OutputError, "plan.parquet"),

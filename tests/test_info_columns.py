@@ -110,6 +110,52 @@ def test_masks_and_boxes_have_the_shapes_that_load_gives() -> None:
     assert Mask().word == "mask"
 
 
+def boxes(labelled: bool) -> dict[str, Any]:
+    """The statistics of boxes in pixels, of which one image has two and another none."""
+    rows = [
+        ("TRAIN", str(PHOTOS[0]), 10.0, 20.0, 30.0, 60.0, "cup"),
+        ("TRAIN", str(PHOTOS[1]), None, None, None, None, None),
+        ("TRAIN", str(PHOTOS[0]), 0.0, 5.0, 4.0, 10.0, "eye"),
+        ("TEST", str(PHOTOS[2]), None, None, None, None, None),
+    ]
+    edges = ["left", "top", "right", "bottom"]
+    frame = pd.DataFrame(rows, columns=["split", "image_uri", *edges, "what"])
+    kind = Boxes(columns=edges, label="what" if labelled else None, unit="pixel")
+    schema = Schema(split=Split(), image_uri=Image(), objects=kind)
+    convert(frame if labelled else frame.drop(columns="what"), "out", schema=schema)
+    return tfrecorder.info("out").statistics["objects"]
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_boxes_are_described_by_their_number_edges_and_area(labelled: bool) -> None:
+    train = boxes(labelled)["TRAIN"]
+    described = train.pop("boxes")
+    classes = {"distinct": 2, "top": [["cup", 1], ["eye", 1]]} if labelled else {}
+    assert train == {"count": 2, **classes}
+    assert {name: (one["count"], one["min"], one["max"]) for name, one in described.items()} == {
+        "per_image": (2, 0, 2),
+        "x_min": (2, 0, 10),
+        "y_min": (2, 5, 20),
+        "x_max": (2, 4, 30),
+        "y_max": (2, 10, 60),
+        "area": (2, 20, 800),
+    }
+    assert (described["area"]["mean"], described["area"]["std"]) == (410, 390)
+    assert described["per_image"]["mean"] == 1
+    numbers = cells(shown("out"), "numbers")
+    assert numbers["objects per image TRAIN"] == ["TRAIN", "2", "0", "2", "1", "1"]
+    assert numbers["objects x_max TRAIN"] == ["TRAIN", "2", "4", "30", "17", "13"]
+    assert ("\nvalues " in shown("out")) == labelled
+
+
+def test_a_split_without_boxes_is_described_too() -> None:
+    test = boxes(labelled=False)["TEST"]
+    assert test["count"] == 0
+    assert test["boxes"]["per_image"] == {"count": 1, "min": 0, "max": 0, "mean": 0, "std": 0}
+    assert test["boxes"]["area"] == {"count": 0}
+    assert cells(shown("out"), "numbers")["objects area TEST"] == ["TEST", "0"]
+
+
 def test_a_dataset_of_the_default_schema_has_no_such_tables(dataset: Path) -> None:
     assert tfrecorder.info(dataset).columns == {}
     assert "numbers " not in shown(str(dataset))
@@ -134,6 +180,7 @@ def test_a_table_without_images_or_finite_numbers_is_shown_too() -> None:
         {"count": 8, "min": [1]},
         {"count": 8, "distinct": 2, "top": [["no"]]},
         {"count": 8, "top": 3},
+        {"count": 8, "boxes": {"per_image": {"count": 8}}},
         {},
     ],
     ids=str,

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import ClassVar
 
 import fsspec
+import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from support import CSV, PHOTOS, SAMPLES, error_of, photo_frame, public_files, rejects, run
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.errors import ImagesUnreachableError, OptionError, SourceError
+from tfrecorder.errors import (
+    DatasetError,
+    ImagesUnreachableError,
+    OptionError,
+    OutputError,
+    SourceError,
+)
 
 
 class FaultyFileSystem(MemoryFileSystem):
@@ -167,6 +175,105 @@ def test_what_is_forbidden_is_asked_for_once_and_rejected(faulty):
     assert result.rejects == {"read/no_permission": 1}
     assert rejects("out").reason.tolist() == ["no_permission: not for you"]
     assert faulty.faults == 3000  # its size, the look before the launch, and the one read
+
+
+class FaultyFile:
+    """A file of which every third read breaks off; the shards of `secret` are not to be read."""
+
+    def __init__(self, file, path):
+        self._file, self._path = file, path
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def read(self, size=-1):
+        FaultyFileSystem.faults += 1
+        if "secret/train" in self._path:
+            raise PermissionError("not for you")
+        if FaultyFileSystem.faults % 3 == 0:
+            self._file.read(size // 2)  # it broke off half way
+            raise TimeoutError("the store is busy")
+        return self._file.read(size)
+
+
+@pytest.fixture
+def faulty_reads(faulty, monkeypatch):
+    """The store of `faulty`, which only fails where an open file is read."""
+
+    def opened(system, path, mode="rb", **more):
+        file = MemoryFileSystem.open(system, path, mode, **more)
+        return FaultyFile(file, path) if mode == "rb" else file
+
+    monkeypatch.setattr(faulty, "share", 0)
+    monkeypatch.setattr(faulty, "open", opened)
+    return fsspec.filesystem("faulty")
+
+
+def test_reads_of_an_open_file_that_fail_in_passing_are_tried_again(faulty_reads):
+    data = random.Random(1).randbytes(3_000_000)
+    faulty_reads.pipe_file("/in/file", data)
+    with storage.open_seekable("faulty://in/file") as file:
+        assert file.read(1_000_000) == data[:1_000_000]
+        assert file.seek(-5, 2) == len(data) - 5
+        assert file.read() == data[-5:]
+        assert file.seek(7) == file.tell() == 7
+        assert file.read() == data[7:]
+    assert FaultyFileSystem.faults > 3
+
+
+def test_a_dataset_whose_reads_fail_in_passing_gives_its_frame_and_else_one_clear_error(
+    faulty_reads,
+):
+    frame = photo_frame(30)
+    for name in ("out", "secret"):
+        tfrecorder.convert(frame, f"faulty://{name}", num_shards=2)
+    pd.testing.assert_frame_equal(tfrecorder.to_frame("faulty://out"), frame, check_dtype=False)
+    shard = "faulty://secret/train-00000-of-00002.tfrecord"
+    with pytest.raises(DatasetError, match=rf"^{shard} cannot be read: not for you\.$"):
+        tfrecorder.to_frame("faulty://secret")
+
+
+def test_a_folder_that_may_not_be_listed_is_told_once(faulty, monkeypatch):
+    def refuse(*given, **more):
+        raise PermissionError("not for you")
+
+    faulty.share = 0
+    monkeypatch.setattr(faulty, "ls", refuse)
+    monkeypatch.setattr(faulty, "isdir", refuse)
+    words = "cannot be read: not for you."
+    assert error_of(OutputError, CSV, "faulty://out") == f"faulty://out {words}"
+    assert error_of(SourceError, "faulty://in") == f"faulty://in {words}"
+
+
+def test_what_may_not_be_looked_at_is_not_taken_for_missing(plain_user):
+    tfrecorder.convert(photo_frame(3), "locked/out")
+    Path("locked/data.csv").write_text("image_uri\na.jpg\n")
+    assert storage.size("locked/data.csv") == 16
+    assert storage.size("locked") is storage.size("locked/none") is storage.size("x" * 300) is None
+    os.chmod("locked", 0)
+    words = "cannot be read: Permission denied"
+    with plain_user():
+        with pytest.raises(storage.UnreadableError, match=r"^Permission denied$"):
+            storage.size("locked/data.csv")
+        with pytest.raises(DatasetError, match=rf"^locked/out {words}\.$"):
+            tfrecorder.verify("locked/out")
+        for act in (tfrecorder.validate, tfrecorder.infer_schema):
+            with pytest.raises(SourceError, match=rf"^\S*locked/data\.csv {words}\.$"):
+                act("locked/data.csv")
+
+
+def test_a_dataset_that_may_not_be_listed_is_one_clear_error(plain_user):
+    tfrecorder.convert(photo_frame(3), "out")
+    looks = (tfrecorder.verify, tfrecorder.repair, tfrecorder.info, tfrecorder.to_frame)
+    for look in looks:  # which imports what they need
+        look("out")
+    os.chmod("out", 0o311)
+    with plain_user():
+        for look in looks:
+            with pytest.raises(DatasetError, match=r"^out cannot be read: Permission denied\.$"):
+                look("out")
+        with pytest.raises(OutputError, match=r"/out cannot be read: Permission denied\.$"):
+            tfrecorder.convert(photo_frame(3), "out", overwrite=True)
 
 
 def test_a_store_that_is_away_ends_in_a_bounded_time_with_its_words(faulty):

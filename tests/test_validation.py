@@ -103,6 +103,13 @@ PROVOKED = {
         {"check_images": True},
         (2, "image_uri", str(CSV)),
     ),
+    "box_outside": (
+        photo_frame().assign(
+            x_min=1.0, y_min=1.0, x_max=at([9.0] * len(PHOTOS), _2=5e3), y_max=9.0
+        ),
+        {"check_images": True},
+        (2, "x_min", "1.0, 1.0, 5000.0, 9.0"),
+    ),
 }
 
 

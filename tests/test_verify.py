@@ -106,6 +106,15 @@ def test_datasets_of_other_kinds_are_clean(frame: pd.DataFrame, options: dict) -
     assert verify("other").ok
 
 
+def test_as_many_rejects_of_one_reason_as_of_another_are_clean() -> None:
+    for name, data in {"b.jpg": b"no image", "c.jpg": PHOTOS[0].read_bytes()[:900]}.items():
+        Path(name).write_bytes(data)
+    frame = photo_frame(12)
+    frame.loc[[1, 2, 3], "image_uri"] = ["gone.jpg", "c.jpg", "b.jpg"]
+    tfrecorder.convert(frame, "odd", max_reject_fraction=0.5, num_shards=1, shuffle=False)
+    assert verify("odd").ok
+
+
 def test_odd_names_and_labels_are_clean() -> None:
     odd = ["a,b.jpg", 'q"q.jpg', "new\nline.jpg", "rose ü.jpg", "none, 1.jpg"]
     for name in odd[:-1]:

@@ -153,7 +153,8 @@ def add_up(done: Iterable[DoneRecord]) -> Totals:
     return Totals(
         rows=sum(one.rows for one in done),
         records=sum(one.records for one in done),
-        reasons=dict(reasons.most_common()),
+        # By count, then by name: the same of done-records in memory and of those read back.
+        reasons=dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
         suspects=sum(one.suspects for one in done),
         oriented=sum(one.oriented for one in done),
         input_bytes=sum(one.input_bytes for one in done),

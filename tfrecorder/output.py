@@ -26,14 +26,15 @@ def claim(output_dir: str) -> Iterator[None]:
         OutputError: the directory cannot be made or written, is foreign, or is claimed already.
     """
     try:
-        refuse_foreign(output_dir)
-        if storage.is_local(output_dir):
-            with _locked(os.path.join(output_dir, layout.LOCK)):
+        with storage.failing_as(OutputError, output_dir):
+            refuse_foreign(output_dir)
+            if storage.is_local(output_dir):
+                with _locked(os.path.join(output_dir, layout.LOCK)):
+                    yield
+            else:
                 yield
-        else:
-            yield
-    except (OSError, storage.UnreadableError) as error:
-        words = getattr(error, "strerror", None) or error
+    except OSError as error:
+        words = error.strerror or error
         raise OutputError(f"{output_dir} cannot be written: {words}.") from error
 
 

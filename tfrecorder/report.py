@@ -58,6 +58,10 @@ CODES = {
         "Nothing to do if it is not needed: it makes no feature. To keep it, state a schema.",
     ),
     "unusable_image": (ERROR, "Mend or drop the image; a conversion would list it as a reject."),
+    "box_outside": (
+        ERROR,
+        "Correct the box or drop it; a conversion would list its image as a reject.",
+    ),
 }
 
 

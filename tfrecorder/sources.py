@@ -84,10 +84,8 @@ def read_source(
     refusal = storage.refusal(storage.scheme(path))
     if refusal is not None:
         raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
-    try:
+    with storage.failing_as(SourceError, path):
         return _read_path(path, columns or {}, frozenset(labels or ()), schema)
-    except storage.UnreadableError as error:
-        raise SourceError(f"source {path!r} cannot be read: {error}.") from error
 
 
 def _read_path(
@@ -124,10 +122,12 @@ def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
         return source, obvious_schema(source) if _is_plain(source) else None
     path = os.fspath(source)
     whole = storage.absolute(path)
-    if not os.path.isfile(whole) and storage.size(whole) is None:
+    with storage.failing_as(SourceError, path):
+        is_file = os.path.isfile(whole) or storage.size(whole) is not None
+    if not is_file:
         found = read_source(path)
         return found.frame, found.schema
-    with storage.local_copy(whole) as copy:
+    with storage.failing_as(SourceError, path), storage.local_copy(whole) as copy:
         table, form = _read_file(path, copy, {})
     return (table if form else _as_integers(table, {}, frozenset(), None)), form
 

@@ -1,15 +1,18 @@
-"""The images and masks of a source that a conversion would reject, found before it runs."""
+"""What a conversion would reject, found before it runs: images, masks, boxes beyond images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tfrecorder.column_rules import as_objects, check_uris
-from tfrecorder.kinds.columns import Image, Mask, Schema
+from tfrecorder.kinds.boxes import gather, shown_edges, sound_edges
+from tfrecorder.kinds.columns import Boxes, Image, Mask, Schema, columns_of
 from tfrecorder.kinds.fields import Field
 from tfrecorder.options import ConvertOptions
 from tfrecorder.report import CODES, ERROR, Finding
@@ -22,8 +25,37 @@ from tfrecorder.threads import map_ahead
 ROWS_AHEAD = 64
 
 
+@dataclass(frozen=True)
+class _PixelBoxes:
+    """The boxes in pixels of a source, one after the other in the order of their images.
+
+    Attributes:
+        image: the column of the images.
+        shown: the edges as a report shows them, under its column; the index is the source's row.
+        edges: as they are stored.
+        starts: where the boxes of each image begin, and where the last one's end.
+    """
+
+    image: str
+    shown: pd.Series
+    edges: np.ndarray
+    starts: np.ndarray
+
+    def by_image(self) -> Iterator[np.ndarray]:
+        """The edges of each image's boxes."""
+        return (self.edges[a:b] for a, b in zip(self.starts, self.starts[1:], strict=False))
+
+
+@dataclass(frozen=True)
+class _Faults:
+    """What is wrong with the files of a row by column, and with the boxes of its image."""
+
+    files: dict[str, str]
+    boxes: tuple[tuple[int, str], ...] = ()
+
+
 def unusable_files(table: Source, checked: Checked, options: ConvertOptions) -> Iterator[Finding]:
-    """For each column of images and of masks, the rows whose file would make them a reject.
+    """What would make a row a reject: of each column of images and masks its file, and its boxes.
 
     Every file is opened, but for those of uris that have a fault already.
     """
@@ -32,20 +64,24 @@ def unusable_files(table: Source, checked: Checked, options: ConvertOptions) -> 
     fields = [Field(name, kind, name) for name, kind in schema.fields if name in uris]
     if not fields:
         return
-    check = _row_check(fields, table.base, options)
+    boxes = _pixel_boxes(table, schema, checked)
+    check = _row_check(fields, table.base, options, None if boxes is None else boxes.image)
     names = list(map(str, uris.columns))
-    rows = (dict(zip(names, row, strict=True)) for row in uris.itertuples(index=False, name=None))
+    files = (dict(zip(names, row, strict=True)) for row in uris.itertuples(index=False, name=None))
+    edges: Iterable[np.ndarray | None] = [None] * len(uris) if boxes is None else boxes.by_image()
     pool = ThreadPoolExecutor()
     try:
         # Only the words are kept, so that no image outlives the check of its row.
-        faults = list(map_ahead(pool, check, rows, ahead=ROWS_AHEAD))
+        faults = list(map_ahead(pool, check, zip(files, edges, strict=True), ahead=ROWS_AHEAD))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    by_row = [(row, words) for row, words in zip(uris.index, faults, strict=True) if words]
+    by_row = [(row, one.files) for row, one in zip(uris.index, faults, strict=True) if one.files]
     for name in uris.columns:
         found = {row: words[name] for row, words in by_row if name in words}
         values = [uris.at[row, name] for row in found]
         yield Finding("unusable_image", list(found), name, values, list(found.values()))
+    if boxes is not None:
+        yield _outside(boxes, uris[boxes.image].tolist(), faults)
 
 
 def _sound_uris(table: Source, checked: Checked) -> pd.DataFrame:
@@ -65,14 +101,45 @@ def _sound_uris(table: Source, checked: Checked) -> pd.DataFrame:
     return found
 
 
+def _pixel_boxes(table: Source, schema: Schema, checked: Checked) -> _PixelBoxes | None:
+    """The boxes of a source that only its images can judge; None where there are none."""
+    for name in schema.of(Boxes):
+        kind, (image,) = schema.columns[name], schema.of(Image)
+        assert isinstance(kind, Boxes)
+        if kind.unit != "pixel" or not {image, *columns_of(name, kind)} <= {*table.frame.columns}:
+            continue
+        others, rows, _ = gather(table.frame, kind, image)
+        if others.index.equals(checked.frame.index):  # not after a fault of the whole table
+            starts = np.concatenate([[0], np.cumsum(rows.sizes)])
+            edges = sound_edges(kind, rows.frame).astype(np.float64)
+            return _PixelBoxes(image, shown_edges(kind, rows.frame), edges, starts)
+    return None
+
+
+def _outside(boxes: _PixelBoxes, uris: list[Any], faults: list[_Faults]) -> Finding:
+    """The boxes that are beyond their images, each under its own row."""
+    found = [
+        (start + number, f"{uri!r}: {words}")
+        for start, uri, one in zip(boxes.starts[:-1].tolist(), uris, faults, strict=True)
+        for number, words in one.boxes
+    ]
+    shown = boxes.shown.iloc[[place for place, _ in found]]
+    messages = [words for _, words in found]
+    return Finding("box_outside", list(shown.index), str(shown.name), shown.tolist(), messages)
+
+
 def _row_check(
-    fields: list[Field], base: str, options: ConvertOptions
-) -> Callable[[dict[str, Any]], dict[str, str]]:
-    """What opens the files of a row: uris by column -> what is wrong with some of them."""
+    fields: list[Field], base: str, options: ConvertOptions, boxed: str | None
+) -> Callable[[tuple[dict[str, Any], np.ndarray | None]], _Faults]:
+    """What opens the files of a row: uris by column, and the edges of its boxes -> what is wrong.
+
+    Args:
+        boxed: the column of the image that boxes in pixels belong to.
+    """
     from tfrecorder.images.check import check_image
     from tfrecorder.images.rejects import Reject
     from tfrecorder.images.room import Budget
-    from tfrecorder.kinds.records import Placed, stored_mask
+    from tfrecorder.kinds.records import Placed, boxes_outside, stored_mask
     from tfrecorder.rows import read_image
     from tfrecorder.shards import DECODING_BYTES
 
@@ -87,8 +154,10 @@ def _row_check(
     in_order = [*images, *(mask for mask, _ in masks)]  # a mask is compared with its image
     budget = Budget(DECODING_BYTES)
 
-    def check(uris: dict[str, Any]) -> dict[str, str]:
+    def check(row: tuple[dict[str, Any], np.ndarray | None]) -> _Faults:
+        uris, edges = row
         faults: dict[str, str] = {}
+        outside: tuple[tuple[int, str], ...] = ()
         placed: dict[str, Placed] = {}
         for field in in_order:
             name, uri = field.column, uris[field.column]
@@ -97,6 +166,8 @@ def _row_check(
             try:
                 data = read_image(uri, base)
                 image = check_image(data, options.verify, options.max_pixels, budget.room)
+                if name == boxed and edges is not None:
+                    outside = tuple(boxes_outside(edges, image.width, image.height))
                 if name in image_by_mask.values():
                     placed[name] = Placed(image, image, None)
                 of = placed.get(image_by_mask.get(name, ""))
@@ -106,6 +177,6 @@ def _row_check(
                 # A report of several columns is also read as lines of messages.
                 shown = repr(uri) if len(fields) == 1 else f"{name} {uri!r}"
                 faults[name] = f"{shown}: {reject}"
-        return faults
+        return _Faults(faults, outside)
 
     return check

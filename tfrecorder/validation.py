@@ -32,8 +32,8 @@ def validate(
 
     Args:
         source: a frame, a CSV or a folder, as for `tfrecorder.convert`.
-        check_images: also open and check every image and mask, of each column, as a conversion
-            would.
+        check_images: also open and check every image and mask, of each column, and compare boxes
+            in pixels with the size of their image, as a conversion would.
         columns, schema, labels, seed, verify, max_pixels: as for `tfrecorder.ConvertOptions`.
 
     Returns:

@@ -119,6 +119,14 @@ def read_expectation(directory: str) -> Expectation:
     return Expectation(directory, plan, staged, digest, done, files, tuple(faults))
 
 
+def parquet_errors() -> tuple[type[Exception], ...]:
+    """What reading a damaged Parquet file may raise."""
+    import pyarrow as pa
+
+    builtin = (ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError)
+    return (*builtin, pa.ArrowException)
+
+
 def refuse(directory: str) -> None:
     """Raise a DatasetError unless a directory holds a committed dataset of this package."""
     refusal = storage.refusal(storage.scheme(directory))

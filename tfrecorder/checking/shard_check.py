@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tfrecorder import layout, storage
 from tfrecorder.checking.done_check import compare_done, compare_file, shows_sources
-from tfrecorder.checking.expectation import Expectation, Written, unread
+from tfrecorder.checking.expectation import Expectation, Written, parquet_errors, unread
 from tfrecorder.checking.faults import Fault, at_most
 from tfrecorder.checking.record_check import check_against_plan, check_image, check_label
 from tfrecorder.checking.record_form import NotOfSchemaError, Record, read_record
@@ -33,9 +33,6 @@ from tfrecorder.plan_files import read_shard_rows
 
 #: Decodes an encoded image as training does; gives its shape, or raises ValueError with words.
 Decode = Callable[[bytes], tuple[int, ...]]
-
-#: What reading a damaged Parquet file may raise; `pyarrow`'s own errors are among them.
-_PARQUET_ERRORS = (ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError)
 
 _READ_BYTES = 1 << 18
 
@@ -203,7 +200,7 @@ def _planned_rows(
 ) -> tuple[dict[int, PlannedRow] | None, list[Fault]]:
     try:
         rows = read_shard_rows(expected.directory, group)
-    except _PARQUET_ERRORS as error:
+    except parquet_errors() as error:
         missing = isinstance(error, FileNotFoundError)
         words = f"row group {group} cannot be read: {_first_line(error)}"
         return None, [Fault(layout.PLAN_ROWS, "missing" if missing else "damaged", words)]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from tfrecorder import schema
+from tfrecorder.checking.box_check import boxes_against_plan, check_boxes
 from tfrecorder.checking.record_form import Finding, Record
 from tfrecorder.examples import Values
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.rejects import Reject
-from tfrecorder.images.transform import transform_of
 from tfrecorder.kinds.columns import Boxes, Image, Mask
 from tfrecorder.kinds.fields import Field, image_of, primary_image
 from tfrecorder.kinds.records import converters
@@ -31,7 +31,7 @@ def check_typed(record: Record, plan: Plan) -> Iterator[Finding]:
         if field.label_key is not None:
             yield from _check_classes(field, values)
         if isinstance(field.kind, Boxes):
-            yield from _check_boxes(field, values)
+            yield from check_boxes(field, values)
         elif isinstance(field.kind, Image) and field is not first:
             yield from _check_image(field, values, plan)
         elif isinstance(field.kind, Mask):
@@ -67,19 +67,6 @@ def _check_classes(field: Field, values: Any) -> Iterator[Finding]:
         if text != name:
             words = f"{field.column}: label {number} is {name!r}, but the text is {text!r}"
             yield "label", words
-
-
-def _check_boxes(field: Field, values: Any) -> Iterator[Finding]:
-    lengths = {len(values[one.key]) for one in field.features}
-    if len(lengths) > 1:
-        yield "boxes", f"{field.column}: its lists have different lengths: {sorted(lengths)}"
-        return
-    edges = np.stack([np.asarray(values[key], np.float64) for key in field.edges], 1)
-    wrong = (edges < 0).any(1) | (edges > 1).any(1)
-    wrong |= (edges[:, 0] >= edges[:, 2]) | (edges[:, 1] >= edges[:, 3])
-    for number in np.flatnonzero(wrong | ~np.isfinite(edges).all(1)):
-        shown = ", ".join(f"{edge:g}" for edge in edges[number])
-        yield "boxes", f"{field.column}: box {number} ({shown}) is no box within 0 to 1"
 
 
 def _text(values: Values) -> str:
@@ -132,37 +119,27 @@ def typed_against_plan(record: Record, planned: PlannedRow, plan: Plan) -> Itera
     """Where a record is not what was planned for its row."""
     values = record.values or {}
     convert = converters(plan.fields or ())
-    moved = _moved(plan)
-    for key, wanted in (planned.values or {}).items():
-        if key in moved:
-            wanted = _in_fractions(key, wanted, record, plan)
-            if wanted is None:
-                continue
-        else:
-            wanted = convert[key](wanted)
+    boxes = [field for field in plan.fields or () if isinstance(field.kind, Boxes)]
+    of_boxes = {one.key for field in boxes for one in field.features}
+    for key, given in (planned.values or {}).items():
+        if key in of_boxes:
+            continue
+        if key not in convert:
+            yield "row", f"row {record.row}: {key!r} was planned, which no column makes"
+            continue
         found = values[key]
-        if not _same(found, wanted):
-            words = f"{key} is {_shown(found)}, but {_shown(wanted)} was planned"
+        try:
+            differs = not _same(found, convert[key](given))
+        except (OverflowError, TypeError, ValueError):  # a value that the plan's type cannot be
+            differs = True
+        if differs:
+            words = f"{key} is {_shown(found)}, but {_shown(given)} was planned"
+            yield "row", f"row {record.row}: {words}"
+    for field in boxes:
+        for words in boxes_against_plan(field, record, planned, plan):
             yield "row", f"row {record.row}: {words}"
     if values[schema.SOURCE_ID] != [str(planned.row).encode()]:
         yield "row", f"row {record.row}: another row, {planned.row}, was planned"
-
-
-def _moved(plan: Plan) -> set[str]:
-    """The keys of boxes that a worker computes from the plan and the image's size."""
-    boxes = [field for field in plan.fields or () if isinstance(field.kind, Boxes)]
-    if transform_of(plan.options) is not None:
-        return {one.key for field in boxes for one in field.features}
-    in_pixels = [f for f in boxes if isinstance(f.kind, Boxes) and f.kind.unit == "pixel"]
-    return {key for field in in_pixels for key in field.edges}
-
-
-def _in_fractions(key: str, wanted: Sequence[float], record: Record, plan: Plan) -> Any:
-    """Planned edges in pixels as fractions; None after a transform, where the size is lost."""
-    if transform_of(plan.options) is not None:
-        return None
-    side = record.shape[1] if "/bbox/x" in key else record.shape[0]
-    return (np.asarray(wanted, np.float64) / side).astype(np.float32)
 
 
 def _same(found: Any, wanted: Any) -> bool:

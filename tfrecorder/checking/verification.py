@@ -20,8 +20,10 @@ def verify(
     """Check every byte of a dataset directory that `convert` wrote; change nothing.
 
     Checked are: each shard's size and CRC32C; each record's checksums, keys, types, image header,
-    label and text; that every planned row is one record or one reject; the index, the lists of
-    rejects and suspects, and the files of the commit.
+    label and text; that boxes lie within their image and masks have its size; that every planned
+    row is one record or one reject, with what was planned; the index, the lists of rejects and
+    suspects, and the files of the commit.  No source is read, so of boxes that moved with a resized
+    image only what the plan tells of them is compared.
 
     Args:
         directory: the output_dir of a finished conversion.

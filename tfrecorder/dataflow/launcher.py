@@ -103,8 +103,9 @@ def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list
     """Arguments for Beam's `PipelineOptions`: ours, then the user's, which win."""
     # Beam would pickle the whole notebook for a pipeline that needs nothing of it.
     flags = [f"--job_name={_job_name(output_dir)}", "--no_save_main_session"]
-    # One element at a time in each process: its threads are for the images of that one shard.
-    flags.append("--number_of_worker_harness_threads=1")
+    # Two elements at a time in each process, which share its threads for images: while one shard's
+    # upload ends, the next is loaded.
+    flags.append("--number_of_worker_harness_threads=2")
     if options.num_workers is not None:
         flags.append(f"--num_workers={options.num_workers}")
     flags += runners.beam_flags(options)

@@ -107,10 +107,11 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     kind = field.kind
     assert isinstance(kind, Boxes)
     field = replace(field, gathered=rows.gathered)
-    edges, findings = _check_edges(kind, rows.frame)
+    findings = _check_edges(kind, rows.frame)
+    stored = _as_stored(_numbers(kind, rows.frame))
     values = {
-        key: as_lists(rows.sizes, pa.array(edges[name].to_numpy(dtype=np.float32)))
-        for key, name in zip(field.edges, kind.columns, strict=True)
+        key: as_lists(rows.sizes, pa.array(edge))
+        for key, edge in zip(field.edges, np.ascontiguousarray(stored.T), strict=True)
     }
     if kind.label is not None:
         keys = f"{field.key}/class/label", f"{field.key}/class/text"
@@ -121,24 +122,49 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     return field, ({} if has_faults(findings) else values), findings
 
 
-def _check_edges(kind: Boxes, boxes: pd.DataFrame) -> tuple[pd.DataFrame, list[Finding]]:
-    edges = boxes[list(kind.columns)].apply(pd.to_numeric, errors="coerce").astype(np.float64)
-    shown = pd.Series(
-        [", ".join(map(str, row)) for row in boxes[list(kind.columns)].to_numpy(dtype=object)],
-        index=boxes.index,
-        dtype=object,
-        name=kind.columns[0],
-    )
-    left, upper, right, lower = (edges[name].to_numpy() for name in kind.columns)
-    wrong = ~np.isfinite(edges.to_numpy()).all(axis=1)
+def _numbers(kind: Boxes, boxes: pd.DataFrame) -> np.ndarray:
+    """The left, upper, right and lower edge of each box; NaN where it is no number."""
+    edges = boxes[list(kind.columns)].apply(pd.to_numeric, errors="coerce")
+    return edges.to_numpy(dtype=np.float64)
+
+
+def _as_stored(edges: np.ndarray) -> np.ndarray:
+    return edges.clip(-3e38, 3e38).astype(np.float32)
+
+
+def sound_edges(kind: Boxes, boxes: pd.DataFrame) -> np.ndarray:
+    """The edges of each box as they are stored; NaN of a box that has a fault of its own."""
+    edges = _numbers(kind, boxes)
+    faulty = np.logical_or.reduce(_faulty(kind, edges))
+    return np.where(faulty[:, None], np.float32("nan"), _as_stored(edges))
+
+
+def shown_edges(kind: Boxes, boxes: pd.DataFrame) -> pd.Series:
+    """The edges of each box as a report shows them, under its column."""
+    shown = [", ".join(map(str, row)) for row in boxes[list(kind.columns)].to_numpy(dtype=object)]
+    return pd.Series(shown, index=boxes.index, dtype=object, name=kind.columns[0])
+
+
+def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which boxes are not four numbers, which are out of range, and which are empty."""
+    left, upper, right, lower = edges.T
+    wrong = ~np.isfinite(edges).all(axis=1)
     end = 1.0 if kind.unit == "fraction" else np.inf
     outside = ~wrong & ((np.minimum(left, upper) < 0) | (np.maximum(right, lower) > end))
     outside |= ~wrong & ((np.maximum(left, upper) > end) | (np.minimum(right, lower) < 0))
+    # As they are stored: two edges may differ by less than float32 tells.
+    left, upper, right, lower = _as_stored(edges).T
     empty = ~wrong & ~outside & ((left >= right) | (upper >= lower))
+    return wrong, outside, empty
+
+
+def _check_edges(kind: Boxes, boxes: pd.DataFrame) -> list[Finding]:
+    shown = shown_edges(kind, boxes)
+    wrong, outside, empty = _faulty(kind, _numbers(kind, boxes))
     words = ", ".join(kind.columns)
     limits = "from 0 to 1" if kind.unit == "fraction" else "0 or more"
     hint = " (or state Boxes(unit='pixel'))" if kind.unit == "fraction" else ""
-    return edges.clip(-3e38, 3e38), [
+    return [
         at("bad_box", wrong, shown, f"{words} are not four numbers: {{value}}"),
         at("bad_box", outside, shown, f"{words} must be {limits}{hint}: {{value}}"),
         at(

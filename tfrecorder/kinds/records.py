@@ -199,7 +199,7 @@ def placed_boxes(
     assert isinstance(field.kind, Boxes)
     edges = np.stack([features[key] for key in field.edges], 1).astype(np.float64)
     if field.kind.unit == "pixel":
-        for fault in _outside(edges, image.width, image.height):
+        for _, fault in boxes_outside(edges, image.width, image.height):
             raise Reject("check", "box_outside", fault)
         edges = edges / [image.width, image.height, image.width, image.height]
     elif geometry is None:
@@ -220,8 +220,8 @@ def _kept(values: Any, kept: np.ndarray) -> Any:
     return [value for value, stays in zip(values, kept, strict=True) if stays] or np.empty(0, "S1")
 
 
-def _outside(edges: np.ndarray, width: int, height: int) -> Iterator[str]:
-    for number, (left, upper, right, lower) in enumerate(edges):
-        if right > width or lower > height:
-            shown = ", ".join(f"{edge:g}" for edge in (left, upper, right, lower))
-            yield f"box {number} ({shown}) is beyond the image's {width} x {height} pixels"
+def boxes_outside(edges: np.ndarray, width: int, height: int) -> Iterator[tuple[int, str]]:
+    """Of the boxes of an image, in pixels, those beyond it: their numbers, and what is wrong."""
+    for number in np.flatnonzero((edges[:, 2] > width) | (edges[:, 3] > height)).tolist():
+        shown = ", ".join(f"{edge:g}" for edge in edges[number])
+        yield number, f"box {number} ({shown}) is beyond the image's {width} x {height} pixels"

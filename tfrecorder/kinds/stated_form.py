@@ -21,6 +21,7 @@ from tfrecorder.json_form import (
 )
 from tfrecorder.kinds.columns import Schema
 from tfrecorder.kinds.fields import Field, fields_of, from_json
+from tfrecorder.kinds.statistics import BOX_NUMBERS
 from tfrecorder.splits import SPLITS
 
 _FIELD = record(
@@ -42,9 +43,10 @@ def _number(value: Any) -> str | None:
 
 _TOP = each(row(text, whole()))
 _NUMBERS = dict.fromkeys(("min", "max", "mean", "std"), _number)
+_BOXES = record(dict.fromkeys(BOX_NUMBERS, record({"count": whole()}, _NUMBERS)))
 _OF_COLUMN = either(
-    record({"count": whole(), "distinct": whole(), "top": _TOP}),
-    record({"count": whole()}, {**_NUMBERS, "top": null}),
+    record({"count": whole(), "distinct": whole(), "top": _TOP}, {"boxes": _BOXES}),
+    record({"count": whole()}, {**_NUMBERS, "top": null, "boxes": _BOXES}),
 )
 _STATED = record(
     {

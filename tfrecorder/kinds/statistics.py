@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tfrecorder.kinds.columns import Bytes, Image, Mask, Number
+from tfrecorder.kinds.columns import BOX_COLUMNS, Boxes, Bytes, Image, Mask, Number
 from tfrecorder.kinds.fields import Field
 from tfrecorder.splits import SPLITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: What tells of a column's values in some rows, under a mask.
+Describe = Callable[[np.ndarray], dict[str, Any]]
+
 #: The values that are listed with their counts.
 TOP_VALUES = 10
+
+#: What is told of boxes: how many an image has, the four edges, and their area.
+BOX_NUMBERS = ("per_image", *BOX_COLUMNS, "area")
 
 
 def describe_columns(
@@ -25,26 +32,57 @@ def describe_columns(
 
     Of numbers: count, min, max, mean and std (of the whole population), over all numbers of lists
     and arrays, those that are finite.  Of classes and texts: count, distinct, and the most frequent
-    values with their counts.  Images, masks and bytes have none.
+    values with their counts.  Of boxes: their count, what is told of their classes, and under
+    "boxes" the statistics of each of `BOX_NUMBERS`, in the unit of the source.  Images, masks and
+    bytes have none.
     """
     of_split = {split: (splits == split).to_numpy() for split in SPLITS}
+    of_split = {split: mask for split, mask in of_split.items() if mask.any()}
     found: dict[str, dict[str, Any]] = {}
     for field in fields:
         if isinstance(field.kind, (Image, Mask, Bytes)):
             continue
-        key = field.key if field.key in values else field.features[-1].key
-        if key not in values:
-            continue
-        describe = _of_numbers if isinstance(field.kind, Number) or _is_edge(key) else _of_texts
-        flat, rows = _flat(values[key])
-        found[field.column] = {
-            split: describe(flat[mask[rows]]) for split, mask in of_split.items() if mask.any()
-        }
+        describe = (_of_boxes if isinstance(field.kind, Boxes) else _of_values)(field, values)
+        found[field.column] = {split: describe(mask) for split, mask in of_split.items()}
     return found
 
 
-def _is_edge(key: str) -> bool:
-    return "/bbox/" in key
+def by_name(
+    statistics: Mapping[str, Mapping[str, Mapping[str, Any]]],
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The name that people are shown, the split, and what is told; of boxes there are several."""
+    for name, of_split in statistics.items():
+        for split, found in of_split.items():
+            if "boxes" not in found or "top" in found:
+                yield name, split, found
+        boxes = {split: found["boxes"] for split, found in of_split.items() if "boxes" in found}
+        for what in BOX_NUMBERS:
+            shown = f"{name} {'per image' if what == 'per_image' else what}"
+            yield from ((shown, split, numbers[what]) for split, numbers in boxes.items())
+
+
+def _of_values(field: Field, values: dict[str, pa.Array]) -> Describe:
+    key = field.key if field.key in values else field.features[-1].key
+    flat, rows = _flat(values[key])
+    describe = _of_numbers if isinstance(field.kind, Number) else _of_texts
+    return lambda mask: describe(flat[mask[rows]])
+
+
+def _of_boxes(field: Field, values: dict[str, pa.Array]) -> Describe:
+    edges = [_flat(values[key])[0] for key in field.edges]
+    left, upper, right, lower = (edge.astype(np.float64) for edge in edges)
+    described = (*edges, (right - left) * (lower - upper))
+    texts, rows = _flat(values[field.features[-1].key])
+
+    def describe(mask: np.ndarray) -> dict[str, Any]:
+        per_image = np.bincount(rows, minlength=len(mask))[mask]
+        numbers = (per_image, *(one[mask[rows]] for one in described))
+        boxes = {name: _of_numbers(one) for name, one in zip(BOX_NUMBERS, numbers, strict=True)}
+        if field.label_key is None:
+            return {"count": int(per_image.sum()), "boxes": boxes}
+        return {**_of_texts(texts[mask[rows]]), "boxes": boxes}
+
+    return describe
 
 
 def _flat(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:

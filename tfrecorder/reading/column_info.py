@@ -8,6 +8,7 @@ from typing import Any
 
 from tfrecorder.kinds.columns import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
 from tfrecorder.kinds.fields import Field, image_of
+from tfrecorder.kinds.statistics import by_name
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.tables import one_line
 
@@ -76,14 +77,13 @@ def column_tables(
         kinds.append([one_line(name), column.kind, column.dtype, classes, str(column.shape)])
     numbers = [["numbers", "split", "count", "min", "max", "mean", "std"]]
     values = [["values", "split", "count", "distinct", "most frequent"]]
-    for name, by_split in statistics.items():
-        for split, found in by_split.items():
-            cells = [one_line(name), split, f"{found['count']:,}"]
-            if "top" in found:
-                values.append([*cells, f"{found['distinct']:,}", _most_frequent(found)])
-            else:
-                wanted = (found.get(what) for what in ("min", "max", "mean", "std"))
-                numbers.append([*cells, *map(_number, wanted)])
+    for name, split, found in by_name(statistics):
+        cells = [one_line(name), split, f"{found['count']:,}"]
+        if "top" in found:
+            values.append([*cells, f"{found['distinct']:,}", _most_frequent(found)])
+        else:
+            wanted = (found.get(what) for what in ("min", "max", "mean", "std"))
+            numbers.append([*cells, *map(_number, wanted)])
     return [table for table in (kinds, numbers, values) if len(table) > 1]
 
 

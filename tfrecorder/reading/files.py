@@ -49,6 +49,8 @@ def _sizes(folder: str) -> dict[str, int]:
             return {item.name: item.stat().st_size for item in found if _is_file(item)}
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        raise DatasetError(f"{folder or '.'} cannot be read: {error.strerror}.") from error
 
 
 def _is_file(item: os.DirEntry[str]) -> bool:

@@ -73,7 +73,10 @@ def to_frame(
 
 def _records(stored: StoredDataset, split: str) -> Iterator[Mapping[str, Values]]:
     for shard in stored.splits[split]:
-        with storage.open_seekable(shard.path) as file:
+        with (
+            storage.failing_as(DatasetError, shard.path),
+            storage.open_seekable(shard.path) as file,
+        ):
             try:
                 for _, data in read_records(file):
                     yield parse_example(data)

@@ -59,7 +59,8 @@ class DatasetInfo:
         oriented: records whose image carries an EXIF orientation other than upright.
         options: of the conversion, by name; empty for directories from elsewhere.
         statistics: of a dataset with a stated schema, by column and split: count, min, max, mean
-            and std of numbers; count, distinct and the most frequent values of others.
+            and std of numbers; count, distinct and the most frequent values of others; of boxes
+            also, under "boxes", such numbers of per_image, x_min, y_min, x_max, y_max and area.
         columns: of a dataset with a stated schema, the kind, type and shape of each by its name.
     """
 

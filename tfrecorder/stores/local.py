@@ -62,10 +62,8 @@ class LocalStore:
             shutil.copyfileobj(found, file)
 
     def size(self, path: str) -> int | None:
-        try:
-            return os.stat(path).st_size
-        except (OSError, ValueError):
-            return None
+        found = _status(path)
+        return None if found is None or stat.S_ISDIR(found.st_mode) else found.st_size
 
     def crc32c(self, path: str) -> int | None:
         return None
@@ -76,6 +74,8 @@ class LocalStore:
                 return {one.name: _size_of(one) for one in found}
         except (FileNotFoundError, NotADirectoryError):
             return {}
+        except OSError as error:
+            raise _as_unreadable(error) from error
 
     def files(self, folder: str) -> Iterator[str]:
         for where, _, names in os.walk(folder):
@@ -83,7 +83,8 @@ class LocalStore:
                 yield os.path.relpath(os.path.join(where, name), folder)
 
     def is_folder(self, path: str) -> bool:
-        return os.path.isdir(path)
+        found = _status(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
 
     @contextlib.contextmanager
     def publish(self, folder: str, name: str) -> Iterator[BinaryIO]:
@@ -114,6 +115,18 @@ def _size_of(found: os.DirEntry[str]) -> int | None:
         return None if found.is_dir() else found.stat().st_size
     except OSError:
         return 0
+
+
+def _status(path: str) -> os.stat_result | None:
+    """What a path leads to; None where there is nothing, or nothing can have such a name."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        if _CODES.get(error.errno or 0) in ("not_found", "bad_name"):
+            return None
+        raise _as_unreadable(error) from error
+    except ValueError:  # a NUL, or what the file system cannot encode
+        return None
 
 
 def _as_unreadable(error: OSError) -> Exception:
