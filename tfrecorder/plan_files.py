@@ -102,6 +102,19 @@ def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterato
     Raises:
         FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
     """
+    table = _row_group(output_dir, group, footer)
+    names = [name for name in _ROW_COLUMNS if name in table.column_names]
+    for batch in table.select(names).to_batches(max_chunksize=BLOCK_ROWS):
+        columns = (column.to_pylist() for column in batch.columns)
+        yield [PlannedRow(*values) for values in zip(*columns, strict=True)]
+
+
+def _row_group(output_dir: str, group: int, footer: Any) -> Any:
+    """A row group as an Arrow table.
+
+    Nobody must hold the file for longer: a worker that ends while one of its threads does, as after
+    Ctrl-C, is aborted by the C++ runtime (pyarrow 25).
+    """
     import pyarrow.parquet as pq
 
     path = os.path.join(output_dir, layout.PLAN_ROWS)
@@ -110,11 +123,7 @@ def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterato
             # Each column of a row group is asked for once, and whole.
             file = pq.ParquetFile(opened, metadata=footer, pre_buffer=True)
             # Each of several threads would keep memory for itself.
-            table = file.read_row_group(group, use_threads=False)
+            return file.read_row_group(group, use_threads=False)
     except storage.UnreadableError as error:
         kind = FileNotFoundError if error.code == "not_found" else OSError
         raise kind(f"{path}: {error}") from error
-    names = [name for name in _ROW_COLUMNS if name in table.column_names]
-    for batch in table.select(names).to_batches(max_chunksize=BLOCK_ROWS):
-        columns = (column.to_pylist() for column in batch.columns)
-        yield [PlannedRow(*values) for values in zip(*columns, strict=True)]
