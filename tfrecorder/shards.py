@@ -25,11 +25,13 @@ from tfrecorder.rows import Loaded, Rejected, row_loader
 from tfrecorder.tfrecord import framed_crc
 from tfrecorder.threads import cores, run_in_order
 
-#: Images that one task of the pool loads, and tasks under way for each thread.  Few, so that an
-#: image is written while its bytes are still in the core's cache: 32 under way, or writes gathered
-#: to a mebibyte, cost a fifth more CPU than these.
-TASK_ROWS = 2
+#: Tasks of the pool under way for each thread, images under way in all of them, and the fewest and
+#: most images of one task.  Fewer a task, and threads hand over more often than they load (a fifth
+#: of the time with verify="header"); more under way, and an image has left the core's cache when it
+#: is written (half as much again).
 TASKS_AHEAD = 2
+UNDER_WAY = 32
+TASK_ROWS = (2, 8)
 
 #: Bytes of records that may wait for their turn before no further image is read, and bytes of
 #: pixels decoded at once: what a worker with 2 cores and 8 GiB can spare, whatever the images.
@@ -94,7 +96,7 @@ def write_shard(
         OSError: the output cannot be written.
     """
     shard = plan.shards[group]
-    rows = 0
+    rows, step = 0, _task_rows(pool.threads)
     load = row_loader(plan, pool.budget.room)
 
     def load_rows(some: list[PlannedRow]) -> list[Loaded | Rejected]:
@@ -117,7 +119,7 @@ def write_shard(
 
         for block in shard_row_blocks(output_dir, group, footer):
             rows += len(block)
-            tasks = [block[at : at + TASK_ROWS] for at in range(0, len(block), TASK_ROWS)]
+            tasks = [block[at : at + step] for at in range(0, len(block), step)]
             run_in_order(
                 pool.executor,
                 pool.threads,
@@ -135,6 +137,12 @@ def write_shard(
     if tally.noted:
         storage.remove(os.path.join(output_dir, shard.progress))
     return done
+
+
+def _task_rows(threads: int) -> int:
+    """Images that one task loads."""
+    fewest, most = TASK_ROWS
+    return min(most, max(fewest, UNDER_WAY // (TASKS_AHEAD * threads)))
 
 
 def _weigh(outcomes: list[Loaded | Rejected]) -> int:
