@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import os
 import posixpath
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
-from tfrecorder.stores.parts import PART_BYTES
-from tfrecorder.stores.retry import retried
+from tfrecorder.stores.parts import in_parts
 from tfrecorder.stores.spool import spooled
 from tfrecorder.stores.store import (
     MAX_FILE_BYTES,
@@ -76,8 +73,14 @@ class FsspecStore:
 
     def open(self, path: str) -> BinaryIO:
         system, name = _system(path)
-        opened = _Opened(_asked(lambda: system.open(name, "rb")))
-        return cast(BinaryIO, io.BufferedReader(opened, PART_BYTES))
+        found = _asked(lambda: system.info(name))
+        if found["type"] == "directory":
+            raise UnreadableError("not_a_file", f"{path} is a folder")
+
+        def read_range(start: int, end: int) -> bytes:
+            return _asked(lambda: bytes(system.cat_file(name, start=start, end=end)))
+
+        return in_parts(int(found["size"]), read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         system, name = _system(path)
@@ -164,46 +167,6 @@ class FsspecStore:
             raise
 
 
-class _Opened(io.RawIOBase):
-    """A file that fsspec has opened, whose reads fail in our terms, as `parts.in_parts` does."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._at = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        def seek() -> int:
-            self._file.seek(self._at)
-            self._file.seek(offset, whence)
-            return int(self._file.tell())
-
-        self._at = _passed(seek)
-        return self._at
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        def read() -> bytes:
-            self._file.seek(self._at)  # also after a read that failed half way
-            return bytes(self._file.read(len(buffer)))
-
-        data = _passed(read)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
-
-
 def refusal(scheme: str) -> str | None:
     """Why files cannot be read from a scheme, and what to do; None where they can.
 
@@ -243,14 +206,6 @@ def _asked(request: Callable[[], T]) -> T:
         raise
     except Exception as error:  # each package behind fsspec raises what it likes
         raise _translated(error) from error
-
-
-def _passed(request: Callable[[], T]) -> T:
-    """The same, tried again where it failed in a way that may pass."""
-    try:
-        return retried(lambda: _asked(request))
-    except TransientError as error:
-        raise UnreadableError("read_failed", str(error)) from error
 
 
 def _translated(error: Exception) -> Exception:
