@@ -16,8 +16,9 @@ from tfrecorder.threads import map_ahead, run_in_order
     delays=st.lists(st.sampled_from([0, 0, 0.001]), max_size=20),
     threads=st.integers(1, 4),
     more=st.integers(0, 4),
+    together=st.integers(1, 3),
 )
-def test_results_are_finished_once_and_in_order(delays, threads, more):
+def test_results_are_finished_once_and_in_order(delays, threads, more, together):
     finished, under_way, most = [], set(), 0
     lock = threading.Lock()
 
@@ -29,15 +30,17 @@ def test_results_are_finished_once_and_in_order(delays, threads, more):
         time.sleep(delays[number])
         return number
 
-    def finish(number):
-        finished.append(number)
+    def finish(numbers):
+        assert 1 <= len(numbers) <= together
+        finished.extend(numbers)
         with lock:
-            under_way.discard(number)
+            under_way.difference_update(numbers)
 
+    ahead = (threads + more) * together
     with ThreadPoolExecutor(threads) as pool:
-        run_in_order(pool, threads, work, finish, range(len(delays)), ahead=threads + more)
+        run_in_order(pool, threads, work, finish, range(len(delays)), ahead, together)
     assert finished == list(range(len(delays)))
-    assert most <= threads + more
+    assert most <= ahead
 
 
 @pytest.mark.parametrize("fails", ["work", "finish"])
@@ -50,13 +53,27 @@ def test_an_error_stops_every_thread_and_is_raised(fails):
             raise ValueError("five")
         return number
 
-    def finish(number):
-        if fails == "finish" and number == 5:
+    def finish(numbers):
+        if fails == "finish" and 5 in numbers:
             raise ValueError("five")
 
     with ThreadPoolExecutor(3) as pool, pytest.raises(ValueError, match="five"):
         run_in_order(pool, 3, work, finish, range(10_000), ahead=6)
     assert len(started) < 20
+
+
+def test_what_is_taken_together_is_not_all_done_once_another_has_failed():
+    started = []
+
+    def work(number):
+        started.append(number)
+        time.sleep(0.02)
+        if number == 0:
+            raise ValueError("none")
+
+    with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match="none"):
+        run_in_order(pool, 2, work, lambda numbers: None, range(200), ahead=200, together=100)
+    assert len(started) < 10
 
 
 def test_map_ahead_keeps_few_under_way():
@@ -78,7 +95,7 @@ def test_results_that_wait_are_bounded_by_their_weight():
             time.sleep(0.2)
         return number
 
-    def finish(number):
+    def finish(numbers):
         begun_by_then.append(len(begun))
 
     with ThreadPoolExecutor(2) as pool:

@@ -19,7 +19,7 @@ from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.room import Budget
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan, PlannedRow
+from tfrecorder.plan import Plan
 from tfrecorder.plan_files import shard_row_blocks
 from tfrecorder.rows import Loaded, Rejected, row_loader
 from tfrecorder.tfrecord import framed_crc
@@ -96,11 +96,8 @@ def write_shard(
         OSError: the output cannot be written.
     """
     shard = plan.shards[group]
-    rows, step = 0, _task_rows(pool.threads)
+    rows, together = 0, _together(pool.threads)
     load = row_loader(plan, pool.budget.room)
-
-    def load_rows(some: list[PlannedRow]) -> list[Loaded | Rejected]:
-        return [load(row) for row in some]
 
     tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
     with storage.publish(output_dir, shard.file) as file, storage.appending(file) as append:
@@ -119,14 +116,14 @@ def write_shard(
 
         for block in shard_row_blocks(output_dir, group, footer):
             rows += len(block)
-            tasks = [block[at : at + step] for at in range(0, len(block), step)]
             run_in_order(
                 pool.executor,
                 pool.threads,
-                load_rows,
+                load,
                 write_rows,
-                tasks,
-                ahead=TASKS_AHEAD * pool.threads,
+                block,
+                ahead=TASKS_AHEAD * pool.threads * together,
+                together=together,
                 weigh=_weigh,
                 weight=WAITING_BYTES,
             )
@@ -139,14 +136,14 @@ def write_shard(
     return done
 
 
-def _task_rows(threads: int) -> int:
+def _together(threads: int) -> int:
     """Images that one task loads."""
     fewest, most = TASK_ROWS
     return min(most, max(fewest, UNDER_WAY // (TASKS_AHEAD * threads)))
 
 
-def _weigh(outcomes: list[Loaded | Rejected]) -> int:
-    return sum(outcome.size for outcome in outcomes if isinstance(outcome, Loaded))
+def _weigh(outcome: Loaded | Rejected) -> int:
+    return outcome.size if isinstance(outcome, Loaded) else 0
 
 
 def _as_error(outcome: Rejected) -> RejectedError:

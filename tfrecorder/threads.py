@@ -34,28 +34,31 @@ def run_in_order(
     pool: Executor,
     threads: int,
     work: Callable[[T], R],
-    finish: Callable[[R], None],
+    finish: Callable[[list[R]], None],
     items: Sequence[T],
     ahead: int,
+    together: int = 1,
     weigh: Callable[[R], int] = lambda result: 0,
     weight: int = 0,
 ) -> None:
-    """`finish(work(item))` for each item: `work` in the threads of a pool, `finish` in order.
+    """`finish` of the results of `work`: `work` in the threads of a pool, `finish` in order.
 
     No thread of its own finishes: whichever holds the next result does so, while the data are
     still in its core's cache, and then those that wait for it.  One thread at a time finishes.
 
     Args:
         pool: with at least `threads` threads.
-        ahead: items under way at most, at least `threads`.
+        ahead: items under way at most, at least `threads * together`.
+        together: items that a thread takes at a time, and whose results are finished at a time.
         weigh: what a result weighs while it waits for its turn.
         weight: while more than this waits, nothing further is begun.
 
     Raises:
         What `work` or `finish` raises, once every thread has stopped.
     """
-    line = _Line(work, finish, items, ahead, weigh, weight)
-    runs = [pool.submit(line.run) for _ in range(min(threads, len(items)))]
+    groups = [items[at : at + together] for at in range(0, len(items), together)]
+    line = _Line(work, finish, groups, ahead // together, weigh, weight)
+    runs = [pool.submit(line.run) for _ in range(min(threads, len(groups)))]
     try:
         for run in runs:
             run.result()
@@ -65,29 +68,34 @@ def run_in_order(
 
 
 class _Line(Generic[T, R]):
-    """Items under way, and results that wait for their turn."""
+    """Groups of items under way, and results that wait for their turn."""
 
     def __init__(
         self,
         work: Callable[[T], R],
-        finish: Callable[[R], None],
-        items: Sequence[T],
+        finish: Callable[[list[R]], None],
+        groups: Sequence[Sequence[T]],
         ahead: int,
         weigh: Callable[[R], int],
         weight: int,
     ) -> None:
-        self._work, self._finish, self._items, self._ahead = work, finish, items, ahead
+        self._work, self._finish, self._groups, self._ahead = work, finish, groups, ahead
         self._weigh, self._weight, self._waiting = weigh, weight, 0
         self._changed = threading.Condition()
         self._taken = self._finished = 0
-        self._ready: dict[int, R] = {}
+        self._ready: dict[int, list[R]] = {}
         self._finishing = self._stopped = False
 
     def run(self) -> None:
-        """What each thread does until there are no items left."""
+        """What each thread does until there are no groups left."""
         try:
             while (number := self._take()) is not None:
-                self._hand_in(number, self._work(self._items[number]))
+                results = []
+                for item in self._groups[number]:
+                    if self._stopped:  # which a slow item should not keep from being heard
+                        return
+                    results.append(self._work(item))
+                self._hand_in(number, results)
         except BaseException:
             self.stop()
             raise
@@ -104,15 +112,15 @@ class _Line(Generic[T, R]):
                 self._taken - self._finished >= self._ahead or self._waiting > self._weight
             ):
                 self._changed.wait()
-            if self._stopped or self._taken == len(self._items):
+            if self._stopped or self._taken == len(self._groups):
                 return None
             self._taken += 1
             return self._taken - 1
 
-    def _hand_in(self, number: int, result: R) -> None:
-        weight = self._weigh(result)
+    def _hand_in(self, number: int, results: list[R]) -> None:
+        weight = sum(map(self._weigh, results))
         with self._changed:
-            self._ready[number] = result
+            self._ready[number] = results
             self._waiting += weight
             if self._finishing or number != self._finished:
                 return  # the thread that finishes will come to it
@@ -121,11 +129,11 @@ class _Line(Generic[T, R]):
             self._finish(following[0])
             with self._changed:
                 self._finished += 1
-                self._waiting -= self._weigh(following[0])
+                self._waiting -= sum(map(self._weigh, following[0]))
                 self._changed.notify_all()
 
-    def _next(self) -> tuple[R] | None:
-        """The next result if it is there; else nobody finishes any more."""
+    def _next(self) -> tuple[list[R]] | None:
+        """The next results if they are there; else nobody finishes any more."""
         with self._changed:
             if self._stopped or self._finished not in self._ready:
                 self._finishing = False
