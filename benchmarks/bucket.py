@@ -168,6 +168,8 @@ def _conversion(verify: str) -> Callable[[str, int], None]:
             "gs://bkt/out",
             verify=verify,
             num_threads=THREADS,
+            # As of a large data set: the few images here would be cut into 24 shards.
+            shard_size="128MiB",
             progress=False,
         )
 
