@@ -24,7 +24,6 @@ seconds of the whole call with the larger number.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import sys
 import threading
@@ -177,8 +176,7 @@ def _conversion(verify: str) -> Callable[[str, int], None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="few images, few rounds")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--cases", default=";".join(CASES), help="only these, parted by ;")

@@ -278,8 +278,7 @@ def read_back() -> Measured:
 
 
 def main(arguments: Sequence[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="few images, one round")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--again", action="store_true", help="only the sum, of results/cost.json")

@@ -8,13 +8,11 @@ TFDS, each in its own process, and each record is compared with its source row.
 
 from __future__ import annotations
 
-import argparse
 import glob
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import data
@@ -107,8 +105,7 @@ def by_tfds() -> Reader:
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="500 images")
     chosen = parser.parse_args(arguments)
     images = QUICK_IMAGES if chosen.quick else IMAGES

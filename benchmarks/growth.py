@@ -19,7 +19,6 @@ CPU seconds are what the straight line is judged by: other programs disturb them
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import threading
@@ -251,8 +250,7 @@ def verdicts(results: Sequence[Result], kind: str, sizes: Sequence[int]) -> list
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--max", type=int, default=1_000_000, metavar="N", help="largest size")
     parser.add_argument(
         "--rounds", type=int, default=3, help=f"of the sizes up to {REPEATED:,}; larger ones: 1"

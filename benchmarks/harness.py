@@ -19,6 +19,7 @@ numbers (images, bytes_in, bytes_out, a checksum, ...), which are kept beside th
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import datetime
 import importlib
@@ -96,6 +97,13 @@ class Result:
         """The median of a number over the rounds; NaN where no round has it."""
         values = [one[key] for one in self.rounds if isinstance(one.get(key), (int, float))]
         return statistics.median(values) if values else float("nan")
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """The command line of a benchmark: its docstring's first line, and where the data go."""
+    made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    made.add_argument("--data", type=Path, default=DATA, help="of images and outputs")
+    return made
 
 
 def run_rounds(cases: Sequence[Case], rounds: int, work: Path = DATA) -> list[Result]:

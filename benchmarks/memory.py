@@ -9,9 +9,6 @@ distinct files, without 4 GB of disk.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import data
 import harness
 import writing
@@ -23,8 +20,7 @@ GROWTH_BAR = 1.2
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a fifth of the images")
     chosen = parser.parse_args(arguments)

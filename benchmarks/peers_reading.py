@@ -12,7 +12,6 @@ that of `load`, within what decoders and kinds of resizing differ.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import shutil
 from collections.abc import Sequence
@@ -162,8 +161,7 @@ def report(results: Sequence[Result]) -> tuple[bool, list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--quick", action="store_true", help="640 images, one round")
     chosen = parser.parse_args(arguments)

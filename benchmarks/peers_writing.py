@@ -12,7 +12,6 @@ floor: neither checks anything or records what the training should know of the w
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import statistics
 from collections.abc import Sequence
@@ -144,8 +143,7 @@ def verdicts(rate: dict[str, float]) -> tuple[bool, list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--quick", action="store_true", help="fewer images, one round")
     parser.add_argument("--rehearse", action="store_true", help="as writing.py has it")

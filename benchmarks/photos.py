@@ -8,7 +8,6 @@ dpkg-deb; elsewhere put a dozen photographs of your own into DIR/photos.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import tempfile
@@ -51,6 +50,5 @@ def bring_photos(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     print(bring_photos(parser.parse_args().data / "photos"), "photographs")

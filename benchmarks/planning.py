@@ -7,7 +7,6 @@ Seconds of each step, peak memory, and the size of the job graph that Beam would
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from pathlib import Path
@@ -113,8 +112,7 @@ def write_rows(path: Path, count: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="100,000 rows, once")
     chosen = parser.parse_args(arguments)

@@ -7,7 +7,6 @@ The HDF5 case needs h5py, and is skipped without it.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
@@ -158,8 +157,7 @@ def all_in_train(csv: Path) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="8,000 and 400 pictures, two rounds")
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args(arguments)

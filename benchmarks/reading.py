@@ -9,7 +9,6 @@ plain bilinear sampling, which is what most pipelines written by hand do.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -274,8 +273,7 @@ def _case(name: str, reader: str, arguments: dict[str, Any]) -> Case:
 
 
 def main(arguments: Sequence[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds")
     parser.add_argument("--small-images", type=int, help="128x128 pictures; all are 81282")
     parser.add_argument("--rounds", type=int)

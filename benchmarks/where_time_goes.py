@@ -11,7 +11,6 @@ with nothing else (`bare_work.py`): what no program that does this work can go b
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -224,8 +223,7 @@ def show_reading(results: Sequence[Result]) -> Numbers:
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="1,000 images, once")
     chosen = parser.parse_args(arguments)

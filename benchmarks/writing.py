@@ -16,7 +16,6 @@ same photographs of 500x375, warm page cache, seconds without imports.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import dataclasses
 import io
@@ -265,8 +264,7 @@ def report(results: Sequence[Result], sizes: tuple[int, int]) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="fewer images and rounds")
     parser.add_argument(
