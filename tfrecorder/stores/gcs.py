@@ -30,7 +30,7 @@ from tfrecorder.stores.store import (
 
 T = TypeVar("T")
 
-#: Connections kept open: no pool of threads that loads images is wider.
+#: Connections that its own client keeps open: as many as a pool of threads may use at a time.
 CONNECTIONS = 128
 
 #: Seconds to wait for a connection, and for each answer.
@@ -168,7 +168,7 @@ class BucketStore:
         client = self._client()
         with self._lock:
             if self._ask is None:
-                self._ask = asker(client.api_endpoint, client._credentials, CONNECTIONS, TIMEOUT)
+                self._ask = asker(client.api_endpoint, client._credentials, TIMEOUT)
             return self._ask
 
 

@@ -1,0 +1,129 @@
+"""Connections to one service that are kept open, by the standard library; threads share them.
+
+Sources: https://docs.python.org/3/library/http.client.html; for the variables that name a proxy
+https://docs.python.org/3/library/urllib.request.html#urllib.request.getproxies, and for those that
+name certificates https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import os
+import ssl
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from urllib.parse import SplitResult
+
+from tfrecorder.stores.store import UnreadableError
+
+#: A GET of a path with headers: a block in which its answer can be read.
+Get = Callable[[str, dict[str, str]], AbstractContextManager[http.client.HTTPResponse]]
+
+#: Seconds after which a connection that nobody used is not used again: its other side may be gone.
+IDLE = 4
+
+
+def getter(endpoint: str, timeout: tuple[float, float]) -> Get:
+    """A function that makes GETs over connections that it keeps; threads may share it.
+
+    A connection is kept where its answer was read to the end.  As many are open as there are
+    threads that ask at a time.
+
+    Args:
+        endpoint: of the service, as "https://storage.googleapis.com".
+        timeout: seconds for a connection, and for each wait for a part of an answer.
+
+    Raises:
+        UnreadableError: the environment names a proxy that cannot be used.
+
+    The function raises OSError and http.client.HTTPException, in its block too.
+    """
+    connect = _connector(urllib.parse.urlsplit(endpoint), timeout[0])
+    kept: list[tuple[http.client.HTTPConnection, float]] = []
+
+    def connection() -> http.client.HTTPConnection:
+        # No lock: threads take from the list and add to it in one step each, the latest first.
+        with contextlib.suppress(IndexError):
+            while True:
+                found, since = kept.pop()
+                if time.monotonic() - since < IDLE:
+                    return found
+                found.close()
+        opened = connect()
+        opened.connect()
+        opened.sock.settimeout(timeout[1])
+        return opened
+
+    @contextlib.contextmanager
+    def get(path: str, headers: dict[str, str]) -> Iterator[http.client.HTTPResponse]:
+        used = connection()
+        try:
+            used.request("GET", path, headers=headers)
+            response = used.getresponse()
+            yield response
+            if response.isclosed() and used.sock is not None:
+                kept.append((used, time.monotonic()))
+                return
+        except BaseException:
+            used.close()
+            raise
+        used.close()
+
+    return get
+
+
+def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.client.HTTPConnection]:
+    """What makes a connection, not yet open, with the proxy and certificates that are set."""
+    host, proxy = endpoint.hostname or "", _proxy(endpoint)
+    if endpoint.scheme != "https":
+        return lambda: http.client.HTTPConnection(host, endpoint.port, timeout=timeout)
+    context = _certificates()
+
+    def connect() -> http.client.HTTPConnection:
+        if proxy is None:
+            return http.client.HTTPSConnection(
+                host, endpoint.port, timeout=timeout, context=context
+            )
+        through = http.client.HTTPSConnection(
+            proxy.hostname or "", proxy.port, timeout=timeout, context=context
+        )
+        through.set_tunnel(host, endpoint.port, _authorization(proxy))
+        return through
+
+    return connect
+
+
+def _proxy(endpoint: SplitResult) -> SplitResult | None:
+    named = urllib.request.getproxies().get(endpoint.scheme)
+    if not named or urllib.request.proxy_bypass(endpoint.hostname or ""):
+        return None
+    proxy = urllib.parse.urlsplit(named if "://" in named else f"http://{named}")
+    if proxy.scheme != "http":
+        raise UnreadableError(
+            "read_failed",
+            f"the proxy {proxy.scheme}://{proxy.hostname} of {endpoint.scheme}_proxy cannot be used: "
+            f"name one as http://{proxy.hostname}, or {endpoint.hostname} in no_proxy",
+        )
+    return proxy
+
+
+def _authorization(proxy: SplitResult) -> dict[str, str]:
+    if proxy.username is None:
+        return {}
+    parts = (urllib.parse.unquote(part or "") for part in (proxy.username, proxy.password))
+    encoded = base64.b64encode(":".join(parts).encode()).decode()
+    return {"Proxy-Authorization": f"Basic {encoded}"}
+
+
+def _certificates() -> ssl.SSLContext:
+    import certifi
+
+    named = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    if named and os.path.isdir(named):
+        return ssl.create_default_context(capath=named)
+    return ssl.create_default_context(cafile=named or certifi.where())
