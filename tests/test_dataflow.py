@@ -170,7 +170,7 @@ def test_a_reject_that_stops_the_job_is_told_in_its_words(bucket: Gcs, dataflow:
         ("words of a worker", [], (OutputError, "words of a worker")),
         (
             None,
-            ["Traceback …\ntfrecorder.errors.OutputError: no room. [while running 'WriteShard']"],
+            ["Traceback …\ntfrecorder.errors.OutputError: no room. [while running 'WriteShards']"],
             (OutputError, r"^no room\.$"),
         ),
         (

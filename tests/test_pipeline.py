@@ -41,9 +41,9 @@ def test_counters_tell_rows_records_rejects_and_bytes(staged):
 
 def test_a_worker_of_an_older_plan_stops(staged):
     plan = read_plan(str(staged))
-    writer = pipeline.WriteShard(str(staged), threads=1, on_error="reject", progress=False)
+    writer = pipeline.WriteShards(str(staged), threads=1, on_error="reject", progress=False)
     writer.setup()
     newer = dataclasses.replace(plan, fingerprint="of other rows")
     storage.publish_bytes(str(staged), layout.PLAN, newer.to_json())
     with pytest.raises(OutputError, match="planned anew"):
-        list(writer.process(0))
+        list(writer.process((0,)))

@@ -171,6 +171,7 @@ def _run_locally(
             max_reject_fraction=float(options.max_reject_fraction),
             progress=progress,
             launch=launch,
+            workers=workers,
         )
 
 

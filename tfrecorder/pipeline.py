@@ -1,15 +1,16 @@
-"""The Beam pipeline: one element a shard, one linear chain, the commit as its last step.
+"""The Beam pipeline: one linear chain, the commit as its last step.
 
-    shard numbers ──► Reshuffle ──► WriteShard ──► gather done-records ──► Commit
+    shard numbers ──► Reshuffle ──► WriteShards ──► gather done-records ──► Commit
 
-Nothing else of this package imports Beam, but for the launchers.  An element is a shard's number;
-everything about it is in the plan that stands staged in the output directory.
+Nothing else of this package imports Beam, but for the launchers.  An element is the numbers of some
+shards; everything about them is in the plan that stands staged in the output directory.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,12 +27,17 @@ from tfrecorder.metadata import DoneRecord, read_done
 from tfrecorder.plan import Plan
 from tfrecorder.plan_files import read_footer, read_plan
 from tfrecorder.shards import Pool, default_threads, write_shard
+from tfrecorder.threads import side_by_side
+
+#: Shards of an element that are written at a time where the output is elsewhere.  What begins and
+#: ends one is a dozen requests that wait for each other; the other's images are loaded meanwhile.
+SIDE_BY_SIDE = 2
 
 COUNTERS = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")
 
 
-class WriteShard(beam.DoFn):
-    """Shard number -> DoneRecord.  Writes the shard, or passes over one that is done already."""
+class WriteShards(beam.DoFn):
+    """Shard numbers -> a DoneRecord each.  Writes shards, passes over those that are done."""
 
     def __init__(
         self, output_dir: str, threads: int, on_error: str, progress: bool, launch: str = ""
@@ -53,18 +59,25 @@ class WriteShard(beam.DoFn):
         threads = self._threads or default_threads(self._plan)
         self._pool = self._shared.acquire(lambda: _make_pool(threads))
 
-    def process(self, number: int) -> Iterator[DoneRecord]:
-        with _failure_noted(self._output_dir, self._launch, self._shards[number].name):
-            yield self._write(number)
+    def process(self, numbers: tuple[int, ...]) -> Iterator[DoneRecord]:
+        if len(numbers) == 1 or storage.is_local(self._output_dir):
+            written: Iterable[DoneRecord] = map(self._write, numbers)
+        else:
+            written = side_by_side(self._write, numbers, SIDE_BY_SIDE, "tfrecorder-shard")
+        for done in written:
+            for name, counter in self._counters.items():
+                counter.inc(getattr(done, name))
+            yield done
 
-    def _write(self, number: int) -> DoneRecord:
-        if _staged_plan(self._output_dir).digest != self._plan.digest:
-            # Worker processes outlive a killed launcher by some seconds, and may meet the next one.
-            raise OutputError(f"{self._output_dir} was planned anew meanwhile; this worker stops.")
+    def _write(self, number: int, unwanted: threading.Event | None = None) -> DoneRecord:
         shard = self._shards[number]
-        done = read_done(self._output_dir, shard, self._plan.digest)
-        if done is None:
-            done = write_shard(
+        with _failure_noted(self._output_dir, self._launch, shard.name):
+            if _staged_plan(self._output_dir).digest != self._plan.digest:
+                # Worker processes outlive a killed launcher by some seconds, and may meet the next.
+                raise OutputError(
+                    f"{self._output_dir} was planned anew meanwhile; this worker stops."
+                )
+            return read_done(self._output_dir, shard, self._plan.digest) or write_shard(
                 self._plan,
                 number,
                 self._output_dir,
@@ -72,10 +85,8 @@ class WriteShard(beam.DoFn):
                 self._on_error,
                 self._note(shard) if self._progress else _silent,
                 self._footer,
+                unwanted,
             )
-        for name, counter in self._counters.items():
-            counter.inc(getattr(done, name))
-        return done
 
     def _note(self, shard: Shard) -> Callable[[int], None]:
         return lambda rows: storage.overwrite(self._output_dir, shard.progress, str(rows))
@@ -104,21 +115,27 @@ def build(
     max_reject_fraction: float,
     progress: bool,
     launch: str = "",
+    workers: int = 0,
 ) -> None:
     """Add the conversion to a Beam pipeline.
 
     Args:
         threads: of each worker process that load images; 0 decides by the plan and its cores.
         launch: marks the failures that the workers of this launch leave in the directory.
+        workers: among how many worker processes the shards are parted beforehand; 0 where each
+            shard goes to a worker that is free.
     """
-    writer = WriteShard(output_dir, threads, on_error, progress, launch)
+    numbers = range(len(plan.shards))
+    parts = workers or len(numbers)
+    elements = [tuple(numbers[first::parts]) for first in numbers[:parts]]
+    writer = WriteShards(output_dir, threads, on_error, progress, launch)
     (
         pipeline
-        | "ShardNumbers" >> beam.Create(range(len(plan.shards)))
-        # int
+        | "ShardNumbers" >> beam.Create(elements)
+        # tuple[int, ...]
         | "Spread" >> beam.Reshuffle()
-        # int
-        | "WriteShard" >> beam.ParDo(writer)
+        # tuple[int, ...]
+        | "WriteShards" >> beam.ParDo(writer)
         # DoneRecord
         # Without defaults: these would come by a second branch, as a side input.
         | "GatherDone" >> beam.combiners.ToList().without_defaults()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -19,9 +20,9 @@ from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.room import Budget
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan
+from tfrecorder.plan import Plan, PlannedRow
 from tfrecorder.plan_files import shard_row_blocks
-from tfrecorder.rows import Loaded, Rejected, row_loader
+from tfrecorder.rows import Loaded, LoadRow, Rejected, row_loader
 from tfrecorder.tfrecord import framed_crc
 from tfrecorder.threads import cores, run_in_order
 
@@ -79,6 +80,7 @@ def write_shard(
     on_error: str = "reject",
     report: Callable[[int], None] = lambda rows: None,
     footer: Any = None,
+    unwanted: threading.Event | None = None,
 ) -> DoneRecord:
     """Write one shard with all that belongs to it, its done-record last.
 
@@ -90,14 +92,18 @@ def write_shard(
         on_error: "raise" stops at the first reject.
         report: is told, every so often, how many rows are through.
         footer: of the plan's rows, as `plan_files.read_footer` returns it.
+        unwanted: once it is set, no further image is loaded.
 
     Raises:
         RejectedError: an image was rejected with on_error="raise".
+        UnwantedError: `unwanted` was set before all images were loaded.
         OSError: the output cannot be written.
     """
     shard = plan.shards[group]
     rows, together = 0, _together(pool.threads)
     load = row_loader(plan, pool.budget.room)
+    if unwanted is not None:
+        load = _unless(unwanted, load)
 
     tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
     with storage.publish(output_dir, shard.file) as file, storage.appending(file) as append:
@@ -134,6 +140,19 @@ def write_shard(
     if tally.noted:
         storage.remove(os.path.join(output_dir, shard.progress))
     return done
+
+
+class UnwantedError(Exception):
+    """Nobody wants the shard any more: another one failed, or Ctrl-C was pressed."""
+
+
+def _unless(unwanted: threading.Event, load: LoadRow) -> LoadRow:
+    def load_if_wanted(row: PlannedRow) -> Loaded | Rejected:
+        if unwanted.is_set():
+            raise UnwantedError
+        return load(row)
+
+    return load_if_wanted
 
 
 def _together(threads: int) -> int:

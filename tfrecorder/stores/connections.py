@@ -106,8 +106,8 @@ def _proxy(endpoint: SplitResult) -> SplitResult | None:
     if proxy.scheme != "http":
         raise UnreadableError(
             "read_failed",
-            f"the proxy {proxy.scheme}://{proxy.hostname} of {endpoint.scheme}_proxy cannot be used: "
-            f"name one as http://{proxy.hostname}, or {endpoint.hostname} in no_proxy",
+            f"{endpoint.scheme}_proxy={proxy.scheme}://{proxy.hostname} cannot be used: give one "
+            f"that is spoken to by http://, or name {endpoint.hostname} in no_proxy",
         )
     return proxy
 

@@ -14,10 +14,10 @@ import contextlib
 import gzip
 import json
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import Any
 
 from tfrecorder.stores.connections import getter
@@ -126,7 +126,7 @@ def _granted(response: HTTPResponse) -> HTTPResponse:
     raise UnreadableError(_CODES.get(response.status, "read_failed"), words)
 
 
-def _is_whole(data: bytes, headers: Mapping[str, str]) -> bool:
+def _is_whole(data: bytes, headers: HTTPMessage) -> bool:
     """Whether data have the CRC32C that their object has; what is stored zipped has another."""
     import google_crc32c
 
