@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from support import (
     PHOTOS,
     SAMPLES,
     error_of,
+    press_ctrl_c,
     public_files,
     records,
     run,
@@ -193,7 +195,8 @@ def test_a_killed_conversion_leaves_whole_objects_and_goes_on(photos: Gcs, datas
     photos.inject("status", status=503, operation="upload", object=f"*{stuck}")
     code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
     process = start(code)
-    wait_for(lambda: photos.count("upload", f"*{stuck}", "503"))
+    first = "_tfrecorder/done/train-00000-of-00003.json"
+    wait_for(lambda: photos.count("upload", f"*{stuck}", "503") and photos.names(f"{OUT}/{first}"))
     stop(process)
     whole = public_files(dataset)
     left = photos.files(OUT)
@@ -226,6 +229,37 @@ def test_kills_at_any_moment(photos: Gcs, dataset: Path) -> None:
     if COMMIT.removeprefix("gs://bkt/") not in photos.names(f"{OUT}/"):
         tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
     assert photos.files(OUT) == whole
+
+
+def test_ctrl_c_ends_every_shard_under_way(gcs: Gcs, many: pd.DataFrame, tmp_path: Path) -> None:
+    many.to_csv(tmp_path / "many.csv", index=False)
+    code = (
+        "import time, tfrecorder\n"
+        f"try:\n    tfrecorder.convert({str(tmp_path / 'many.csv')!r}, {OUT!r}, num_shards=8)\n"
+        "except KeyboardInterrupt as error:\n"
+        "    print(error, flush=True); time.sleep(60)"
+    )
+    gcs.inject("stall", seconds=0.05, operation="download|upload")
+    process = start(code)
+    wait_for(lambda: gcs.names(f"{OUT}/_tfrecorder/done/"))
+    began = time.monotonic()
+    press_ctrl_c(process)
+    assert process.stdout is not None
+    assert "Run the same conversion again to continue" in process.stdout.readline()
+    assert time.monotonic() - began < 3
+    asked = gcs.count()
+    time.sleep(0.5)
+    assert gcs.count() == asked, "a notebook lives on, but the conversion does not"
+    stop(process)
+    done = len(gcs.names(f"{OUT}/_tfrecorder/done/"))
+    assert 1 <= done < 8
+    shards = [name for name in gcs.files(OUT) if name.endswith(".tfrecord")]
+    assert len(shards) <= done + 2
+
+    gcs.mend()
+    tfrecorder.convert(tmp_path / "many.csv", OUT, num_shards=8)
+    tfrecorder.convert(many, tmp_path / "local", num_shards=8)
+    assert gcs.files(OUT) == public_files(tmp_path / "local")
 
 
 def test_two_conversions_of_one_plan_at_once_do_no_harm(photos: Gcs, dataset: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrecorder.images.room import Budget
-from tfrecorder.threads import map_ahead, run_in_order
+from tfrecorder.threads import map_ahead, run_in_order, side_by_side
 
 
 @given(
@@ -84,6 +84,46 @@ def test_map_ahead_keeps_few_under_way():
         time.sleep(0.05)
         assert len(done) <= 7
         assert list(results) == list(range(3, 100))
+
+
+def test_side_by_side_some_run_at_a_time_and_results_are_in_order():
+    under_way, most, lock = set(), 0, threading.Lock()
+
+    def work(number, unwanted):
+        nonlocal most
+        with lock:
+            under_way.add(number)
+            most = max(most, len(under_way))
+        time.sleep(0.003 * (3 - number % 3))
+        under_way.discard(number)
+        return -number
+
+    assert list(side_by_side(work, range(12), 3, "side")) == [-number for number in range(12)]
+    assert most == 3
+
+
+@pytest.mark.parametrize("how", ["another fails", "nobody takes the rest"])
+def test_side_by_side_the_others_are_told_when_they_are_unwanted(how):
+    told, begun = [], []
+
+    def work(number, unwanted):
+        begun.append(number)
+        if number == 0 and how == "another fails":
+            raise ValueError("none")
+        if number:
+            told.append(unwanted.wait(10))
+
+    results = side_by_side(work, range(100), 2, "side")
+    if how == "another fails":
+        with pytest.raises(ValueError, match="none"):
+            next(results)
+    else:
+        next(results)
+        results.close()
+    assert told
+    assert all(told)
+    assert len(begun) <= 4
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("side")]
 
 
 def test_results_that_wait_are_bounded_by_their_weight():

@@ -1,0 +1,128 @@
+"""Connections that are kept open, against a server that counts them."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tfrecorder.stores import connections
+from tfrecorder.stores.store import UnreadableError
+
+TIMEOUT = (5.0, 5.0)
+
+
+class Counting(http.server.ThreadingHTTPServer):
+    """A server that answers with the path, and counts connections and proxies' CONNECTs."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.connections = 0
+        self.tunnels: list[tuple[str, str | None]] = []
+        self.ends: Callable[[str], bool] = lambda path: False
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Counting
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
+
+    def do_GET(self) -> None:
+        body = self.path.encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        if self.server.ends(self.path):
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_CONNECT(self) -> None:
+        self.server.tunnels.append((self.path, self.headers["Proxy-Authorization"]))
+        self.send_error(407, "this proxy knows you not")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Counting]:
+    with Counting() as found:
+        thread = threading.Thread(target=found.serve_forever, args=(0.01,))
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def read(get: connections.Get, path: str) -> bytes:
+    with get(path, {}) as response:
+        return response.read()
+
+
+def test_a_connection_is_used_again(server: Counting) -> None:
+    get = connections.getter(server.url, TIMEOUT)
+    assert [read(get, f"/{number}") for number in range(5)] == [b"/0", b"/1", b"/2", b"/3", b"/4"]
+    assert server.connections == 1
+
+
+def test_threads_share_connections(server: Counting) -> None:
+    get = connections.getter(server.url, TIMEOUT)
+    paths = [f"/{number}" for number in range(200)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda path: read(get, path), paths)) == [p.encode() for p in paths]
+    assert server.connections <= 8
+
+
+def test_one_that_nobody_used_for_long_is_not_used_again(
+    server: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = connections.getter(server.url, TIMEOUT)
+    read(get, "/a")
+    monkeypatch.setattr(connections, "IDLE", 0)
+    assert read(get, "/b") == b"/b"
+    assert server.connections == 2
+
+
+def test_one_that_the_server_ends_is_replaced(server: Counting) -> None:
+    server.ends = lambda path: True
+    get = connections.getter(server.url, TIMEOUT)
+    assert [read(get, "/a"), read(get, "/b")] == [b"/a", b"/b"]
+    assert server.connections == 2
+
+
+def test_what_is_left_of_an_answer_is_not_taken_for_the_next(server: Counting) -> None:
+    get = connections.getter(server.url, TIMEOUT)
+    with get("/long", {}) as response:
+        assert response.read(2) == b"/l"
+    with pytest.raises(RuntimeError), get("/longer", {}):
+        raise RuntimeError
+    assert read(get, "/b") == b"/b"
+    assert server.connections == 3
+
+
+def test_a_proxy_is_told_who_asks(server: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = server.url.replace("http://", "http://me:p%40ss@")
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, address)
+    get = connections.getter("https://storage.googleapis.com", TIMEOUT)
+    with pytest.raises(OSError, match="407 this proxy knows you not"):
+        read(get, "/a")
+    assert server.tunnels == [("storage.googleapis.com:443", "Basic bWU6cEBzcw==")]
+
+
+def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "https://me:secret@proxy.example:3128")
+    with pytest.raises(UnreadableError, match=r"https_proxy=https://proxy\.example") as caught:
+        connections.getter("https://storage.googleapis.com", TIMEOUT)
+    assert "no_proxy" in str(caught.value)
+    assert "secret" not in str(caught.value)
