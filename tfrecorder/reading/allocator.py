@@ -1,4 +1,4 @@
-"""How the C library gives freed memory back: what large batches cost beside their pixels."""
+"""How the C library gives freed memory back: what large buffers cost beside their content."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ctypes
 import functools
 import os
 
-#: glibc's numbers (malloc.h), and the values that reading whole batches of pixels wants.
-#: A batch up to the first is cut from memory at hand; up to the second stays at hand when it is
+#: glibc's numbers (malloc.h), and the values that reading large buffers wants.
+#: A buffer up to the first is cut from memory at hand; up to the second stays at hand when it is
 #: freed, in each of the allocator's arenas; an arena grows by the third.
 M_MMAP_THRESHOLD, MAPPED_BYTES = -3, 2**26
 M_TRIM_THRESHOLD, KEPT_BYTES = -1, 2**28
@@ -18,12 +18,13 @@ _SET = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_")
 
 
 @functools.cache
-def keep_freed_batches() -> bool:
-    """Let the C library keep the memory of freed batches for the next ones, in this process.
+def keep_freed_memory() -> bool:
+    """Let the C library keep the memory of freed buffers for the next ones, in this process.
 
-    Of its own glibc returns each batch to the system and asks for it anew: page by page, which
-    takes longer than to check and copy the pixels.  Does nothing where the environment decides
-    (`MALLOC_TRIM_THRESHOLD_` and its like, `GLIBC_TUNABLES`), or another C library is in use.
+    Of its own glibc returns a large one to the system and asks for it anew: page by page, which
+    takes longer than to check and copy a batch of raw pixels.  Does nothing where the environment
+    decides (`MALLOC_TRIM_THRESHOLD_` and its like, `GLIBC_TUNABLES`), or another C library is in
+    use.
 
     Returns:
         Whether it was set.

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.examples import parse_example
-from tfrecorder.reading.allocator import keep_freed_batches
+from tfrecorder.reading.allocator import keep_freed_memory
 from tfrecorder.reading.columns import decodes, is_ragged
 from tfrecorder.reading.dataset import StoredDataset, open_dataset
 from tfrecorder.reading.memory import parallel_calls, prefetched
@@ -37,6 +37,10 @@ from tfrecorder.reading.typed import picture_for
 #: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
 #: work for each element costs more than it gives in parallelism.
 SMALL_RECORD_BYTES = 16 * 2**10
+
+#: From this mean size on, a record is so large that the C library asks the system for its memory,
+#: page by page.  Between the two sizes it does not, and would keep 200 MB for nothing.
+LARGE_RECORD_BYTES = 2**20
 
 
 def load(
@@ -159,6 +163,8 @@ def _decoded(
     """The elements of one epoch after another, in order or shuffled, batched if asked."""
     shuffled = options.shuffles(split)
     by_batch = _decodes_batches(stored, split, options)
+    if by_batch or record_bytes(stored, split) >= LARGE_RECORD_BYTES:
+        keep_freed_memory()
     under_way = element_bytes if by_batch else decoding_bytes
     parallel: dict[str, Any] = {
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
@@ -180,7 +186,6 @@ def _decoded(
     if options.start_step:  # before decoding, so that what was seen costs no more than reading
         dataset = dataset.skip(options.start_step * (options.batch_size or 1))
     if by_batch:
-        keep_freed_batches()
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order, or the short last batch may come first.
         in_order = {**parallel, "deterministic": True}
