@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 
-#: glibc's numbers (malloc.h), and the values that reading large buffers wants.
+#: glibc's numbers (malloc.h), and the values that reading wants.
 #: A buffer up to the first is cut from memory at hand; up to the second stays at hand when it is
 #: freed, in each of the allocator's arenas; an arena grows by the third.
 M_MMAP_THRESHOLD, MAPPED_BYTES = -3, 2**26
@@ -21,10 +21,10 @@ _SET = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_")
 def keep_freed_memory() -> bool:
     """Let the C library keep the memory of freed buffers for the next ones, in this process.
 
-    Of its own glibc returns a large one to the system and asks for it anew: page by page, which
-    takes longer than to check and copy a batch of raw pixels.  Does nothing where the environment
-    decides (`MALLOC_TRIM_THRESHOLD_` and its like, `GLIBC_TUNABLES`), or another C library is in
-    use.
+    Of its own glibc returns large ones, and many small ones, to the system and asks for them anew:
+    page by page, which takes longer than to check and copy a batch of raw pixels.  Does nothing
+    where the environment decides (`MALLOC_TRIM_THRESHOLD_` and its like, `GLIBC_TUNABLES`), or
+    another C library is in use.
 
     Returns:
         Whether it was set.

@@ -38,10 +38,6 @@ from tfrecorder.reading.typed import picture_for
 #: work for each element costs more than it gives in parallelism.
 SMALL_RECORD_BYTES = 16 * 2**10
 
-#: From this mean size on, a record is so large that the C library asks the system for its memory,
-#: page by page.  Between the two sizes it does not, and would keep 200 MB for nothing.
-LARGE_RECORD_BYTES = 2**20
-
 
 def load(
     directory: str | os.PathLike[str], split: str | None = None, **options: Any
@@ -73,6 +69,7 @@ def load(
     chosen = LoadOptions.of(options)
     stored = open_for_reading(directory)
     _check_sizes(stored, chosen)
+    keep_freed_memory()
     if split is not None:
         return _load_split(stored, stored.split(split), chosen)
     return {name: _load_split(stored, name, chosen) for name in stored.splits}
@@ -163,8 +160,6 @@ def _decoded(
     """The elements of one epoch after another, in order or shuffled, batched if asked."""
     shuffled = options.shuffles(split)
     by_batch = _decodes_batches(stored, split, options)
-    if by_batch or record_bytes(stored, split) >= LARGE_RECORD_BYTES:
-        keep_freed_memory()
     under_way = element_bytes if by_batch else decoding_bytes
     parallel: dict[str, Any] = {
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
