@@ -6,15 +6,25 @@ import ctypes
 import functools
 import os
 
+from tfrecorder.threads import cores
+
 #: glibc's numbers (malloc.h), and the values that reading wants.
 #: A buffer up to the first is cut from memory at hand; up to the second stays at hand when it is
-#: freed, in each of the allocator's arenas; an arena grows by the third.
+#: freed, in each of the allocator's arenas; an arena grows by the third.  There are no more arenas
+#: than cores: of its own glibc makes eight a core, each epoch's new threads take others of them,
+#: and what stays at hand in each would grow from epoch to epoch.
 M_MMAP_THRESHOLD, MAPPED_BYTES = -3, 2**26
 M_TRIM_THRESHOLD, KEPT_BYTES = -1, 2**28
 M_TOP_PAD, GROWN_BYTES = -2, 2**24
+M_ARENA_MAX = -8
 
 #: What sets the same from outside: whoever uses it has decided.
-_SET = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_")
+_SET = (
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_ARENA_MAX",
+)
 
 
 @functools.cache
@@ -41,5 +51,6 @@ def keep_freed_memory() -> bool:
         (M_MMAP_THRESHOLD, MAPPED_BYTES),
         (M_TRIM_THRESHOLD, KEPT_BYTES),
         (M_TOP_PAD, GROWN_BYTES),
+        (M_ARENA_MAX, cores()),
     )
     return min(library.mallopt(name, value) for name, value in settings) == 1
