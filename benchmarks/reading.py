@@ -355,12 +355,20 @@ def _verdicts(results: Sequence[Result]) -> tuple[bool, list[str]]:
             False,
         )
     )
-    for other in ("image_dataset_from_directory", "Pillow generator"):
-        checks.append((f"images/s against {other}", rate[own] / rate[at(other)], 1.0, True))
-    whole = f"{EPOCHS} epochs: {{}}".format
-    for name in ("load", "load(antialias=False)"):
-        gain = rate[whole(name)] / rate[whole("image_dataset_from_directory")]
-        checks.append((f"{whole(name)}: images/s against from_directory", gain, 1.0, True))
+    checks.append(
+        ("images/s against Pillow generator", rate[own] / rate[at("Pillow generator")], 1.0, True)
+    )
+    single, plain = "image_dataset_from_directory", "load(antialias=False)"
+    for of in (at, f"{EPOCHS} epochs: {{}}".format):
+        checks += [
+            (
+                f"images/s of {of(plain)} against {single}",
+                rate[of(plain)] / rate[of(single)],
+                1,
+                True,
+            ),
+            (f"CPU of {of(plain)} against {single}", cpu[of(plain)] / cpu[of(single)], 1, False),
+        ]
     for name, bar in zip(LARGE, (1.25, 1.6), strict=True):
         gain = cpu[f"{name}: by hand, plain"] / cpu[f"{name}: load"]
         checks.append((f"{name}: images per CPU second against by hand", gain, bar, True))
@@ -368,7 +376,7 @@ def _verdicts(results: Sequence[Result]) -> tuple[bool, list[str]]:
     by_name = {result.case.name: result for result in results}
     share = by_name[at("load, step of 50 ms")].median("waiting")
     checks.append(("share of time waiting, step of 50 ms", share, 0.05, False))
-    after = [one["after_epochs_mb"] for one in by_name[whole("load")].rounds]
+    after = [one["after_epochs_mb"] for one in by_name[f"{EPOCHS} epochs: load"].rounds]
     growth = max(one[-1] / one[0] for one in after)
     checks.append(("memory after the third epoch, of that after the first", growth, 1.1, False))
     verdicts = [harness.verdict(*check) for check in checks]

@@ -21,11 +21,10 @@ def staged(frame, tmp_path):
     return out
 
 
-def run(out, plan):
+def run(out, plan, workers=0):
     pipe = beam.Pipeline(FnApiRunner())
-    pipeline.build(
-        pipe, plan, str(out), threads=1, on_error="reject", max_reject_fraction=0.1, progress=False
-    )
+    given = {"threads": 1, "on_error": "reject", "max_reject_fraction": 0.1, "progress": False}
+    pipeline.build(pipe, plan, str(out), **given, workers=workers)
     return pipe.run()
 
 
@@ -37,6 +36,15 @@ def test_counters_tell_rows_records_rejects_and_bytes(staged):
     assert found["rows"] == plan.rows == found["records"] + found["rejects"]
     assert found["rejects"] == 1
     assert found["bytes"] == shards > found["input_bytes"] > 0
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3, 1000])
+def test_each_shard_is_written_once_among_however_many_workers(staged, workers):
+    plan = read_plan(str(staged))
+    counters = run(staged, plan, workers).metrics().query()["counters"]
+    found = {counter.key.metric.name: counter.committed for counter in counters}
+    assert found["rows"] == plan.rows
+    assert (staged / layout.COMMIT).exists()
 
 
 def test_a_worker_of_an_older_plan_stops(staged):
