@@ -39,7 +39,7 @@ def test_counters_tell_rows_records_rejects_and_bytes(staged):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3, 1000])
-def test_each_shard_is_written_once_among_however_many_workers(staged, workers):
+def test_each_shard_goes_to_one_of_however_many_workers(staged, workers):
     plan = read_plan(str(staged))
     counters = run(staged, plan, workers).metrics().query()["counters"]
     found = {counter.key.metric.name: counter.committed for counter in counters}

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import http.server
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import google_crc32c
 import pytest
+from google.auth.credentials import AnonymousCredentials
 
 from tfrecorder.stores import connections
-from tfrecorder.stores.store import UnreadableError
+from tfrecorder.stores.gcs_get import asker, read_object
+from tfrecorder.stores.store import TransientError, UnreadableError
 
 TIMEOUT = (5.0, 5.0)
 
 
 class Counting(http.server.ThreadingHTTPServer):
-    """A server that answers with the path, and counts connections and proxies' CONNECTs."""
+    """A server that answers with `body`, or the path, and counts connections and CONNECTs."""
 
     daemon_threads = True
 
@@ -24,7 +29,8 @@ class Counting(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.connections = 0
         self.tunnels: list[tuple[str, str | None]] = []
-        self.ends: Callable[[str], bool] = lambda path: False
+        self.headers: dict[str, str] = {}
+        self.body: bytes | None = None
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
@@ -37,11 +43,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.server.connections += 1
 
     def do_GET(self) -> None:
-        body = self.path.encode()
+        body = self.path.encode() if self.server.body is None else self.server.body
         self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        if self.server.ends(self.path):
-            self.send_header("Connection", "close")
+        for name, value in {"Content-Length": len(body), **self.server.headers}.items():
+            self.send_header(name, str(value))
         self.end_headers()
         self.wfile.write(body)
 
@@ -93,7 +98,7 @@ def test_one_that_nobody_used_for_long_is_not_used_again(
 
 
 def test_one_that_the_server_ends_is_replaced(server: Counting) -> None:
-    server.ends = lambda path: True
+    server.headers = {"Connection": "close"}
     get = connections.getter(server.url, TIMEOUT)
     assert [read(get, "/a"), read(get, "/b")] == [b"/a", b"/b"]
     assert server.connections == 2
@@ -126,3 +131,34 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -
         connections.getter("https://storage.googleapis.com", TIMEOUT)
     assert "no_proxy" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+# ---------------------------------------------------------------------------------------------
+# Objects that are stored zipped, and sent so: `Cache-Control: no-transform`.
+
+
+def zipped(server: Counting, stored: bytes, crc: int) -> bytes:
+    """What is read of an object whose Content-Encoding is gzip."""
+    server.body = stored
+    server.headers = {
+        "Content-Encoding": "gzip",
+        "X-Goog-Stored-Content-Encoding": "gzip",
+        "X-Goog-Hash": f"crc32c={base64.b64encode(crc.to_bytes(4, 'big')).decode()}",
+    }
+    return read_object(asker(server.url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")
+
+
+def test_what_is_stored_zipped_is_unzipped_and_checked(server: Counting) -> None:
+    stored = gzip.compress(b"data")
+    assert zipped(server, stored, google_crc32c.value(stored)) == b"data"
+    with pytest.raises(TransientError, match="not those that are stored"):
+        zipped(server, stored, 1)
+
+
+@pytest.mark.parametrize(
+    "stored", [b"\xff\xd8\xff\xe0 a JPEG", gzip.compress(b"data")[:-9], b"\x1f\x8b\x08" + bytes(20)]
+)
+def test_what_is_only_called_zipped_is_unreadable_for_good(server: Counting, stored: bytes) -> None:
+    with pytest.raises(UnreadableError, match="correct it in the bucket") as caught:
+        zipped(server, stored, google_crc32c.value(stored))
+    assert caught.value.code == "read_failed"

@@ -14,6 +14,7 @@ import contextlib
 import gzip
 import json
 import urllib.parse
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def read_object(ask: Ask, bucket: str, name: str) -> bytes:
         if not _is_whole(data, response.headers):
             raise TransientError("the bytes that came are not those that are stored")
         # What is stored zipped is sent so only where its owner forbids another form.
-        return gzip.decompress(data) if response.headers["Content-Encoding"] == "gzip" else data
+        return _unzipped(data) if response.headers["Content-Encoding"] == "gzip" else data
 
 
 def describe_object(ask: Ask, bucket: str, name: str) -> Description:
@@ -126,11 +127,20 @@ def _granted(response: HTTPResponse) -> HTTPResponse:
     raise UnreadableError(_CODES.get(response.status, "read_failed"), words)
 
 
+def _unzipped(data: bytes) -> bytes:
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        words = "its Content-Encoding is gzip, but it is not zipped; correct it in the bucket"
+        raise UnreadableError("read_failed", words) from error
+
+
 def _is_whole(data: bytes, headers: HTTPMessage) -> bool:
-    """Whether data have the CRC32C that their object has; what is stored zipped has another."""
+    """Whether data have the CRC32C that is told of the object, if they are what is stored."""
     import google_crc32c
 
-    if headers.get("X-Goog-Stored-Content-Encoding", "identity") != "identity":
+    sent = headers.get("Content-Encoding", "identity")
+    if headers.get("X-Goog-Stored-Content-Encoding", "identity") != sent:
         return True
     sums = dict(
         item.strip().split("=", 1) for item in headers.get("X-Goog-Hash", "").split(",") if item
