@@ -259,6 +259,18 @@ def test_ctrl_c_ends_every_shard_under_way(gcs: Gcs, many: pd.DataFrame, tmp_pat
     assert gcs.files(OUT) == public_files(tmp_path / "local")
 
 
+def test_ctrl_c_does_not_wait_for_an_upload_that_stalls(photos: Gcs) -> None:
+    code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
+    photos.inject("stall", seconds=20, operation="upload", object="*.tfrecord")
+    process = start(code)
+    wait_for(lambda: photos.peak() and photos.count("upload", "*.tfrecord", "under way"))
+    began = time.monotonic()
+    press_ctrl_c(process)
+    _, words = process.communicate(timeout=60)
+    assert time.monotonic() - began < 6
+    assert "Run the same conversion again to continue" in words.splitlines()[-1]
+
+
 def test_two_conversions_of_one_plan_at_once_do_no_harm(photos: Gcs, dataset: Path) -> None:
     code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
     photos.inject("stall", seconds=0.02)

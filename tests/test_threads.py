@@ -123,7 +123,10 @@ def test_side_by_side_the_others_are_told_when_they_are_unwanted(how):
     assert told
     assert all(told)
     assert len(begun) <= 4
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("side")]
+    left = [thread for thread in threading.enumerate() if thread.name == "side"]
+    for thread in left:
+        thread.join(1)
+    assert not any(thread.is_alive() for thread in left)
 
 
 def test_results_that_wait_are_bounded_by_their_weight():

@@ -6,11 +6,14 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Executor, Future, wait
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+#: Seconds for which Ctrl-C waits for work that was told to stop: as long as a request mostly takes.
+PATIENCE = 2
 
 
 def map_ahead(
@@ -33,19 +36,48 @@ def map_ahead(
 def side_by_side(
     work: Callable[[T, threading.Event], R], items: Iterable[T], many: int, name: str
 ) -> Iterator[R]:
-    """`map` in `many` threads of its own, in order, for long work that can be told to stop.
+    """`map` in threads of its own, `many` at a time, in order, for long work that can be stopped.
 
     Args:
         work: is given an item, and an event: once that is set, nobody wants its result any more.
-        name: what the threads' names begin with.
+        name: of the threads.
+
+    After Ctrl-C no thread is waited for longer than `PATIENCE` seconds, nor by the process's end.
     """
-    unwanted = threading.Event()
-    with ThreadPoolExecutor(many, thread_name_prefix=name) as pool:
-        try:
-            # One more than there are threads, for the thread that ends before its turn.
-            yield from map_ahead(pool, lambda item: work(item, unwanted), items, ahead=many + 1)
-        finally:
-            unwanted.set()
+    unwanted, places = threading.Event(), threading.Semaphore(many)
+
+    def run(item: T, future: Future[R]) -> None:
+        with places:
+            try:
+                if unwanted.is_set():
+                    raise CancelledError
+                future.set_result(work(item, unwanted))
+            except BaseException as error:
+                future.set_exception(error)
+
+    def begin(item: T) -> Future[R]:
+        future: Future[R] = Future()
+        threading.Thread(target=run, args=(item, future), name=name, daemon=True).start()
+        return future
+
+    under_way: deque[Future[R]] = deque()
+
+    def first() -> R:
+        result = under_way[0].result()  # it is under way until its result is there
+        under_way.popleft()
+        return result
+
+    try:
+        for item in items:
+            under_way.append(begin(item))
+            if len(under_way) > many:  # one more, for the thread that ends before its turn
+                yield first()
+        while under_way:
+            yield first()
+    except BaseException as error:
+        unwanted.set()
+        wait(under_way, timeout=PATIENCE if isinstance(error, KeyboardInterrupt) else None)
+        raise
 
 
 def run_in_order(
