@@ -212,7 +212,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 
 @pytest.mark.parametrize("options", [[], ["--num-workers", "2"]], ids=str)
 def test_ctrl_c_is_exit_code_130_and_two_lines(options: list[str]) -> None:
-    photo_frame(3000).to_csv("a.csv", index=False)
+    photo_frame(12000).to_csv("a.csv", index=False)
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, "convert", "a.csv", "out", "--num-shards", "12", *options],
         stdout=subprocess.PIPE,

@@ -26,7 +26,7 @@ from support import (
 import tfrecorder
 from tfrecorder.errors import OutputError, RejectedError
 
-ROWS, SHARDS = 3000, 12
+ROWS, SHARDS = 6000, 12
 
 #: A conversion in a process of its own, long enough to be stopped in the middle.
 CONVERT = f"""
