@@ -20,6 +20,7 @@ from reading_cases import (
 )
 
 import tfrecorder
+from tfrecorder.reading.decoding import cut_to_shape
 
 SIZE = (60, 70)
 
@@ -63,6 +64,19 @@ def test_shrinking_is_free_of_aliasing_within_a_bound(out: str) -> None:
     of_plain = np.mean([mean_difference(a, b) for a, b in zip(plain, expected, strict=True)])
     assert of_ours < SHRUNK_BOUND
     assert of_ours < 0.7 * of_plain
+
+
+@pytest.mark.parametrize("size", [(150, 140), (200, 250)])
+@pytest.mark.parametrize("resize", ["stretch", "crop"])
+def test_without_antialiasing_pixels_are_those_of_the_usual_pipeline(
+    out: str, size: tuple[int, int], resize: str
+) -> None:
+    options = {"image_size": size, "resize": resize, "antialias": False}
+    exact = first_images(out, dtype="float32", value_range=(0, 255), **options)
+    for ours, pixels in zip(exact, first_images(out), strict=True):
+        part = cut_to_shape(tf.constant(pixels), size) if resize == "crop" else pixels
+        expected = tf.image.resize(part, size, antialias=False).numpy()
+        np.testing.assert_allclose(ours, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("side", [130, 224, 300, 560])
