@@ -73,6 +73,38 @@ def read(get: connections.Get, path: str) -> bytes:
         return response.read()
 
 
+def test_headers_are_found_in_any_spelling(server: Counting) -> None:
+    server.headers = {"x-goog-hash": "crc32c=AAAA", "X-Empty": "", "X-Colons": " a:b "}
+    with connections.getter(server.url, TIMEOUT)("/", {}) as response:
+        assert response.headers["X-Goog-Hash"] == "crc32c=AAAA"
+        assert response.headers.get("x-empty") == ""
+        assert response.headers["X-COLONS"] == "a:b"
+        assert response.headers["X-Other"] is None
+        response.read()
+
+
+def test_an_answer_in_chunks_is_read_to_its_end(server: Counting) -> None:
+    server.headers = {"Transfer-Encoding": "chunked"}
+    server.body = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    get = connections.getter(server.url, TIMEOUT)
+    assert [read(get, "/"), read(get, "/")] == [b"abcde", b"abcde"]
+    assert server.connections == 1
+
+
+def test_a_connection_that_the_server_closes_is_not_kept(server: Counting) -> None:
+    server.headers = {"Connection": "close"}
+    get = connections.getter(server.url, TIMEOUT)
+    assert [read(get, "/a"), read(get, "/b")] == [b"/a", b"/b"]
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("headers", [{f"X-{n}": "" for n in range(101)}, {"X": "y" * 70_000}])
+def test_a_head_without_end_is_no_answer(server: Counting, headers: dict[str, str]) -> None:
+    server.headers = headers
+    with pytest.raises(TransientError, match="header"):
+        read_object(asker(server.url, AnonymousCredentials(), TIMEOUT), "b", "o")
+
+
 def test_a_connection_is_used_again(server: Counting) -> None:
     get = connections.getter(server.url, TIMEOUT)
     assert [read(get, f"/{number}") for number in range(5)] == [b"/0", b"/1", b"/2", b"/3", b"/4"]

@@ -17,12 +17,18 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from types import FunctionType
+from typing import Any, BinaryIO
 from urllib.parse import SplitResult
 
 from tfrecorder.stores.store import UnreadableError
 
 #: A GET of a path with headers: a block in which its answer can be read.
 Get = Callable[[str, dict[str, str]], AbstractContextManager[http.client.HTTPResponse]]
+
+#: The longest line of an answer's head, and the most of them: those of the standard library.
+_MAX_LINE = 65536
+_MAX_HEADERS = 100
 
 #: Seconds after which a connection that nobody used is not used again: its other side may be gone.
 IDLE = 4
@@ -55,6 +61,7 @@ def getter(endpoint: str, timeout: tuple[float, float]) -> Get:
                     return found
                 found.close()
         opened = connect()
+        opened.response_class = _Response
         opened.connect()
         opened.sock.settimeout(timeout[1])
         return opened
@@ -75,6 +82,39 @@ def getter(endpoint: str, timeout: tuple[float, float]) -> Get:
         used.close()
 
     return get
+
+
+def _read_headers(head: BinaryIO, **_: object) -> http.client.HTTPMessage:
+    """The headers of an answer, of which the status has been read."""
+    found = http.client.HTTPMessage()
+    for _number in range(_MAX_HEADERS):
+        line = head.readline(_MAX_LINE + 1)
+        if len(line) > _MAX_LINE:
+            raise http.client.LineTooLong("header line")
+        if line in (b"\r\n", b"\n", b""):
+            return found
+        name, _colon, value = line.decode("latin-1").partition(":")
+        found[name] = value.strip()
+    raise http.client.HTTPException(f"got more than {_MAX_HEADERS} headers")
+
+
+def _where(function: Any, **names: object) -> Any:
+    """A copy of a function in which some global names mean something else."""
+    found = {**function.__globals__, **names}
+    copied = FunctionType(function.__code__, found, function.__name__, function.__defaults__)
+    copied.__kwdefaults__ = function.__kwdefaults__
+    return copied
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer whose headers are split at their colons.
+
+    The standard library has them read as those of an e-mail.  That is most of what a GET takes in
+    Python, for which the threads of a process wait for each other: of 16 that read images of 88 KB
+    each gets a third more without it.
+    """
+
+    begin = _where(http.client.HTTPResponse.begin, parse_headers=_read_headers)
 
 
 def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.client.HTTPConnection]:

@@ -208,31 +208,42 @@ def _connect() -> Any:
 
 def _asked(request: Callable[[], T]) -> T:
     """What a request returns, its failures in our terms."""
+    try:
+        return request()
+    except Exception as error:
+        meant = _in_our_terms(error)
+        if meant is None:
+            raise
+        raise meant from error
+
+
+def _in_our_terms(error: Exception) -> UnreadableError | TransientError | None:
+    """What a failed request means; None where it is no failure of the service."""
     import requests
     from google.api_core import exceptions
     from google.auth.exceptions import GoogleAuthError, TransportError
     from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
-    try:
-        return request()
-    except exceptions.NotFound as error:
-        raise UnreadableError("not_found", _words(error)) from error
-    except (exceptions.Forbidden, exceptions.Unauthorized) as error:
-        raise UnreadableError("no_permission", _words(error)) from error
-    except exceptions.GoogleAPICallError as error:
-        if error.code is not None and is_transient(int(error.code)):
-            raise TransientError(_words(error)) from error
-        raise UnreadableError("read_failed", _words(error)) from error
-    except InvalidResponse as error:
-        status = int(getattr(error.response, "status_code", 0))
-        if is_transient(status):
-            raise TransientError(f"the server answered {status}") from error
-        raise UnreadableError("read_failed", str(error)) from error
-    except (DataCorruption, TransportError, requests.RequestException, ConnectionError) as error:
-        # A body that was cut short among them: it is not what its checksum says.
-        raise TransientError(_words(error)) from error
-    except GoogleAuthError as error:
-        raise UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({_words(error)})") from error
+    match error:
+        case exceptions.NotFound():
+            return UnreadableError("not_found", _words(error))
+        case exceptions.Forbidden() | exceptions.Unauthorized():
+            return UnreadableError("no_permission", _words(error))
+        case exceptions.GoogleAPICallError():
+            if error.code is not None and is_transient(int(error.code)):
+                return TransientError(_words(error))
+            return UnreadableError("read_failed", _words(error))
+        case InvalidResponse():
+            status = int(getattr(error.response, "status_code", 0))
+            if is_transient(status):
+                return TransientError(f"the server answered {status}")
+            return UnreadableError("read_failed", str(error))
+        case DataCorruption() | TransportError() | requests.RequestException() | ConnectionError():
+            # A body that was cut short among them: it is not what its checksum says.
+            return TransientError(_words(error))
+        case GoogleAuthError():
+            return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({_words(error)})")
+    return None
 
 
 def _told(request: Callable[[], T]) -> T:
