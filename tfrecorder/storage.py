@@ -162,18 +162,19 @@ def crc32c_or_none(path: str) -> int | None:
 
 
 def exists(path: str) -> bool:
-    """True for a file, and for a folder."""
-    if is_local(path):
-        return os.path.exists(path)
-    store = _store(path)
-    return _listed(path, store.size) is not None or is_folder(path)
+    """True for a file, and for a folder.
+
+    Raises:
+        UnreadableError: as `is_folder`.
+    """
+    return _listed(path, _store(path).size) is not None or is_folder(path)
 
 
 def is_folder(path: str) -> bool:
     """True where something lies below a path, or a local folder is there.
 
     Raises:
-        UnreadableError: the store does not answer; its words name the path.
+        UnreadableError: the store does not answer, or may not tell; its words name the path.
     """
     return _listed(path, _store(path).is_folder)
 

@@ -59,9 +59,10 @@ def rebuild_wheel(found: Distribution, folder: str) -> str:
         for path in inside
         if not (path.parts[0] == info and path.name in _INSTALLERS)
     }
-    python, abi, _ = tags[0].split("-")
-    platforms = ".".join(sorted({tag.split("-")[2] for tag in tags}))
-    name = f"{found.name.replace('-', '_')}-{found.version}-{python}-{abi}-{platforms}.whl"
+    # Of Python, ABI and platform, all that it was built for: "py2.py3-none-any" is two tags.
+    kinds = zip(*(tag.split("-") for tag in tags), strict=True)
+    built_for = "-".join(".".join(sorted(set(kind))) for kind in kinds)
+    name = f"{found.name.replace('-', '_')}-{found.version}-{built_for}.whl"
     return _write(os.path.join(folder, name), info, files)
 
 
