@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from tfrecorder import layout, metadata, storage
 from tfrecorder.errors import OutputError, RejectedError
@@ -29,18 +30,22 @@ def commit(
 
     rejects = [shard.rejects for shard, one in by_shard.items() if one.rejects]
     suspects = [shard.suspects for shard, one in by_shard.items() if one.suspects]
-    _gather(output_dir, layout.REJECTS, REJECT_HEADER, rejects)
-    _gather(output_dir, layout.SUSPECTS, SUSPECT_HEADER, suspects)
-    for file, names in metadata.labels_files(plan).items():
-        storage.publish_bytes(output_dir, file, names)
-    features = metadata.features_json(plan, by_shard.values())
-    storage.publish_bytes(output_dir, layout.FEATURES, features)
-    everything = metadata.metadata_json(plan, by_shard)
-    storage.publish_bytes(output_dir, layout.METADATA, everything)
-    info = metadata.dataset_info_json(plan, by_shard)
-    storage.publish_bytes(output_dir, layout.COMMIT, info)
-    for leftover in (layout.TMP, layout.PROGRESS, layout.FAILURE):
-        storage.remove(os.path.join(output_dir, leftover))
+    files = {
+        **metadata.labels_files(plan),
+        layout.FEATURES: metadata.features_json(plan, by_shard.values()),
+        layout.METADATA: metadata.metadata_json(plan, by_shard),
+    }
+    # On a bucket all at a time: one after the other, a small conversion would mostly wait here.
+    publish = partial(storage.publish_bytes, output_dir)
+    work = [
+        partial(_gather, output_dir, layout.REJECTS, REJECT_HEADER, rejects),
+        partial(_gather, output_dir, layout.SUSPECTS, SUSPECT_HEADER, suspects),
+        *(partial(publish, file, data) for file, data in files.items()),
+    ]
+    storage.each(lambda one: one(), work, output_dir)
+    publish(layout.COMMIT, metadata.dataset_info_json(plan, by_shard))
+    leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE)
+    storage.each(lambda name: storage.remove(os.path.join(output_dir, name)), leftovers, output_dir)
 
 
 def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
