@@ -200,6 +200,18 @@ def test_a_cache_of_other_options_is_not_taken(out: str, tmp_path: Path) -> None
         assert next(iter(dataset))[0].shape == (8, side, side, 3)
 
 
+def test_a_cache_of_an_earlier_conversion_is_not_taken(tmp_path: Path) -> None:
+    """The labels change places: the files keep their names and sizes."""
+    frame = photos("TRAIN")[["split", "image_uri"]].head(4)
+    frame["image_uri"] = str(SAMPLES) + "/" + frame["image_uri"]
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    for labels in (["a", "b", "a", "b"], ["b", "a", "b", "a"]):
+        source = frame.assign(label=labels)
+        tfrecorder.convert(source, out, progress=False, shuffle=False, overwrite=True)
+        cached = tfrecorder.load(out, "TRAIN", cache=cache, image_size=8, shuffle=False)
+        assert [int(label) for _, label in cached] == [int(label == "b") for label in labels]
+
+
 def test_map_fn_gets_decoded_images_before_batching(out: str) -> None:
     def shape_of(image, label):  # type: ignore[no-untyped-def]
         return (image.shape.rank, image[0, 0, 0], label)

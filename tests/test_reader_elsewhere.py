@@ -148,6 +148,30 @@ def test_bare_files_with_few_keys(tmp_path: Path) -> None:
         assert np.all(label == -1)
 
 
+def test_a_bare_file_without_records_among_others(out: str, tmp_path: Path) -> None:
+    (tmp_path / "train-0.tfrecord").touch()
+    with pytest.raises(DatasetError, match="no record in any file"):
+        tfrecorder.load(tmp_path)
+    shutil.copy(next(Path(out).glob("train-*.tfrecord")), tmp_path / "train-1.tfrecord")
+    assert len(list(tfrecorder.load(tmp_path, "TRAIN"))) == info(tmp_path).records > 0
+
+
+@pytest.mark.parametrize(
+    "label", [{"bytes_list": {"value": [b"cat"]}}, {"int64_list": {"value": [1, 2]}}]
+)
+def test_bare_files_whose_labels_are_not_one_integer(tmp_path: Path, label: dict) -> None:
+    data = (SAMPLES / "mixed/cat_rgb.png").read_bytes()
+    feature = {
+        "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data])),
+        "image/class/label": tf.train.Feature(**label),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=feature))
+    with tf.io.TFRecordWriter(str(tmp_path / "cats.tfrecord")) as file:
+        file.write(example.SerializeToString())
+    with pytest.raises(DatasetError, match=r"cats.tfrecord: image/class/label .*not one integer"):
+        tfrecorder.load(tmp_path)
+
+
 def test_bare_files_that_hold_something_else(tmp_path: Path) -> None:
     other = tf.train.Example()
     other.features.feature["audio"].bytes_list.value.append(b"x")

@@ -89,6 +89,18 @@ def test_a_misspelt_split(kept: str) -> None:
     assert len(tfrecorder.load(kept, "valid")) == 8
 
 
+@pytest.mark.parametrize("split", [64, True, ["TRAIN"]])
+def test_a_split_that_is_no_word(kept: str, split: object) -> None:
+    with pytest.raises(OptionError, match=r"split=.*: give one name, as 'TRAIN'.*VALIDATION"):
+        tfrecorder.load(kept, split)
+
+
+@pytest.mark.parametrize("name", ["run[1]", "what?", "photos.tfrecord"])
+def test_a_directory_is_no_pattern_whatever_its_name(kept: str, tmp_path: Path, name: str) -> None:
+    out = shutil.copytree(kept, tmp_path / name)
+    assert len(tfrecorder.load(out, "TRAIN")) == info(out).splits["TRAIN"].records == 36
+
+
 @pytest.mark.parametrize("scheme", ["s3", "az"])
 def test_a_scheme_that_tensorflow_cannot_read(scheme: str) -> None:
     with pytest.raises(DatasetError, match=f"no reader of {scheme}://.*Copy the directory"):
@@ -114,6 +126,7 @@ def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
         ({"dtype": "int8"}, "dtype='int8': give one of"),
         ({"value_range": (0, 1)}, "uint8 pixels are 0 to 255"),
         ({"dtype": "float32", "value_range": (1, 0)}, "low must be less"),
+        ({"dtype": "float32", "value_range": (0, float("inf"))}, "both finite"),
         ({"decode": False, "image_size": 5}, "decode=False.*leave out image_size"),
         ({"augment": True}, "give image_size"),
         ({"shuffle": 0}, "shuffle=0"),
@@ -125,6 +138,7 @@ def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
         ({"shard": (3, 3)}, r"shard=\(3, 3\): index must be from 0"),
         ({"shard": 1}, "shard=1: give"),
         ({"cache": ""}, "cache=''"),
+        ({"cache": __file__}, "cache='.*test_reader_failures.py': .*give a folder"),
         ({"map_fn": 3}, "map_fn=3: give a function"),
         ({"ram_budget": "much"}, "ram_budget='much'"),
         ({"drop_remainder": True}, "give batch_size"),

@@ -28,6 +28,7 @@ SIZE = (60, 70)
 #: TensorFlow's antialiased resize.
 SHRUNK_BOUND = 2.5
 LARGE_BOUND = 2.0
+HALF_PIXEL_BOUND = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,37 @@ def test_large_photographs_are_decoded_smaller_within_a_bound(
     for ours, pixels in zip(first_images(out, image_size=side), whole, strict=True):
         assert mean_difference(ours, reference(pixels, (side, side))) < LARGE_BOUND
         assert abs(float(ours.mean()) - float(pixels.mean())) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bound"),
+    [
+        ([(1201, 1601)], LARGE_BOUND),
+        ([(1201, 1601), (1200, 1600)], LARGE_BOUND),
+        ([(1204, 1604)], HALF_PIXEL_BOUND),
+    ],
+)
+@pytest.mark.parametrize("resize", ["stretch", "crop", "pad"])
+def test_photographs_that_do_not_divide_are_hardly_shifted(
+    tmp_path: Path, sizes: list[tuple[int, int]], bound: float, resize: str
+) -> None:
+    """Decoded at an eighth, 1201 pixels are 151, of which the last is an eighth of a pixel."""
+    files = {f"{n}.jpg": jpeg(photograph(*size)) for n, size in enumerate(sizes)}
+    out = convert_images(tmp_path / "out", files)
+    for side in (56, 130):
+        ours = first_images(out, image_size=side, resize=resize)
+        for found, data, (height, width) in zip(ours, files.values(), sizes, strict=True):
+            pixels, top, rows = pillow_pixels(data), 0, side
+            if resize == "crop":
+                left = (width - height) // 2
+                pixels = pixels[:, left : left + height]
+            if resize == "pad":
+                rows = round(height / width * side)
+                top = (side - rows) // 2
+            part = found[top : top + rows]
+            assert mean_difference(part, reference(pixels, (rows, side))) < bound
+            assert not found[:top].any()
+            assert not found[top + rows :].any()
 
 
 def test_enlarging_is_bilinear(out: str) -> None:

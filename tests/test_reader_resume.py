@@ -133,3 +133,28 @@ def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:
         list(position.epochs(2))
     with pytest.raises(tfrecorder.OptionError, match="every=0"):
         TrainingPosition(tmp_path, model, every=0)
+
+
+def test_a_stop_before_the_end_of_an_epoch_of_several_steps_an_execution(
+    out: str, tmp_path: Path
+) -> None:
+    """During the validation, when Keras has counted 9 of 8 steps."""
+    import keras
+
+    class Stop(keras.callbacks.Callback):
+        def on_test_begin(self, logs: object = None) -> None:
+            raise KeyboardInterrupt
+
+    model = keras.Sequential(
+        [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(4)]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, steps_per_execution=3)
+    options = {"batch_size": BATCH, "image_size": 8, "seed": 1}
+    position = tfrecorder.TrainingPosition(tmp_path, model, every=1)
+    train = tfrecorder.load(out, "TRAIN", epoch=0, **options)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(train, validation_data=train, callbacks=[position, Stop()], verbose=0)
+    found = tfrecorder.TrainingPosition(tmp_path, model)
+    rest = tfrecorder.load(out, "TRAIN", epoch=found.epoch, start_step=found.step, **options)
+    assert (found.epoch, found.step, len(rest)) == (0, 6, 2)

@@ -15,7 +15,7 @@ from dataclasses import field as dataclass_field
 from typing import Any
 
 from tfrecorder import layout, schema, storage
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.json_form import Form, anything, parse
 from tfrecorder.kinds.defaults import dataset_fields
 from tfrecorder.kinds.fields import Field, primary_image
@@ -31,11 +31,13 @@ class ShardFile:
         path: of the file, with its scheme.
         records: in it; None where that is not known without reading it.
         bytes: of the file.
+        crc32c: of the file; None where that is not known without reading it.
     """
 
     path: str
     records: int | None
     bytes: int
+    crc32c: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,13 @@ class StoredDataset:
 
         Raises:
             DatasetError: there is no such split here.
+            OptionError: it is no word.
         """
+        if not isinstance(word, str):
+            raise OptionError(
+                f"split={word!r}: give one name, as 'TRAIN', or None for all; {self.directory} "
+                f"has {', '.join(self.splits)}."
+            )
         name = word if word in self.splits else SPELLINGS.get(word.strip().lower(), word)
         if name in self.splits:
             return name
@@ -128,7 +136,7 @@ def open_dataset(directory: str | os.PathLike[str], files: Files) -> StoredDatas
     from tfrecorder.reading import foreign  # it builds on the types above
 
     where = os.fspath(directory)
-    if any(character in where for character in "*?[") or where.endswith(".tfrecord"):
+    if _is_pattern(where):
         return foreign.open_files(where, files.glob(where), files)
     sizes = files.sizes(where)
     if layout.COMMIT not in sizes:
@@ -145,6 +153,13 @@ def open_dataset(directory: str | os.PathLike[str], files: Files) -> StoredDatas
     return _open_own(where, sizes, metadata)
 
 
+def _is_pattern(where: str) -> bool:
+    """True for TFRecord files, as "in/*.tfrecord"; a directory may have such a name too."""
+    if storage.is_local(where) and os.path.isdir(where):
+        return False
+    return any(character in where for character in "*?[") or where.endswith(".tfrecord")
+
+
 def _read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
     try:
         data = files.read(os.path.join(directory, layout.METADATA))
@@ -157,7 +172,12 @@ def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -
     check_shards(directory, sizes, {shard["file"]: shard["bytes"] for shard in metadata["shards"]})
     splits = {
         split: tuple(
-            ShardFile(os.path.join(directory, shard["file"]), shard["records"], shard["bytes"])
+            ShardFile(
+                os.path.join(directory, shard["file"]),
+                shard["records"],
+                shard["bytes"],
+                shard.get("crc32c"),
+            )
             for shard in metadata["shards"]
             if shard["split"] == split
         )

@@ -17,6 +17,9 @@ import tensorflow as tf
 #: The scales at which a JPEG can be decoded without its finest detail.
 RATIOS = (1, 2, 4, 8)
 
+#: Those at which less than half of a decoded pixel may be image.
+_TRIMMED = (4, 8)
+
 #: Of the image's area, and of width to height, that a random part has: those of the Inception
 #: papers (Szegedy et al., 2014), which most recipes since have kept.
 CROP_AREA = (0.08, 1.0)
@@ -151,13 +154,37 @@ def _decode_at(ratio: int, encoded: tf.Tensor, channels: int) -> tf.Tensor:
 def _decode_to_size(
     encoded: tf.Tensor, stored_shape: tuple[tf.Tensor, tf.Tensor] | None, picture: Picture
 ) -> tf.Tensor:
-    at = partial(_decode_at, encoded=encoded, channels=picture.channels)
     low, high = picture.scales
-    if _ratio(low) == _ratio(high) and (low >= 1) == (high >= 1):  # nothing to choose at run time
+    chooses = _ratio(low) != _ratio(high) or (low >= 1) != (high >= 1)  # at run time
+    if chooses or _ratio(low) in _TRIMMED:
+        stored_shape = stored_shape or _shape_of(encoded)
+
+    def at(ratio: int) -> tf.Tensor:
+        pixels = _decode_at(ratio, encoded, picture.channels)
+        if ratio not in _TRIMMED:
+            return pixels
+        assert stored_shape is not None
+        return _trim(pixels, ratio, stored_shape)
+
+    if not chooses:
         return _fit(at(_ratio(low)), picture, shrinks=low >= 1)
-    scale = _scale(*(stored_shape or _shape_of(encoded)), picture)
+    assert stored_shape is not None
+    scale = _scale(*stored_shape, picture)
     shrinks = scale >= 1 if low < 1 else True
     return _fit(_at_ratio(scale, at), picture, shrinks)
+
+
+def _trim(pixels: tf.Tensor, ratio: int, stored_shape: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    """A JPEG decoded smaller, without a last row or column that is less than half image.
+
+    449 pixels are decoded as 57 of eight each, which is 456.  Resized as if all of that were image,
+    the picture would be shifted by up to a pixel, and several levels from a full decode.
+    """
+    found = tf.shape(pixels)[:2]
+    beyond = found * ratio - tf.cast(tf.stack(stored_shape), tf.int32)
+    is_less = (beyond > ratio // 2) & (beyond < ratio)  # of a PNG, decoded whole, it is far more
+    kept = tf.maximum(found - tf.cast(is_less, tf.int32), 1)
+    return pixels[: kept[0], : kept[1]]
 
 
 def _scale(height: tf.Tensor, width: tf.Tensor, picture: Picture) -> tf.Tensor:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import reprlib
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfrecorder.errors import DatasetError, OptionError
@@ -83,7 +85,10 @@ def open_for_reading(directory: str | os.PathLike[str]) -> StoredDataset:
 
 
 def _as_found(stored: StoredDataset) -> StoredDataset:
-    path = next(iter(stored.splits.values()))[0].path
+    shards = [shard for split in stored.splits.values() for shard in split]
+    path = next((shard.path for shard in shards if shard.records != 0), None)
+    if path is None:
+        raise DatasetError(f"{stored.directory}: there is no record in any file. Check the path.")
     try:
         first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
         found = parse_example(first)
@@ -97,6 +102,12 @@ def _as_found(stored: StoredDataset) -> StoredDataset:
         )
     features = {key: kind for key, kind in stored.features.items() if key in found}
     label_key = stored.label_key if stored.label_key in found else None
+    label = found[label_key] if label_key else np.zeros(1, np.int64)
+    if isinstance(label, list) or label.dtype != np.int64 or len(label) != 1:
+        raise DatasetError(
+            f"{path}: {label_key} of its first record is {reprlib.repr(label)}, not one integer. "
+            "Read such records with tf.data.TFRecordDataset."
+        )
     return dataclasses.replace(stored, features=features, label_key=label_key)
 
 
@@ -221,11 +232,21 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     if options.cache is True:
         return ""
     folder = str(options.cache)
-    tf.io.gfile.makedirs(folder)
+    try:
+        tf.io.gfile.makedirs(folder)
+    except tf.errors.OpError as error:
+        raise OptionError(
+            f"cache={folder!r}: {error.message}; give a folder that can be written."
+        ) from error
     content = ("size", "resize", "antialias", "dtype", "low_high", "decode", "features")
     columns = ("inputs", "targets", "max_boxes")
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
-    text = repr((stored.directory, stored.splits[split], decides))
+    # A conversion done again may give files of the same names and sizes.
+    versions = [
+        tf.io.gfile.stat(shard.path).mtime_nsec if shard.crc32c is None else 0
+        for shard in stored.splits[split]
+    ]
+    text = repr((stored.directory, stored.splits[split], versions, decides))
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return os.path.join(folder, f"{split.lower()}-{digest}")
 

@@ -23,7 +23,9 @@ _LARGEST_SIDE = 2**31 - 1
 _SIDE = whole(0, _LARGEST_SIDE)
 _FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
 _SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
-_SHARD = record({"file": text, "split": _SPLIT, "records": whole(), "bytes": whole()})
+_SHARD = record(
+    {"file": text, "split": _SPLIT, "records": whole(), "bytes": whole()}, {"crc32c": whole()}
+)
 
 #: The kinds of feature that this version reads.
 KINDS = ("image", "mask", "text", "bytes", "int64", "float", "bool", "label")

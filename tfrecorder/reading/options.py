@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -201,7 +202,8 @@ def _check_value_range(value: Any) -> str | None:
         low, high = map(float, value)
     except (TypeError, ValueError):
         return "give (low, high), as (-1, 1)."
-    return None if low < high else "low must be less than high, as (-1, 1)."
+    in_order = -math.inf < low < high < math.inf
+    return None if in_order else "low must be less than high, both finite, as (-1, 1)."
 
 
 def _check_shuffle(value: Any) -> str | None:

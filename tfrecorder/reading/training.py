@@ -80,7 +80,9 @@ class TrainingPosition(keras.callbacks.Callback):
         # With several steps an execution, Keras calls once for all, with the last one's number.
         self.step = self._begun_at + batch + 1
         # The last one is saved when the epoch ends: of no batches left, fit could make no epoch.
-        is_last = batch + 1 == self.params.get("steps")
+        # With several steps an execution, the number may be beyond the last.
+        steps = self.params.get("steps")
+        is_last = steps is not None and batch + 1 >= steps
         if not is_last and self.step // self._every > self._saved // self._every:
             self._save()
 
