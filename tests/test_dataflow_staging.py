@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import platform
 import subprocess
 import sys
 import textwrap
@@ -117,6 +118,21 @@ def test_a_simplejpeg_that_cannot_be_had_is_told_with_a_remedy(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(RunnerError, match=r"Linux aarch64.*pip download.*extra_package"):
         stage_wheels(str(tmp_path), "aarch64")
+
+
+def test_a_simplejpeg_of_which_files_are_missing_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slim images lose what nobody imports; here there is no network either, which is told."""
+    found = importlib.metadata.distribution("simplejpeg")
+    slim = tmp_path / "site" / f"simplejpeg-{found.version}.dist-info"
+    slim.mkdir(parents=True)
+    for name in ("METADATA", "WHEEL"):  # without RECORD, the list of files
+        (slim / name).write_text(found.read_text(name) or "")
+    monkeypatch.syspath_prepend(slim.parent)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(RunnerError, match=rf"Linux {platform.machine()}.*pip download"):
+        stage_wheels(str(tmp_path), platform.machine())
 
 
 def imported_by_workers() -> set[str]:

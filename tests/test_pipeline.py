@@ -49,9 +49,31 @@ def test_each_shard_goes_to_one_of_however_many_workers(staged, workers):
 
 def test_a_worker_of_an_older_plan_stops(staged):
     plan = read_plan(str(staged))
-    writer = pipeline.WriteShards(str(staged), threads=1, on_error="reject", progress=False)
+    given = {"threads": 1, "on_error": "reject", "progress": False}
+    writer = pipeline.WriteShards(str(staged), plan.digest, **given)
     writer.setup()
     newer = dataclasses.replace(plan, fingerprint="of other rows")
     storage.publish_bytes(str(staged), layout.PLAN, newer.to_json())
     with pytest.raises(OutputError, match="planned anew"):
         list(writer.process((0,)))
+
+
+def test_a_launch_never_works_by_the_plan_of_another(staged):
+    """Two conversions that begin at once in a bucket, where nothing is locked."""
+    plan = read_plan(str(staged))
+    other = dataclasses.replace(plan, fingerprint="of other rows")
+    storage.publish_bytes(str(staged), layout.PLAN, other.to_json())
+    with pytest.raises(OutputError, match="by another conversion; this one stops"):
+        run(staged, plan)
+    with pytest.raises(OutputError, match="by another conversion; this one stops"):
+        pipeline.Commit(str(staged), plan.digest, 0.1).process([])
+    assert not (staged / layout.COMMIT).exists()
+
+
+def test_rows_that_another_launch_staged_are_not_taken_for_its_own(staged, frame, tmp_path):
+    frame.tensorflow.to_tfrecord(tmp_path / "other", seed=7)
+    rows = (tmp_path / "other" / layout.PLAN_ROWS).read_bytes()
+    (staged / layout.PLAN_ROWS).write_bytes(rows)
+    with pytest.raises(OutputError, match="the rows of another conversion"):
+        run(staged, read_plan(str(staged)))
+    assert not (staged / layout.COMMIT).exists()

@@ -306,6 +306,15 @@ def test_paths_are_resolved_by_their_scheme():
     assert storage.absolute("gs://bucket/out/") == "gs://bucket/out"
 
 
+@pytest.mark.parametrize("nowhere", ["gs://", "gs:///"])
+def test_a_uri_without_a_bucket_is_no_folder_here(nowhere, tmp_path, monkeypatch):
+    """What the shell makes of gs://$BUCKET where the variable is not set."""
+    monkeypatch.chdir(tmp_path)
+    assert "names no bucket" in error_of(OutputError, CSV, nowhere)
+    assert "names no bucket" in error_of(SourceError, nowhere)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_line_says_in_one_line_what_to_install(tmp_path):
     finished = run("-m", "tfrecorder", "convert", CSV, "s3://bucket/out")
     assert finished.returncode == 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +73,58 @@ def server() -> Iterator[Counting]:
 def read(get: connections.Get, path: str) -> bytes:
     with get(path, {}) as response:
         return response.read()
+
+
+@contextlib.contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """The address of a server that answers one GET with these bytes, and ends the connection."""
+
+    def serve() -> None:
+        connection = listening.accept()[0]
+        with connection:
+            connection.recv(65536)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+def read_answer(answer: bytes) -> bytes:
+    """What is read of an object where the service answers so."""
+    with answering(answer) as url:
+        return read_object(asker(url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")
+
+
+@pytest.mark.parametrize("head", [b"", b"Server: x\r\n", b"Server: x\r\nContent-Len"])
+def test_an_answer_that_ends_in_its_head_is_not_an_empty_object(head: bytes) -> None:
+    with pytest.raises(TransientError, match="ended within the headers"):
+        read_answer(b"HTTP/1.1 200 OK\r\n" + head)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_checksum_is_found_in_headers_of_any_order(order: tuple[int, int]) -> None:
+    hashes = (b"X-Goog-Hash: crc32c=AAAAAA==", b"X-Goog-Hash: md5=XUFAKrxLKna5cZ2REBfFkg==")
+    lines = [b"HTTP/1.1 200 OK", *(hashes[at] for at in order), b"Content-Length: 5", b"", b"hello"]
+    with pytest.raises(TransientError, match="not those that are stored"):
+        read_answer(b"\r\n".join(lines))
+
+
+def test_headers_that_make_no_sense_are_no_crash() -> None:
+    for header in (b"Content-Length: 5, 5", b"Content-Length:", b"X-Goog-Hash: none", b"colonless"):
+        assert read_answer(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\nhello") == b"hello"
+    with pytest.raises(TransientError, match="not those that are stored"):
+        read_answer(b"HTTP/1.1 200 OK\r\nX-Goog-Hash: crc32c=A\r\n\r\nhello")
+
+
+@pytest.mark.parametrize(("message", "words"), [("null", "403 Forbidden"), ("5", "403 5")])
+def test_a_refusal_whose_message_is_no_text(message: str, words: str) -> None:
+    body = f'{{"error": {{"message": {message}}}}}'
+    with pytest.raises(UnreadableError) as caught:
+        read_answer(f"HTTP/1.1 403 Forbidden\r\n\r\n{body}".encode())
+    assert (caught.value.code, str(caught.value)) == ("no_permission", words)
 
 
 def test_headers_are_found_in_any_spelling(server: Counting) -> None:
@@ -154,6 +208,60 @@ def test_a_proxy_is_told_who_asks(server: Counting, monkeypatch: pytest.MonkeyPa
     with pytest.raises(OSError, match="407 this proxy knows you not"):
         read(get, "/a")
     assert server.tunnels == [("storage.googleapis.com:443", "Basic bWU6cEBzcw==")]
+
+
+@pytest.fixture
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of the variables that lead past a connection of our own, or away from it."""
+    for name in ("https_proxy", "all_proxy", "no_proxy", *connections._BUNDLES):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_a_proxy_for_all_is_one_for_https(
+    server: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("all_proxy", server.url)
+    get = connections.getter("https://storage.googleapis.com", TIMEOUT)
+    with pytest.raises(OSError, match="407"):
+        read(get, "/a")
+    assert server.tunnels == [("storage.googleapis.com:443", None)]
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_a_proxy_without_a_port_is_at_that_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def connect(address: tuple[str, int], *_: object, **__: object) -> socket.socket:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    monkeypatch.setenv("https_proxy", "http://proxy.example")
+    with pytest.raises(ConnectionRefusedError):
+        read(connections.getter("https://storage.googleapis.com", TIMEOUT), "/a")
+    assert asked == [("proxy.example", 80)]
+
+
+@pytest.mark.usefixtures("no_variables")
+@pytest.mark.parametrize("place", ["proxy.example:one", "[::1", "proxy.example:99999"])
+def test_a_proxy_with_a_wrong_address_is_named(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setenv("https_proxy", f"http://me:secret@{place}")
+    with pytest.raises(UnreadableError, match="give one as http://HOST:PORT") as caught:
+        connections.getter("https://storage.googleapis.com", TIMEOUT)
+    assert f"https_proxy=http://{place} cannot be used" in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_variables")
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_certificates_that_are_not_there_are_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    for place in ("/none.pem", __file__):
+        monkeypatch.setenv(variable, place)
+        with pytest.raises(UnreadableError, match=f"{variable}={place} has no certificates"):
+            connections.getter("https://storage.googleapis.com", TIMEOUT)
 
 
 def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

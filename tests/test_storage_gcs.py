@@ -280,6 +280,14 @@ def test_an_answer_that_is_lost_after_the_upload_does_no_harm(gcs: Gcs) -> None:
     assert gcs.files("gs://bkt/out") == {"a": b"data"}
 
 
+def test_an_upload_whose_session_the_service_ended_begins_anew(gcs: Gcs) -> None:
+    data = os.urandom(PIECE + 1000)
+    gcs.inject("status", status=410, operation="piece", times=2)
+    storage.publish_bytes("gs://bkt/out", "a", data)
+    assert gcs.get("gs://bkt/out/a") == data
+    assert gcs.count("start") == 3
+
+
 def test_nothing_is_published_before_the_end_or_after_a_failure(gcs: Gcs, tmp_path: Path) -> None:
     gcs.put("gs://bkt/out/a", b"old")
 
@@ -341,6 +349,11 @@ def test_no_temporary_file_is_left(
     with pytest.raises(OSError):
         storage.publish_bytes("gs://bkt/out", "a", b"data")
     assert list(tmp_path.iterdir()) == []
+    gcs.mend()
+    with storage.publish("gs://bkt/out", "a") as file:
+        file.write(b"data")
+        # Or a worker process that Ctrl-C or the system ends would leave it.
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -393,6 +406,25 @@ def test_the_service_itself_with_a_token_by_a_proxy(gcs: Gcs, tls: TlsProxy) -> 
         assert found.stdout == "b'data' 4\n{'out': None}\n", found.stderr
     assert gcs.count("download", "bkt/out/a", "200") == 2
     assert gcs.count("download", "bkt/out/a", "401") == 2, "a token ended before its time"
+
+
+def test_who_gives_tokens_may_be_busy(gcs: Gcs, tls: TlsProxy) -> None:
+    """google-auth itself asks four times; then it is our turn."""
+    own = {key: value for key, value in os.environ.items() if key not in gcs.environment()}
+    gcs.put("gs://bkt/a", b"data")
+    gcs.inject("status", status=503, operation="other", times=4)
+    code = "from tfrecorder import storage\nprint(storage.read_bytes('gs://bkt/a'))"
+    found = run("-c", code, env={**own, **tls.environment()})
+    assert found.stdout == "b'data'\n", found.stderr
+    assert gcs.count("other", outcome="503") == 4
+
+
+def test_certificates_that_are_not_there_are_told(gcs: Gcs, tls: TlsProxy, tmp_path: Path) -> None:
+    own = {key: value for key, value in os.environ.items() if key not in gcs.environment()}
+    env = {**own, **tls.environment(), "REQUESTS_CA_BUNDLE": str(tmp_path / "none.pem")}
+    found = run("-m", "tfrecorder", "verify", "gs://bkt/out", env=env)
+    assert (found.returncode, found.stderr.count("\n")) == (1, 1), found.stderr
+    assert "none.pem" in found.stderr
 
 
 def test_without_credentials_the_remedy_is_told(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tfrecorder.failures import Failure, note_failure
 from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord, read_done
 from tfrecorder.plan import Plan
-from tfrecorder.plan_files import read_footer, read_plan
+from tfrecorder.plan_files import PLAN_OF_ROWS, read_footer, read_plan
 from tfrecorder.shards import Pool, default_threads, write_shard
 from tfrecorder.threads import side_by_side
 
@@ -40,9 +40,16 @@ class WriteShards(beam.DoFn):
     """Shard numbers -> a DoneRecord each.  Writes shards, passes over those that are done."""
 
     def __init__(
-        self, output_dir: str, threads: int, on_error: str, progress: bool, launch: str = ""
+        self,
+        output_dir: str,
+        digest: str,
+        threads: int,
+        on_error: str,
+        progress: bool,
+        launch: str = "",
     ) -> None:
         self._output_dir = output_dir
+        self._digest = digest
         self._launch = launch
         self._threads = threads
         self._on_error = on_error
@@ -52,9 +59,15 @@ class WriteShards(beam.DoFn):
 
     def setup(self) -> None:
         with _failure_noted(self._output_dir, self._launch):
-            self._plan = _staged_plan(self._output_dir)
+            self._plan = _staged_plan(self._output_dir, self._digest)
             self._shards = self._plan.shards
             self._footer = read_footer(self._output_dir)
+            told = (self._footer.metadata or {}).get(PLAN_OF_ROWS.encode())
+            if told not in (None, self._digest.encode()):
+                raise OutputError(
+                    f"{self._output_dir} holds the rows of another conversion, which began at the "
+                    "same time. Let one at a time write there: run it again with overwrite=True."
+                )
         # Beam's `Shared` keeps one pool a process for all its DoFns.
         threads = self._threads or default_threads(self._plan)
         self._pool = self._shared.acquire(lambda: _make_pool(threads))
@@ -72,11 +85,7 @@ class WriteShards(beam.DoFn):
     def _write(self, number: int, unwanted: threading.Event | None = None) -> DoneRecord:
         shard = self._shards[number]
         with _failure_noted(self._output_dir, self._launch, shard.name):
-            if _staged_plan(self._output_dir).digest != self._plan.digest:
-                # Worker processes outlive a killed launcher by some seconds, and may meet the next.
-                raise OutputError(
-                    f"{self._output_dir} was planned anew meanwhile; this worker stops."
-                )
+            _staged_plan(self._output_dir, self._digest)
             return read_done(self._output_dir, shard, self._plan.digest) or write_shard(
                 self._plan,
                 number,
@@ -95,14 +104,17 @@ class WriteShards(beam.DoFn):
 class Commit(beam.DoFn):
     """All DoneRecords -> nothing.  Publishes the metadata, the commit last."""
 
-    def __init__(self, output_dir: str, max_reject_fraction: float, launch: str = "") -> None:
+    def __init__(
+        self, output_dir: str, digest: str, max_reject_fraction: float, launch: str = ""
+    ) -> None:
         self._output_dir = output_dir
+        self._digest = digest
         self._launch = launch
         self._max_reject_fraction = max_reject_fraction
 
     def process(self, done: list[DoneRecord]) -> None:
         with _failure_noted(self._output_dir, self._launch):
-            plan = _staged_plan(self._output_dir)
+            plan = _staged_plan(self._output_dir, self._digest)
             commit(plan, done, self._output_dir, self._max_reject_fraction)
 
 
@@ -128,7 +140,8 @@ def build(
     numbers = range(len(plan.shards))
     parts = workers or len(numbers)
     elements = [tuple(numbers[first::parts]) for first in numbers[:parts]]
-    writer = WriteShards(output_dir, threads, on_error, progress, launch)
+    writer = WriteShards(output_dir, plan.digest, threads, on_error, progress, launch)
+    last = Commit(output_dir, plan.digest, max_reject_fraction, launch)
     (
         pipeline
         | "ShardNumbers" >> beam.Create(elements)
@@ -140,7 +153,7 @@ def build(
         # Without defaults: these would come by a second branch, as a side input.
         | "GatherDone" >> beam.combiners.ToList().without_defaults()
         # list[DoneRecord]
-        | "Commit" >> beam.ParDo(Commit(output_dir, max_reject_fraction, launch))
+        | "Commit" >> beam.ParDo(last)
     )
 
 
@@ -152,10 +165,20 @@ def _silent(rows: int) -> None:
     """Progress that nobody watches."""
 
 
-def _staged_plan(output_dir: str) -> Plan:
+def _staged_plan(output_dir: str, digest: str) -> Plan:
+    """The plan of this launch, unless another conversion has put its own in the place of it.
+
+    Worker processes outlive a killed launcher by some seconds, and may meet the next; and on a
+    bucket two conversions may begin at once.
+    """
     plan = read_plan(output_dir)
     if plan is None:
         raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
+    if plan.digest != digest:
+        raise OutputError(
+            f"{output_dir} was planned anew meanwhile, by another conversion; this one stops. "
+            "Let one at a time write there, or give another output_dir."
+        )
     return plan
 
 

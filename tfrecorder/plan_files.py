@@ -16,6 +16,10 @@ from tfrecorder import layout, storage
 from tfrecorder.errors import OutputError
 from tfrecorder.plan import Plan, PlannedRow
 
+#: Under which `plan.parquet` names the digest of its plan: two that are staged at once in a bucket,
+#: where nothing is locked, may leave a file each.
+PLAN_OF_ROWS = "tfrecorder.plan"
+
 
 def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
     """Write the plan's two files; `plan.json` last, so that it stands only beside its rows."""
@@ -29,7 +33,7 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
     }
     if "values" in planned:
         arrays["values"] = pa.array(planned["values"].array)
-    table = pa.Table.from_pydict(arrays)
+    table = pa.Table.from_pydict(arrays).replace_schema_metadata({PLAN_OF_ROWS: plan.digest})
     with storage.publish(output_dir, layout.PLAN_ROWS) as file:
         buffered = io.BufferedWriter(file)
         with pq.ParquetWriter(

@@ -73,7 +73,11 @@ def resolve(uri: str, base: str) -> str:
 
 def absolute(path: str) -> str:
     """A local path from the root, however the working directory changes; a uri as it is."""
-    return path.rstrip("/") if scheme(path) else os.path.abspath(resolve(path, ""))
+    match = _SCHEME.match(path)
+    if match is None or not scheme(path):
+        return os.path.abspath(resolve(path, ""))
+    # Of "gs://" one "/" stays, or it were a folder here, "gs:", or a bucket by the name of a file.
+    return path[: match.end()] + (path[match.end() :].rstrip("/") or "/")
 
 
 def parent(path: str) -> str:

@@ -6,6 +6,7 @@ strict check of JPEG files.  Both go with the job, so that workers need no way t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -57,7 +58,9 @@ def _simplejpeg(folder: str, machine: str) -> str:
     """The wheel of the simplejpeg that is installed here, for another platform if need be."""
     found = distribution(_SIMPLEJPEG)
     if _fits(found, machine):
-        return rebuild_wheel(found, folder)
+        # Slim images lose files that nobody imports: a licence, the list of files itself.
+        with contextlib.suppress(FileNotFoundError):
+            return rebuild_wheel(found, folder)
     return _download(found.version, folder, machine)
 
 

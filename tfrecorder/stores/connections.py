@@ -30,6 +30,9 @@ Get = Callable[[str, dict[str, str]], AbstractContextManager[http.client.HTTPRes
 _MAX_LINE = 65536
 _MAX_HEADERS = 100
 
+#: Variables that name a file or a folder of certificates, the first that is set.
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
 #: Seconds after which a connection that nobody used is not used again: its other side may be gone.
 IDLE = 4
 
@@ -91,7 +94,10 @@ def _read_headers(head: BinaryIO, **_: object) -> http.client.HTTPMessage:
         line = head.readline(_MAX_LINE + 1)
         if len(line) > _MAX_LINE:
             raise http.client.LineTooLong("header line")
-        if line in (b"\r\n", b"\n", b""):
+        if not line.endswith(b"\n"):
+            # What ends here may lack its length, and would be taken for a whole answer.
+            raise http.client.HTTPException("the connection ended within the headers")
+        if line in (b"\r\n", b"\n"):
             return found
         name, _colon, value = line.decode("latin-1").partition(":")
         found[name] = value.strip()
@@ -119,10 +125,10 @@ class _Response(http.client.HTTPResponse):
 
 def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.client.HTTPConnection]:
     """What makes a connection, not yet open, with the proxy and certificates that are set."""
-    host, proxy = endpoint.hostname or "", _proxy(endpoint)
+    host = endpoint.hostname or ""
     if endpoint.scheme != "https":
         return lambda: http.client.HTTPConnection(host, endpoint.port, timeout=timeout)
-    context = _certificates()
+    proxy, context = _proxy(endpoint), _certificates()
 
     def connect() -> http.client.HTTPConnection:
         if proxy is None:
@@ -130,7 +136,7 @@ def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.clien
                 host, endpoint.port, timeout=timeout, context=context
             )
         through = http.client.HTTPSConnection(
-            proxy.hostname or "", proxy.port, timeout=timeout, context=context
+            proxy.hostname or "", proxy.port or 80, timeout=timeout, context=context
         )
         through.set_tunnel(host, endpoint.port, _authorization(proxy))
         return through
@@ -139,17 +145,22 @@ def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.clien
 
 
 def _proxy(endpoint: SplitResult) -> SplitResult | None:
-    named = urllib.request.getproxies().get(endpoint.scheme)
+    proxies = urllib.request.getproxies()
+    kind = endpoint.scheme if proxies.get(endpoint.scheme) else "all"
+    named = proxies.get(kind)
     if not named or urllib.request.proxy_bypass(endpoint.hostname or ""):
         return None
-    proxy = urllib.parse.urlsplit(named if "://" in named else f"http://{named}")
-    if proxy.scheme != "http":
-        raise UnreadableError(
-            "read_failed",
-            f"{endpoint.scheme}_proxy={proxy.scheme}://{proxy.hostname} cannot be used: give one "
-            f"that is spoken to by http://, or name {endpoint.hostname} in no_proxy",
-        )
-    return proxy
+    address = named if "://" in named else f"http://{named}"
+    with contextlib.suppress(ValueError):  # brackets without an end, or a port that is no number
+        proxy = urllib.parse.urlsplit(address)
+        if proxy.scheme == "http" and proxy.port != 0:
+            return proxy
+    spoken, _, place = address.partition("://")
+    raise UnreadableError(
+        "read_failed",
+        f"{kind}_proxy={spoken}://{place.rpartition('@')[2]} cannot be used: give one as "
+        f"http://HOST:PORT, or name {endpoint.hostname} in no_proxy",
+    )
 
 
 def _authorization(proxy: SplitResult) -> dict[str, str]:
@@ -163,7 +174,14 @@ def _authorization(proxy: SplitResult) -> dict[str, str]:
 def _certificates() -> ssl.SSLContext:
     import certifi
 
-    named = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
-    if named and os.path.isdir(named):
-        return ssl.create_default_context(capath=named)
-    return ssl.create_default_context(cafile=named or certifi.where())
+    variable = next((name for name in _BUNDLES if os.environ.get(name)), None)
+    if variable is None:
+        return ssl.create_default_context(cafile=certifi.where())
+    named = os.environ[variable]
+    try:
+        if os.path.isdir(named):
+            return ssl.create_default_context(capath=named)
+        return ssl.create_default_context(cafile=named)
+    except OSError as error:
+        words = f"{variable}={named} has no certificates: name a file with some, or unset it"
+        raise UnreadableError("read_failed", words) from error

@@ -40,6 +40,9 @@ TIMEOUT = (10, 60)
 #: multiples of 256 KiB; what is smaller in all goes up at once, in its end.
 PIECE = 2**24
 
+#: The status of an upload in pieces whose session the service has ended.
+GONE = 410
+
 #: Requests under way where many objects are removed.
 REMOVALS = 16
 
@@ -58,7 +61,8 @@ class BucketStore:
         self._ask: Ask | None = None
 
     def read(self, path: str) -> bytes:
-        return _asked(lambda: read_object(self._asker(), *split_path(path)))
+        bucket, name = split_path(path)
+        return _asked(lambda: read_object(self._asker(), bucket, name))
 
     def open(self, path: str) -> BinaryIO:
         blob = self._blob(path)
@@ -111,13 +115,15 @@ class BucketStore:
             # One upload to the final name: the object is there whole, or not at all.
             blob = self._client().bucket(bucket).blob(name, chunk_size=PIECE)
             _told(
-                lambda: blob.upload_from_file(
-                    file,
-                    size=size,
-                    content_type="application/octet-stream",
-                    checksum="crc32c",
-                    retry=None,
-                    timeout=TIMEOUT,
+                lambda: _in_session(
+                    lambda: blob.upload_from_file(
+                        file,
+                        size=size,
+                        content_type="application/octet-stream",
+                        checksum="crc32c",
+                        retry=None,
+                        timeout=TIMEOUT,
+                    )
                 )
             )
 
@@ -217,6 +223,21 @@ def _asked(request: Callable[[], T]) -> T:
         raise meant from error
 
 
+def _in_session(upload: Callable[[], None]) -> None:
+    """An upload whose session the service may end: then another attempt begins a new one.
+
+    Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#410-gone
+    """
+    from google.api_core.exceptions import GoogleAPICallError
+
+    try:
+        upload()
+    except GoogleAPICallError as error:
+        if error.code == GONE:
+            raise TransientError(_words(error)) from error
+        raise
+
+
 def _in_our_terms(error: Exception) -> UnreadableError | TransientError | None:
     """What a failed request means; None where it is no failure of the service."""
     import requests
@@ -241,8 +262,12 @@ def _in_our_terms(error: Exception) -> UnreadableError | TransientError | None:
         case DataCorruption() | TransportError() | requests.RequestException() | ConnectionError():
             # A body that was cut short among them: it is not what its checksum says.
             return TransientError(_words(error))
+        case GoogleAuthError() if error.retryable:  # who gives tokens is busy
+            return TransientError(_words(error))
         case GoogleAuthError():
             return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({_words(error)})")
+        case OSError():  # of this machine: a file of certificates, a full disk
+            return UnreadableError("read_failed", _words(error))
     return None
 
 

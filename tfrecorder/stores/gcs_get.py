@@ -90,9 +90,8 @@ def asker(endpoint: str, credentials: Any, timeout: tuple[float, float]) -> Ask:
 def read_object(ask: Ask, bucket: str, name: str) -> bytes:
     """An object's bytes, which are those that are stored."""
     with ask(f"/download{_place(bucket, name)}?alt=media") as response:
-        size = int(response.headers.get("Content-Length", 0))
-        if size > MAX_FILE_BYTES:
-            raise too_large(size)
+        if response.length is not None and response.length > MAX_FILE_BYTES:
+            raise too_large(response.length)
         data = response.read()
         if not _is_whole(data, response.headers):
             raise TransientError("the bytes that came are not those that are stored")
@@ -142,10 +141,13 @@ def _is_whole(data: bytes, headers: HTTPMessage) -> bool:
     sent = headers.get("Content-Encoding", "identity")
     if headers.get("X-Goog-Stored-Content-Encoding", "identity") != sent:
         return True
-    sums = dict(
-        item.strip().split("=", 1) for item in headers.get("X-Goog-Hash", "").split(",") if item
-    )
-    stored = _crc32c(sums.get("crc32c"))
+    # All in one header, or each in one of its own, in any order.
+    told = ",".join(headers.get_all("X-Goog-Hash", [])).split(",")
+    sums: dict[str, str] = dict(one.strip().partition("=")[::2] for one in told)
+    try:
+        stored = _crc32c(sums.get("crc32c"))
+    except ValueError:  # no base64: the header is not what was sent
+        return False
     return stored is None or google_crc32c.value(data) == stored
 
 
@@ -167,7 +169,7 @@ def answer_words(status: int, text: str, reason: str | None) -> str:
     '502 Bad Gateway'
     """
     with contextlib.suppress(LookupError, TypeError, ValueError):  # no JSON
-        text = json.loads(text)["error"]["message"]
+        text = str(json.loads(text)["error"]["message"] or "")
     lines = [] if text.lstrip().startswith("<") else text.strip().splitlines()
     return f"{status} {(lines or [reason or 'no reason was given'])[0][:200].rstrip('.')}"
 

@@ -21,13 +21,12 @@ class Growing:
     """A file that is written from its beginning to its end, and read meanwhile by other threads.
 
     Args:
-        path: of the file.
-        writer: the unbuffered file by which it is written.  How far that is tells its position,
-            not the file's size: room may be asked for ahead.
+        writer: the unbuffered file by which it is written, open for reading too.  How far that is
+            tells its position, not the file's size: room may be asked for ahead.
     """
 
-    def __init__(self, path: str, writer: BinaryIO) -> None:
-        self._path, self._writer = path, writer
+    def __init__(self, writer: BinaryIO) -> None:
+        self._writer = writer
         self._size: int | None = None
         self._abandoned = False
         self._over = threading.Event()
@@ -57,7 +56,8 @@ class Growing:
     @contextlib.contextmanager
     def reader(self) -> Iterator[Reader]:
         """The file from its beginning."""
-        with open(self._path, "rb", buffering=0) as file:
+        # A descriptor of its own: the writer may be closed while this one still reads.
+        with open(os.dup(self._writer.fileno()), "rb", buffering=0) as file:
             yield Reader(self, file)
 
 

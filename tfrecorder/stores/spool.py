@@ -8,7 +8,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from tfrecorder.stores.growing import AbandonedError, Growing, Reader
 from tfrecorder.stores.retry import retried
@@ -44,8 +44,10 @@ def followed(upload: Callable[[Reader, int | None], None], piece: int) -> Iterat
     Raises:
         UnwritableError: there is no room for the temporary file, or `upload` failed.
     """
-    with _temporary() as (path, file):
-        growing, failures = Growing(path, file), list[BaseException]()
+    # Without a name, so that nothing is left of it however this process ends.
+    with tempfile.TemporaryFile(buffering=0) as temporary:
+        file = cast(BinaryIO, temporary)
+        growing, failures = Growing(file), list[BaseException]()
 
         def attempt() -> None:
             size = growing.wait(piece)
