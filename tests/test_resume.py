@@ -92,6 +92,19 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
     assert public_files("out") == whole
 
 
+def test_ctrl_c_while_workers_start_ends_them_too() -> None:
+    """Beam waits without end for a worker that has not yet called it when the end comes."""
+    process = start(CONVERT % {"num_workers": 2})
+    wait_for(lambda: len(psutil.Process(process.pid).children(recursive=True)) >= 2)
+    children = psutil.Process(process.pid).children(recursive=True)
+    press_ctrl_c(process)
+    _, words = process.communicate(timeout=20)
+    assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
+    assert len(words.splitlines()) < 8
+    assert not psutil.wait_procs(children, timeout=5)[1]
+    assert resume().records == ROWS
+
+
 def test_after_ctrl_c_nothing_goes_on_in_the_background() -> None:
     """In a notebook the process lives on after an interrupt."""
     code = CONVERT % {}

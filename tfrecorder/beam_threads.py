@@ -1,4 +1,4 @@
-"""The threads by which Beam measures its steps: waited for too long, or forgotten."""
+"""What Beam starts for a local run and waits for too long, or forgets: threads, processes."""
 
 from __future__ import annotations
 
@@ -30,6 +30,30 @@ def quick_samplers() -> Iterator[None]:
         yield
     finally:
         start.__defaults__ = before
+
+
+@contextlib.contextmanager
+def late_workers_told() -> Iterator[None]:
+    """A block in which a worker process that calls after the end is told of it.
+
+    Beam tells the end only to those that have called, and waits for the others without end: Ctrl-C
+    while they start would hang (apache-beam 2.77).
+    """
+    from apache_beam.runners.portability.fn_api_runner import worker_handlers
+
+    servicer, connection = worker_handlers.BeamFnControlServicer, worker_handlers.ControlConnection
+    close: Any = connection.close
+
+    def close_and_tell(self: Any) -> None:
+        if self._state == servicer.UNSTARTED_STATE:
+            self.push(servicer._DONE_MARKER)
+        close(self)
+
+    connection.close = close_and_tell
+    try:
+        yield
+    finally:
+        connection.close = close
 
 
 def stop_samplers() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfrecorder import layout, runners, storage
-from tfrecorder.beam_threads import quick_samplers, stop_samplers
+from tfrecorder.beam_threads import late_workers_told, quick_samplers, stop_samplers
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.options import ConvertOptions
@@ -160,8 +160,8 @@ def _run_locally(
     runner = FnApiRunner(default_environment=environment)
     flags = runners.beam_flags(options)
     pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
-    samplers = quick_samplers() if workers == 1 else contextlib.nullcontext()
-    with samplers, beam.Pipeline(runner, pipeline_options) as pipe:
+    mended = quick_samplers() if workers == 1 else late_workers_told()
+    with mended, beam.Pipeline(runner, pipeline_options) as pipe:
         pipeline.build(
             pipe,
             plan,
