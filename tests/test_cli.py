@@ -230,6 +230,17 @@ def test_ctrl_c_is_exit_code_130_and_two_lines(options: list[str]) -> None:
     )
 
 
+def test_what_fails_in_a_worker_process_is_one_line_too() -> None:
+    Path("broken.jpg").write_text("no image")
+    frame = photo_frame(6)
+    frame.loc[3, "image_uri"] = "broken.jpg"
+    frame.to_csv("a.csv", index=False)
+    words = ("--on-error", "raise", "--num-workers", "2")
+    ended = run("-m", "tfrecorder", "convert", "a.csv", "out", *words)
+    assert ended.returncode == 1
+    assert re.fullmatch(r"Error: row 3, image 'broken.jpg' was rejected .+\n", ended.stderr)
+
+
 def in_terminal(*arguments: str, seconds: float = 60) -> str:
     """All that a command writes to the terminal it runs in."""
     child, terminal = pty.fork()

@@ -151,8 +151,7 @@ def _run_locally(
         # Beam's own command for direct_running_mode="multi_processing", but deaf to Ctrl-C, which a
         # terminal sends to all of them: the launcher ends its workers, they need not complain too.
         environment = SubprocessSDKEnvironment.from_command_string(
-            f"trap '' INT; exec {shlex.quote(sys.executable)} "
-            "-m apache_beam.runners.worker.sdk_worker_main"
+            f"trap '' INT; exec {shlex.quote(sys.executable)} -m tfrecorder.local_worker"
         )
     threads = options.num_threads or default_threads(plan, workers)
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
