@@ -40,6 +40,7 @@ def test_benchmark_measures_what_a_training_would_see(out: str) -> None:
     assert list(fast.stages) == list(STAGES)
     assert sum(fast.stages.values()) == pytest.approx(1)
     assert fast.stages["decode"] > 0.1
+    assert benchmark(out, batch_size=6, seconds=0.1, decode=False).images > 0
     assert "CPU seconds per 1,000 images" in str(fast)
     assert "waiting for input, with a step of 50 ms" in str(slow)
 

@@ -55,11 +55,18 @@ def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple
     callback=_image_size,
     help="Pixels: one number for a square, HEIGHTxWIDTH, or none for the stored size.",
 )
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="How long to measure.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="FLOAT",
+    default=10.0,
+    show_default=True,
+    help="How long to measure.",
+)
 @click.option(
     "--step-time",
     "step_ms",
-    type=float,
+    type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
     help="Milliseconds of a training step to simulate: shows the share of time that an "
     "accelerator would wait.",

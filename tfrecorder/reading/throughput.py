@@ -110,7 +110,7 @@ def benchmark(
         directory: as for `load`.
         split: of it.
         batch_size: images of a batch.
-        image_size: as for `load`.
+        image_size: as for `load`; none with `decode=False`, which measures reading alone.
         seconds: to measure, after a warm-up of ten batches or two seconds; more than 0.
         step_ms: milliseconds that a training step would take on an accelerator, during which the
             CPU is free for reading; None asks for batches as fast as they come.
@@ -128,7 +128,8 @@ def benchmark(
         if value is not None and not value > 0:
             raise OptionError(f"{name}={value!r}: give a number above 0.")
     begun = time.perf_counter()
-    dataset = load(directory, split, batch_size=batch_size, image_size=image_size, **options)
+    size = image_size if options.get("decode", True) else None
+    dataset = load(directory, split, batch_size=batch_size, image_size=size, **options)
     assert isinstance(dataset, tf.data.Dataset)
     batches = iter(dataset.repeat())
     if next(batches, None) is None:
