@@ -145,13 +145,6 @@ def test_an_answer_in_chunks_is_read_to_its_end(server: Counting) -> None:
     assert server.connections == 1
 
 
-def test_a_connection_that_the_server_closes_is_not_kept(server: Counting) -> None:
-    server.headers = {"Connection": "close"}
-    get = connections.getter(server.url, TIMEOUT)
-    assert [read(get, "/a"), read(get, "/b")] == [b"/a", b"/b"]
-    assert server.connections == 2
-
-
 @pytest.mark.parametrize("headers", [{f"X-{n}": "" for n in range(101)}, {"X": "y" * 70_000}])
 def test_a_head_without_end_is_no_answer(server: Counting, headers: dict[str, str]) -> None:
     server.headers = headers
