@@ -95,8 +95,13 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
 def test_ctrl_c_while_workers_start_ends_them_too() -> None:
     """Beam waits without end for a worker that has not yet called it when the end comes."""
     process = start(CONVERT % {"num_workers": 2})
-    wait_for(lambda: len(psutil.Process(process.pid).children(recursive=True)) >= 2)
-    children = psutil.Process(process.pid).children(recursive=True)
+
+    def workers() -> list[psutil.Process]:
+        found = psutil.Process(process.pid).children(recursive=True)
+        return [one for one in found if one.cmdline()[-1:] == ["tfrecorder.local_worker"]]
+
+    wait_for(lambda: len(workers()) == 2)
+    children = workers()
     press_ctrl_c(process)
     _, words = process.communicate(timeout=20)
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")

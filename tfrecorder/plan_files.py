@@ -36,8 +36,13 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
     table = pa.Table.from_pydict(arrays).replace_schema_metadata({PLAN_OF_ROWS: plan.digest})
     with storage.publish(output_dir, layout.PLAN_ROWS) as file:
         buffered = io.BufferedWriter(file)
+        # With checksums, or a byte that flips in a row would be taken for a fault of its record.
         with pq.ParquetWriter(
-            buffered, table.schema, use_dictionary=["text"], write_statistics=False
+            buffered,
+            table.schema,
+            use_dictionary=["text"],
+            write_statistics=False,
+            write_page_checksum=True,
         ) as writer:
             start = 0
             for shard in plan.shards:
@@ -125,7 +130,9 @@ def _row_group(output_dir: str, group: int, footer: Any) -> Any:
     try:
         with storage.open_seekable(path) as opened:
             # Each column of a row group is asked for once, and whole.
-            file = pq.ParquetFile(opened, metadata=footer, pre_buffer=True)
+            file = pq.ParquetFile(
+                opened, metadata=footer, pre_buffer=True, page_checksum_verification=True
+            )
             # Each of several threads would keep memory for itself.
             return file.read_row_group(group, use_threads=False)
     except storage.UnreadableError as error:

@@ -59,13 +59,16 @@ def _plan_columns(directory: str) -> tuple[np.ndarray, np.ndarray] | None:
     if not storage.exists(path):
         return None
     try:
-        with storage.open_seekable(path) as opened, pq.ParquetFile(opened) as file:
+        with (
+            storage.open_seekable(path) as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+        ):
             kinds = {field.name: field.type for field in file.schema_arrow}
             if any(kinds.get(name) != pa.int64() for name in ("row", "label")):
                 return None
             # Two columns need no threads, and Arrow's can abort a process that ends right after.
             table = file.read(columns=["row", "label"], use_threads=False)
-    except (storage.UnreadableError, pa.ArrowException) as error:
+    except (OSError, storage.UnreadableError, pa.ArrowException) as error:
         raise DatasetError(
             f"{path} cannot be read: {error}. `tfrecorder verify {directory}` checks every file."
         ) from error
