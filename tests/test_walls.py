@@ -186,7 +186,7 @@ def test_the_contract_imports_neither(module, library):
 
 
 def test_beam_is_for_the_pipeline_and_its_launchers_alone():
-    launchers = {"launch", "runners", "beam_threads", "local_worker", "dataflow.launcher"}
+    launchers = {"launch", "runners", "beam_waits", "local_worker", "dataflow.launcher"}
     assert users_of(PACKAGE, "apache_beam") == {"pipeline", *launchers}
 
 
