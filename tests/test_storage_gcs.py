@@ -63,7 +63,7 @@ def test_many_files_are_read_at_once_over_connections_that_are_kept(
     paths = [f"gs://bkt/{number}" for number in range(64)]
     for path in paths:
         gcs.put(path, path.encode())
-    gcs.inject("stall", seconds=0.1, operation="download")
+    gcs.inject("stall", seconds=1, operation="download")
     with caplog.at_level(logging.WARNING), ThreadPoolExecutor(32) as pool:
         assert list(pool.map(storage.read_bytes, paths)) == [path.encode() for path in paths]
     gcs.mend()

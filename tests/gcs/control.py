@@ -77,7 +77,7 @@ class Gcs:
         Args:
             operation: a pattern of `gcs.faults.OPERATIONS`.
             object: a pattern of "bucket/name".
-            outcome: a pattern of the status answered, or cut, reset, gone or under way.
+            outcome: a pattern of the status answered, or cut, reset or under way.
         """
         wanted = (operation, object, outcome)
         return sum(

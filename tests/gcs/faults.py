@@ -121,7 +121,7 @@ class Journal:
             return None
 
     def end(self, operation: str, target: str, outcome: str) -> None:
-        """Note the answer: its status, or the kind of fault."""
+        """Note the answer, which is about to be sent: its status, or the kind of fault."""
         with self._lock:
             self._under_way -= 1
             if self._answered[operation, target, UNDER_WAY]:  # not forgotten meanwhile

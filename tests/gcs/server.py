@@ -19,6 +19,8 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from gcs.faults import Fault
@@ -68,11 +70,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         call = service.understand(request)
         fault = service.journal.begin(call.operation, call.target)
-        outcome = "gone"  # the client, before it was answered
-        try:
-            outcome = self._serve(request, call, fault)
-        finally:
-            service.journal.end(call.operation, call.target, outcome)
+        outcome, send = self._serve(request, call, fault)
+        # Noted before it is sent: who has the answer may ask at once what was answered.
+        service.journal.end(call.operation, call.target, outcome)
+        send()
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = _handle
 
@@ -87,31 +88,38 @@ class _Handler(BaseHTTPRequestHandler):
             pass
         return b"".join(parts)
 
-    def _serve(self, request: Request, call: Call, fault: Fault | None) -> str:
-        """Do a request and answer it, as far as the fault allows; what became of it."""
+    def _serve(
+        self, request: Request, call: Call, fault: Fault | None
+    ) -> tuple[str, Callable[[], None]]:
+        """Do a request, as far as the fault allows; what became of it, and how that is told."""
         if fault is None:
-            return self._send(call.answer(request))
+            return self._told(call.answer(request))
         if fault.kind == "stall" and not fault.after:
             time.sleep(fault.seconds)
         if fault.kind == "cut" and request.method != "GET":
             if call.operation == "piece":
                 self.server.service.half_a_piece(request)
-            return self._reset()
+            return "reset", self._reset
         done = fault.after or fault.kind in ("stall", "cut", "flip")
         answer = call.answer(request) if done else None
         if fault.kind == "stall" and fault.after:
             time.sleep(fault.seconds)
         if fault.kind == "reset":
-            return self._reset()
+            return "reset", self._reset
         if fault.kind == "status":
             reason, message = _INJECTED.get(fault.status, ("injected", "An injected fault."))
-            return self._send(error(Refused(fault.status, reason, message), request))
+            return self._told(error(Refused(fault.status, reason, message), request))
         assert answer is not None
         if fault.kind == "flip" and answer.body:
             answer = dataclasses.replace(answer, body=bytes([answer.body[0] ^ 1]) + answer.body[1:])
-        return self._send(answer, cut=fault.kind == "cut")
+        if fault.kind == "cut":
+            return "cut", partial(self._send, answer, cut=True)
+        return self._told(answer)
 
-    def _send(self, answer: Answer, *, cut: bool = False) -> str:
+    def _told(self, answer: Answer) -> tuple[str, Callable[[], None]]:
+        return str(answer.status), partial(self._send, answer)
+
+    def _send(self, answer: Answer, *, cut: bool = False) -> None:
         self.send_response(answer.status)
         for key, value in answer.headers:
             self.send_header(key, value)
@@ -124,15 +132,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body[: len(answer.body) // 2] if cut else answer.body)
         self.wfile.flush()
         self.close_connection = self.close_connection or cut
-        return "cut" if cut else str(answer.status)
 
-    def _reset(self) -> str:
+    def _reset(self) -> None:
         """End the connection as a failing network does: the client reads ECONNRESET."""
         now = struct.pack("ii", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
         os.close(self.connection.detach())
         self.close_connection = True
-        return "reset"
 
 
 def serve(service: Service) -> tuple[str, ThreadingHTTPServer]:
