@@ -381,6 +381,14 @@ def test_a_shard_may_have_more_rows_than_parquet_groups_by_default(tmp_path):
     assert pq.read_metadata(tmp_path / layout.PLAN_ROWS).num_row_groups == 1
 
 
+def test_a_plan_that_was_staged_meanwhile_stays(tmp_path):
+    first = stage(tmp_path, num_shards=3)
+    with pytest.raises(OutputError, match="another conversion was begun there at the same moment"):
+        stage(tmp_path, num_shards=4)
+    assert read_plan(str(tmp_path)) == first
+    stage(tmp_path, num_shards=3)
+
+
 def test_the_same_source_and_options_make_the_same_files(tmp_path):
     for name in ("one", "two"):
         stage(tmp_path / name, num_shards=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from reading_cases import SAMPLES, convert_photos, ids, photos, pillow_pixels
+from PIL import Image
+from reading_cases import SAMPLES, convert_photos, ids, mean_difference, photos, pillow_pixels
 
 import tfrecorder
 from tfrecorder import DatasetError
@@ -146,6 +148,29 @@ def test_bare_files_with_few_keys(tmp_path: Path) -> None:
     for more in ({}, {"batch_size": 1, "image_size": 9}):
         ((_, label),) = tfrecorder.load(tmp_path, "TRAIN", **more)
         assert np.all(label == -1)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF"])
+def test_bare_files_that_tell_wrong_sizes(tmp_path: Path, kind: str) -> None:
+    """As where somebody resized the images and kept the other features."""
+    rows = np.arange(200, dtype=np.uint8) // 2 * 2
+    pixels = np.tile(rows[:, None, None], (1, 100, 3))
+    image = io.BytesIO()
+    Image.fromarray(pixels).save(image, kind)
+    example = tf.train.Example()
+    example.features.feature["image/encoded"].bytes_list.value.append(image.getvalue())
+    for key, value in {"image/height": 3200, "image/width": 1600}.items():
+        example.features.feature[key].int64_list.value.append(value)
+    with tf.io.TFRecordWriter(str(tmp_path / "rows.tfrecord")) as file:
+        file.write(example.SerializeToString())
+    expected = tf.image.resize(pixels, (150, 60), antialias=True).numpy()
+    for batch_size in (None, 1):
+        options = {"image_size": (150, 60), "batch_size": batch_size}
+        ((found, _),) = tfrecorder.load(tmp_path, "TRAIN", **options)
+        assert mean_difference(np.reshape(found, expected.shape), expected) < 1
+        ((part, _),) = tfrecorder.load(tmp_path, "TRAIN", augment=True, **options)
+        levels = np.unique(np.reshape(part, expected.shape)[:, :, 0])
+        assert len(levels) > 20  # of a part of three rows and more, stretched
 
 
 def test_a_bare_file_without_records_among_others(out: str, tmp_path: Path) -> None:

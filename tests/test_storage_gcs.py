@@ -166,6 +166,33 @@ def test_a_file_to_read_in_parts(gcs: Gcs) -> None:
         storage.open_seekable("gs://bkt/none")
 
 
+@pytest.mark.parametrize("folder", ["gs://bkt/a", "memory://a", "{tmp}"])
+def test_what_stands_already_stays(gcs: Gcs, tmp_path: Path, folder: str) -> None:
+    folder = folder.format(tmp=tmp_path)
+    assert storage.publish_new(folder, "note", b"first")
+    assert not storage.publish_new(folder, "note", b"second")
+    assert storage.read_bytes(f"{folder}/note") == b"first"
+    assert storage.publish_new(folder, "note", b"first"), "of the same words both were first"
+
+
+def test_an_answer_that_is_lost_makes_nobody_else_the_first(gcs: Gcs) -> None:
+    gcs.inject("reset", operation="upload", after=True, times=1)
+    assert storage.publish_new("gs://bkt/a", "note", b"first")
+    assert gcs.count("upload") == 2
+    gcs.inject("status", status=403, operation="upload")
+    with pytest.raises(OSError, match="denied"):
+        storage.publish_new("gs://bkt/a", "other", b"words")
+
+
+def test_of_two_at_once_one_was_first(gcs: Gcs) -> None:
+    notes = [f"of {number}".encode() for number in range(8)]
+    gcs.inject("stall", seconds=0.1, operation="upload")
+    with ThreadPoolExecutor(8) as pool:
+        first = list(pool.map(lambda note: storage.publish_new("gs://bkt/a", "note", note), notes))
+    assert first.count(True) == 1
+    assert storage.read_bytes("gs://bkt/a/note") == notes[first.index(True)]
+
+
 def test_a_local_copy_is_whole_and_removed(gcs: Gcs) -> None:
     data = os.urandom(2_000_000)
     gcs.put("gs://bkt/a", data)

@@ -22,7 +22,12 @@ PLAN_OF_ROWS = "tfrecorder.plan"
 
 
 def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
-    """Write the plan's two files; `plan.json` last, so that it stands only beside its rows."""
+    """Write the plan's two files; `plan.json` last, so that it stands only beside its rows.
+
+    Raises:
+        OutputError: another plan was staged there meanwhile, in a bucket.
+        OSError: they cannot be written.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -51,7 +56,11 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
                 start += size
         buffered.flush()
         buffered.detach()
-    storage.publish_bytes(output_dir, layout.PLAN, plan.to_json())
+    if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
+        raise OutputError(
+            f"{output_dir}: another conversion was begun there at the same moment. Wait for its "
+            "end, or choose another output_dir."
+        )
 
 
 def read_plan(output_dir: str) -> Plan | None:

@@ -256,6 +256,21 @@ def publish_bytes(output_dir: str, name: str, data: bytes) -> None:
         write_all(file, data)
 
 
+def publish_new(output_dir: str, name: str, data: bytes) -> bool:
+    """`publish_bytes` unless another file stands under that name: then False, and it stays.
+
+    Of two who try at once in a bucket of gs:// one is told so; elsewhere both may have been first.
+
+    Raises:
+        OSError: it cannot be written, or what stands there cannot be read.
+    """
+    path = os.path.join(output_dir, name)
+    try:
+        return retried(lambda: _store(path).publish_new(path, data))
+    except (TransientError, UnreadableError) as error:
+        raise UnwritableError(str(error)) from error
+
+
 def overwrite(folder: str, name: str, text: str) -> None:
     """`publish` of a short note whose loss harms nobody."""
     with contextlib.suppress(OSError):

@@ -226,14 +226,21 @@ def _at_ratio(scale: tf.Tensor, decode_at: Callable[[int], tf.Tensor]) -> tf.Ten
 
 
 def _shape_of(encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Height and width from the header of a JPEG or PNG."""
+    """Height and width from the header of a JPEG, PNG or GIF."""
+
+    def numbers(at: int, size: int, kind: tf.DType, little_endian: bool) -> tf.Tensor:
+        """(height, width) of a header that holds the width, then the height."""
+        found = tf.io.decode_raw(tf.strings.substr(encoded, at, 2 * size), kind, little_endian)
+        return tf.cast(found, tf.int32)[::-1]
+
     shape = tf.cond(
         _is_jpeg(encoded),
         lambda: tf.io.extract_jpeg_shape(encoded)[:2],
-        # Of a PNG, width and height are the bytes 16 to 23, high ones first.
-        lambda: tf.io.decode_raw(tf.strings.substr(encoded, 16, 8), tf.int32, little_endian=False)[
-            ::-1
-        ],
+        lambda: tf.cond(
+            tf.strings.substr(encoded, 0, 3) == b"GIF",
+            lambda: numbers(6, 2, tf.uint16, little_endian=True),
+            lambda: numbers(16, 4, tf.int32, little_endian=False),
+        ),
     )
     return shape[0], shape[1]
 

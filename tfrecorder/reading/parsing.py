@@ -45,7 +45,9 @@ def record_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., 
         features = tf.io.parse_single_example(record, spec)
         if options.decode:
             encoded = features[stored.image_key]
-            features[stored.image_key] = decode(encoded, _stored_shape(features), picture, seed)
+            features[stored.image_key] = decode(
+                encoded, _stored_shape(features, stored), picture, seed
+            )
         return _element(features, stored, options)
 
     return parse
@@ -64,7 +66,7 @@ def batch_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., A
 
     def decode_one(of_image: Features) -> tf.Tensor:
         encoded = of_image[stored.image_key]
-        return decode(encoded, _stored_shape(of_image), picture, of_image.get("seed"))
+        return decode(encoded, _stored_shape(of_image, stored), picture, of_image.get("seed"))
 
     def parse(records: tf.Tensor, seeds: tf.Tensor | None = None) -> Any:
         features = tf.io.parse_example(records, spec)
@@ -85,7 +87,7 @@ def batch_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., A
 def _spec(stored: StoredDataset, options: LoadOptions) -> dict[str, tf.io.FixedLenFeature]:
     """The features to parse."""
     wanted = {stored.image_key, stored.label_key}
-    if options.image_size is not None and {HEIGHT, WIDTH} <= stored.features.keys():
+    if options.image_size is not None and _tells_shapes(stored):
         wanted |= {HEIGHT, WIDTH}
     if options.features:
         wanted = set(stored.features)
@@ -96,8 +98,13 @@ def _spec(stored: StoredDataset, options: LoadOptions) -> dict[str, tf.io.FixedL
     }
 
 
-def _stored_shape(features: Features) -> tuple[tf.Tensor, tf.Tensor] | None:
-    if HEIGHT not in features or WIDTH not in features:
+def _tells_shapes(stored: StoredDataset) -> bool:
+    """Whether records hold the shape of each image; in those of others it may be that of before."""
+    return stored.form == "tfrecorder" and {HEIGHT, WIDTH} <= stored.features.keys()
+
+
+def _stored_shape(features: Features, stored: StoredDataset) -> tuple[tf.Tensor, tf.Tensor] | None:
+    if HEIGHT not in features or not _tells_shapes(stored):
         return None
     return features[HEIGHT], features[WIDTH]
 

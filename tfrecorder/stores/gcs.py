@@ -129,6 +129,26 @@ class BucketStore:
 
         return followed(upload, PIECE)
 
+    def publish_new(self, path: str, data: bytes) -> bool:
+        def put() -> bool:
+            from google.api_core.exceptions import PreconditionFailed
+
+            try:
+                self._blob(path).upload_from_string(
+                    data,
+                    content_type="application/octet-stream",
+                    checksum="crc32c",
+                    if_generation_match=0,
+                    retry=None,
+                    timeout=TIMEOUT,
+                )
+            except PreconditionFailed:
+                # An attempt of ours, whose answer was lost, may have put it.
+                return self.read(path) == data
+            return True
+
+        return _told(put)
+
     def remove(self, path: str) -> None:
         def delete(blob: Any) -> None:
             from google.api_core.exceptions import NotFound

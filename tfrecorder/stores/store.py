@@ -88,5 +88,11 @@ class Store(Protocol):
         It is written from its beginning to its end, without seeking.
         """
 
+    def publish_new(self, path: str, data: bytes) -> bool:
+        """A short file, where none stands yet; False if another does, which stays.
+
+        A store that cannot decide between two writers looks first.
+        """
+
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with all in it; nothing where there is none."""
