@@ -25,9 +25,6 @@ _TRIMMED = (4, 8)
 CROP_AREA = (0.08, 1.0)
 CROP_ASPECT = (3 / 4, 4 / 3)
 
-#: Plain resizing to at most so many pixels, from less than twice the size, starts from floats.
-SMALL_PIXELS = 512 * 512
-
 
 @dataclass(frozen=True)
 class Picture:
@@ -73,16 +70,6 @@ class Picture:
             return 0.0, math.inf
         low, high = self.sides[1] if self.resize == "pad" else self.sides[0]
         return low / max(self.size), high / min(self.size)
-
-    @property
-    def resizes_floats(self) -> bool:
-        """Plain resizing is faster from floats, the cast included.
-
-        TensorFlow's resize converts up to four pixels for each of the target's. Of far larger
-        images most of the cast would be for nothing, and it leaves the processor's cache.
-        """
-        assert self.size is not None
-        return not self.antialias and self.scales[1] < 2 and math.prod(self.size) <= SMALL_PIXELS
 
     @property
     def repeats_colours(self) -> bool:
@@ -254,8 +241,6 @@ def _fit(pixels: tf.Tensor, picture: Picture, shrinks: bool | tf.Tensor) -> tf.T
     assert picture.size is not None
     if picture.resize == "crop":
         pixels = cut_to_shape(pixels, picture.size)
-    if picture.resizes_floats:
-        pixels = tf.cast(pixels, tf.float32)
     if picture.resize == "pad":
         return _fit_and_pad(pixels, picture.size, picture.antialias, shrinks)
     return _resize(pixels, picture.size, picture.antialias, shrinks)
