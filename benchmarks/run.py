@@ -17,7 +17,7 @@ import harness
 
 NAMES = (
     *("startup", "planning", "exactness", "writing", "memory", "growth"),
-    *("reading", "raw", "where_time_goes", "cost"),
+    *("reading", "raw", "bucket", "where_time_goes", "cost"),
 )
 
 
