@@ -17,7 +17,7 @@ from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
 from support import run
 
-from tfrecorder import storage
+from tfrecorder import layout, storage
 from tfrecorder.stores import gcs as gcs_store
 from tfrecorder.stores import gcs_get, retry
 
@@ -169,10 +169,14 @@ def test_a_file_to_read_in_parts(gcs: Gcs) -> None:
 @pytest.mark.parametrize("folder", ["gs://bkt/a", "memory://a", "{tmp}"])
 def test_what_stands_already_stays(gcs: Gcs, tmp_path: Path, folder: str) -> None:
     folder = folder.format(tmp=tmp_path)
-    assert storage.publish_new(folder, "note", b"first")
-    assert not storage.publish_new(folder, "note", b"second")
-    assert storage.read_bytes(f"{folder}/note") == b"first"
-    assert storage.publish_new(folder, "note", b"first"), "of the same words both were first"
+    name = f"{layout.PRIVATE}/note"
+    assert storage.publish_new(folder, name, b"first")
+    assert not storage.publish_new(folder, name, b"second")
+    assert storage.read_bytes(f"{folder}/{name}") == b"first"
+    assert storage.publish_new(folder, name, b"first"), "of the same words both were first"
+    assert storage.files(folder) == [name]
+    below = {os.path.basename(layout.TMP)} if storage.is_local(folder) else set()
+    assert set(storage.names(f"{folder}/{layout.PRIVATE}")) == {"note"} | below
 
 
 def test_an_answer_that_is_lost_makes_nobody_else_the_first(gcs: Gcs) -> None:

@@ -266,9 +266,14 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """
     path = os.path.join(output_dir, name)
     try:
-        return retried(lambda: _store(path).publish_new(path, data))
+        is_first = retried(lambda: _store(path).put_new(path, data))
+        if is_first is None and size(path) is not None:
+            is_first = read_bytes(path) == data
     except (TransientError, UnreadableError) as error:
         raise UnwritableError(str(error)) from error
+    if is_first is None:
+        publish_bytes(output_dir, name, data)
+    return is_first is not False
 
 
 def overwrite(folder: str, name: str, text: str) -> None:

@@ -129,7 +129,7 @@ class BucketStore:
 
         return followed(upload, PIECE)
 
-    def publish_new(self, path: str, data: bytes) -> bool:
+    def put_new(self, path: str, data: bytes) -> bool | None:
         def put() -> bool:
             from google.api_core.exceptions import PreconditionFailed
 

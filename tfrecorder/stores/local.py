@@ -101,13 +101,8 @@ class LocalStore:
                 os.remove(temporary)
             raise
 
-    def publish_new(self, path: str, data: bytes) -> bool:
-        if _status(path) is not None:
-            return self.read(path) == data
-        folder, name = os.path.split(path)
-        with self.publish(folder, name) as file:
-            file.write(data)
-        return True
+    def put_new(self, path: str, data: bytes) -> bool | None:
+        return None
 
     def remove(self, path: str) -> None:
         if os.path.isdir(path) and not os.path.islink(path):

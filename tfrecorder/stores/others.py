@@ -147,13 +147,8 @@ class FsspecStore:
 
         return spooled(lambda local: _told(lambda: upload(local)))
 
-    def publish_new(self, path: str, data: bytes) -> bool:
-        if self.size(path) is not None:
-            return self.read(path) == data
-        folder, _, name = path.rpartition("/")
-        with self.publish(folder, name) as file:
-            file.write(data)
-        return True
+    def put_new(self, path: str, data: bytes) -> bool | None:
+        return None
 
     def remove(self, path: str) -> None:
         system, name = _system(path)

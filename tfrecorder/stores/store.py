@@ -88,10 +88,10 @@ class Store(Protocol):
         It is written from its beginning to its end, without seeking.
         """
 
-    def publish_new(self, path: str, data: bytes) -> bool:
-        """A short file, where none stands yet; False if another does, which stays.
+    def put_new(self, path: str, data: bytes) -> bool | None:
+        """Write a short file where none stands; False if another does, which stays.
 
-        A store that cannot decide between two writers looks first.
+        None of a store that cannot decide between two who write at once: nothing was written.
         """
 
     def remove(self, path: str) -> None:
