@@ -178,7 +178,7 @@ def _field_option(item: dataclasses.Field[Any]) -> Callable[[Any], Any]:
     return click.option(f"--{name}", **settings, **_TYPES.get(item.name, {}))
 
 
-@main.command(
+@click.command(
     help=f"""Write SOURCE as a TFRecord dataset into OUTPUT_DIR.
 
     An interrupted conversion is continued by the same command.
@@ -195,7 +195,7 @@ def convert(source: str, output_dir: str, **options: Any) -> None:
     click.echo(run(source, output_dir, **options))
 
 
-@main.command(
+@click.command(
     help=f"""List every problem of SOURCE at once; write nothing.
 
     Ends with exit code 1 if there are errors; warnings alone are no failure.
@@ -237,6 +237,8 @@ def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> N
     sys.exit(1 if reports.has_errors(found) else 0)
 
 
+main.add_command(convert)
+main.add_command(validate)
 main.add_command(status)
 main.add_command(verify)
 main.add_command(repair)
