@@ -40,7 +40,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
     """
     launch = uuid.uuid4().hex
     try:
-        with _quiet_beam(), _as_in_a_script():
+        with quiet_beam(), as_in_a_script():
             if options.runner == "DataflowRunner":
                 return _run_on_dataflow(plan, output_dir, options)
             if options.runner == "DirectRunner":
@@ -78,7 +78,7 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet_beam() -> Iterator[None]:
+def quiet_beam() -> Iterator[None]:
     """Keep Beam's chatter out of the terminal, unless the user set its log level.
 
     What fails is raised all the same.  Beam also calls `logging.basicConfig` in passing: what it
@@ -104,7 +104,7 @@ def _is_not_of_beam(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def _as_in_a_script() -> Iterator[None]:
+def as_in_a_script() -> Iterator[None]:
     """Keep Beam from noticing that it is in a notebook.
 
     There it would import its interactive runner, only to put the cell's number into each step's
@@ -132,7 +132,7 @@ def _as_in_a_script() -> Iterator[None]:
 
 def check_runner(options: ConvertOptions) -> None:
     """Raise an OptionError unless the runner and its options are known."""
-    with _quiet_beam():
+    with quiet_beam():
         runners.check_runner(options)
 
 

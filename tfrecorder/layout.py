@@ -23,6 +23,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tfrecorder.stores import local
+
 PRIVATE = "_tfrecorder"
 COMMIT = "dataset_info.json"
 FEATURES = "features.json"
@@ -34,7 +36,7 @@ PLAN_ROWS = f"{PRIVATE}/plan.parquet"
 METADATA = f"{PRIVATE}/metadata.json"
 FAILURE = f"{PRIVATE}/failure.json"
 LOCK = f"{PRIVATE}/lock"
-TMP = f"{PRIVATE}/tmp"
+TMP = local.TMP
 DONE = f"{PRIVATE}/done"
 INDEX = f"{PRIVATE}/index"
 SHARD_REJECTS = f"{PRIVATE}/rejects"

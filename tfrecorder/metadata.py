@@ -213,7 +213,7 @@ def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
         "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
         "featuresDict": {"features": forms},
     }
-    return _json(document)
+    return json_bytes(document)
 
 
 _TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "string"}
@@ -286,7 +286,7 @@ def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
     if plan.num_classes and {schema.ENCODED, schema.LABEL} <= present:
         keys = [{"featureKey": schema.ENCODED}, {"featureKey": schema.LABEL}]
         document["supervisedKeys"] = {"tuple": {"items": keys}}
-    return _json(document)
+    return json_bytes(document)
 
 
 def labels_files(plan: Plan) -> dict[str, bytes]:
@@ -315,7 +315,7 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
     if plan.stated is not None:
         shapes = image_shapes(plan, done.values())
         stated = {"stated": plan.stated, "image_shapes": shapes}
-    return _json(
+    return json_bytes(
         {
             "version": METADATA_VERSION,
             "plan": plan.digest,
@@ -334,5 +334,5 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
     )
 
 
-def _json(document: Any) -> bytes:
+def json_bytes(document: Any) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

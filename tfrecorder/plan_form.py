@@ -25,7 +25,7 @@ from tfrecorder.splits import SPLITS
 #: More shards than any split has; each is an object in memory before its file is looked at.
 _MOST_SHARDS = 10**6
 
-_SPLIT = word(*SPLITS)
+SPLIT = word(*SPLITS)
 _OPTIONS = record(
     {"verify": word(*VERIFY_LEVELS), "max_pixels": whole(1)},
     {
@@ -40,8 +40,8 @@ _FIELDS = record(
     {
         "version": anything,
         "rows": whole(1),
-        "split_rows": table(whole(1), keys=_SPLIT),
-        "split_shards": table(whole(1, _MOST_SHARDS), keys=_SPLIT),
+        "split_rows": table(whole(1), keys=SPLIT),
+        "split_shards": table(whole(1, _MOST_SHARDS), keys=SPLIT),
         "label_kind": string,
         "class_names": either(null, each(string)),
         "num_classes": classes,

@@ -106,7 +106,7 @@ def _read_path(
     with storage.local_copy(whole) as copy:
         stated = schema.source_columns() if schema else []
         known = {**columns, **{name: name for name in stated}}
-        table, form = _read_file(path, copy, known)
+        table, form = read_file(path, copy, known)
     if form is None:
         table = _as_integers(table, columns, names, schema)
     return _map_columns(table, columns, parent, schema or form)
@@ -128,7 +128,7 @@ def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
         found = read_source(path)
         return found.frame, found.schema
     with storage.failing_as(SourceError, path), storage.local_copy(whole) as copy:
-        table, form = _read_file(path, copy, {})
+        table, form = read_file(path, copy, {})
     return (table if form else _as_integers(table, {}, frozenset(), None)), form
 
 
@@ -173,7 +173,7 @@ def _map_columns(
     return Source(frame, base, left_out, schema=schema)
 
 
-def _read_file(path: str, copy: str, columns: Mapping[str, str]) -> Table:
+def read_file(path: str, copy: str, columns: Mapping[str, str]) -> Table:
     """A CSV as text columns, or JSON Lines.
 
     Args:

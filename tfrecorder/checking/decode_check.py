@@ -6,27 +6,31 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfrecorder import metadata, schema
-from tfrecorder.checking.expectation import Expectation
+from tfrecorder import schema
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.decoding import decode
 from tfrecorder.reading.options import LoadOptions
 from tfrecorder.reading.parsing import picture_of
 
 
-def decoder(expected: Expectation) -> Callable[[bytes], tuple[int, ...]]:
+def decoder(
+    image_shape: tuple[int | None, int | None, int],
+) -> Callable[[bytes], tuple[int, ...]]:
     """The function from an encoded image to its shape, once `load` has decoded it in full size.
 
     The function may be called by several threads; it raises ValueError with TensorFlow's words.
+
+    Args:
+        image_shape: (height, width, channels) of every image; None where images differ.
     """
     stored = StoredDataset(
-        directory=expected.directory,
+        directory="",
         form="tfrecorder",
         splits={},
         features={},
         image_key=schema.ENCODED,
         label_key=schema.LABEL,
-        image_shape=metadata.image_shape(expected.done.values()),
+        image_shape=image_shape,
         class_names=None,
     )
     picture = picture_of(stored, LoadOptions())

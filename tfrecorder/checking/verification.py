@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from tfrecorder import storage
+from tfrecorder import metadata, storage
 from tfrecorder.checking.directory_check import check_all
 from tfrecorder.checking.expectation import read_expectation
 from tfrecorder.checking.faults import VerificationReport
@@ -52,7 +52,7 @@ def verify(
         if decode:
             from tfrecorder.checking import decode_check  # TensorFlow, only where it is asked for
 
-            decoder = decode_check.decoder(expected)
+            decoder = decode_check.decoder(metadata.image_shape(expected.done.values()))
         shards, faults = check_all(expected, decoder, progress)
     return VerificationReport(
         directory=where,

@@ -54,7 +54,7 @@ def check_stated(source: Source, schema: Schema, seed: int) -> Checked:
     """Apply every rule to a source's table, by the kinds of its columns."""
     from tfrecorder.rules import Checked, check_rows
 
-    findings = list(_check_columns(source, schema))
+    findings = list(_check_stated_columns(source, schema))
     table = source.frame
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
@@ -86,7 +86,7 @@ def check_stated(source: Source, schema: Schema, seed: int) -> Checked:
     return Checked(frame, tuple(findings), stated)
 
 
-def _check_columns(source: Source, schema: Schema) -> Iterator[Finding]:
+def _check_stated_columns(source: Source, schema: Schema) -> Iterator[Finding]:
     from tfrecorder.rules import nearest_name
 
     there = [*source.frame.columns, *source.left_out]

@@ -105,14 +105,14 @@ def box_unit(table: pd.DataFrame) -> str:
     """ "pixel" if any edge is beyond 1."""
     for name in BOX_COLUMNS:
         cells = as_objects(table[name]).dropna()
-        flat = [value for cell in cells for value in (cell if _is_list(cell) else [cell])]
+        flat = [value for cell in cells for value in (cell if is_list(cell) else [cell])]
         numbers = pd.to_numeric(pd.Series(flat, dtype=object), errors="coerce")
         if (numbers > 1).any():
             return "pixel"
     return "fraction"
 
 
-def _is_list(value: Any) -> bool:
+def is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple, np.ndarray))
 
 
@@ -124,7 +124,7 @@ def _known(name: str, column: pd.Series) -> Kind | None:
     if name == URI_COLUMN:
         return Image()
     if name in (LABEL_COLUMN, "labels"):
-        return Labels() if column.dropna().map(_is_list).any() else Label()
+        return Labels() if column.dropna().map(is_list).any() else Label()
     return None
 
 
@@ -132,7 +132,7 @@ def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
     cells = column.dropna()
     if not len(cells):
         return Ignore()
-    if cells.map(_is_list).all():
+    if cells.map(is_list).all():
         return _guess_lists([np.asarray(cell) for cell in cells])
     if cells.map(lambda cell: isinstance(cell, (bytes, bytearray))).all():
         return Bytes()

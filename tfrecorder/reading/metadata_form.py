@@ -16,15 +16,14 @@ from tfrecorder.json_form import (
     word,
 )
 from tfrecorder.kinds.stated_form import stated_form
-from tfrecorder.splits import SPLITS
+from tfrecorder.plan_form import SPLIT
 
-_SPLIT = word(*SPLITS)
 _LARGEST_SIDE = 2**31 - 1
 _SIDE = whole(0, _LARGEST_SIDE)
 _FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
 _SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
 _SHARD = record(
-    {"file": text, "split": _SPLIT, "records": whole(), "bytes": whole()}, {"crc32c": whole()}
+    {"file": text, "split": SPLIT, "records": whole(), "bytes": whole()}, {"crc32c": whole()}
 )
 
 #: The kinds of feature that this version reads.
@@ -34,7 +33,7 @@ KINDS = ("image", "mask", "text", "bytes", "int64", "float", "bool", "label")
 METADATA = record(
     {
         "shards": each(_SHARD),
-        "split_rows": table(whole(), keys=_SPLIT),
+        "split_rows": table(whole(), keys=SPLIT),
         "class_names": either(null, each(text)),
         "features": table(word(*KINDS)),
         "image_shape": _SHAPE,

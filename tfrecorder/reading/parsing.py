@@ -10,13 +10,8 @@ import tensorflow as tf
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.decoding import Picture, decode
 from tfrecorder.reading.options import LoadOptions
-from tfrecorder.reading.typed import typed_parser
+from tfrecorder.reading.typed import DTYPES, Features, typed_parser
 from tfrecorder.schema import HEIGHT, NO_LABEL, WIDTH
-
-_DTYPES = {"image": tf.string, "text": tf.string, "int64": tf.int64, "label": tf.int64}
-_DTYPES |= {"float": tf.float32}
-
-Features = dict[str, tf.Tensor]
 
 
 def picture_of(stored: StoredDataset, options: LoadOptions) -> Picture:
@@ -39,7 +34,7 @@ def record_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., 
     """The function from a serialized record, and a seed if there is one, to an element."""
     if stored.fields is not None:
         return typed_parser(stored, options, batch=False)
-    spec, picture = _spec(stored, options), picture_of(stored, options)
+    spec, picture = _scalar_spec(stored, options), picture_of(stored, options)
 
     def parse(record: tf.Tensor, seed: tf.Tensor | None = None) -> Any:
         features = tf.io.parse_single_example(record, spec)
@@ -61,7 +56,7 @@ def batch_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., A
     """
     if stored.fields is not None:
         return typed_parser(stored, options, batch=True)
-    spec, picture = _spec(stored, options), picture_of(stored, options)
+    spec, picture = _scalar_spec(stored, options), picture_of(stored, options)
     pixels = tf.TensorSpec(picture.shape, picture.dtype)
 
     def decode_one(of_image: Features) -> tf.Tensor:
@@ -84,7 +79,7 @@ def batch_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., A
     return parse
 
 
-def _spec(stored: StoredDataset, options: LoadOptions) -> dict[str, tf.io.FixedLenFeature]:
+def _scalar_spec(stored: StoredDataset, options: LoadOptions) -> dict[str, tf.io.FixedLenFeature]:
     """The features to parse."""
     wanted = {stored.image_key, stored.label_key}
     if options.image_size is not None and _tells_shapes(stored):
@@ -92,7 +87,7 @@ def _spec(stored: StoredDataset, options: LoadOptions) -> dict[str, tf.io.FixedL
     if options.features:
         wanted = set(stored.features)
     return {
-        key: tf.io.FixedLenFeature([], _DTYPES[kind])
+        key: tf.io.FixedLenFeature([], DTYPES[kind])
         for key, kind in stored.features.items()
         if key in wanted
     }

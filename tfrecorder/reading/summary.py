@@ -200,7 +200,7 @@ def info(directory: str | os.PathLike[str]) -> DatasetInfo:
     """What a dataset directory holds; its shards are checked by name and size.
 
     Args:
-        directory: as for `load`.  Paths with a scheme need TensorFlow, local ones do not.
+        directory: as for `load`.
 
     Raises:
         DatasetError: the directory is no whole dataset, or cannot be read.
@@ -210,14 +210,10 @@ def info(directory: str | os.PathLike[str]) -> DatasetInfo:
         ('daisy', 'rose')
     """
     where = os.fspath(directory)
-    if storage.is_local(where):
-        files = local_files()
-    elif storage.refusal(storage.scheme(where)) is None:
-        files = stored_files()
-    else:
-        from tfrecorder.reading.remote import files_of  # TensorFlow, only where it must be
-
-        files = files_of(where)
+    kind = storage.scheme(where)
+    if storage.refusal(kind) is not None:
+        raise DatasetError(f"{where}: {kind}:// cannot be read: {storage.refusal(kind)}.")
+    files = stored_files() if kind else local_files()
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, files)
         return _info(stored, _metadata(stored, files))

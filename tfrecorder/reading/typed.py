@@ -16,8 +16,8 @@ from tfrecorder.reading.options import LoadOptions
 from tfrecorder.reading.placing import decode_mask, place_boxes
 from tfrecorder.schema import Feature
 
-_DTYPES = {"image": tf.string, "mask": tf.string, "text": tf.string, "bytes": tf.string}
-_DTYPES |= {"int64": tf.int64, "label": tf.int64, "bool": tf.int64, "float": tf.float32}
+DTYPES = {"image": tf.string, "mask": tf.string, "text": tf.string, "bytes": tf.string}
+DTYPES |= {"int64": tf.int64, "label": tf.int64, "bool": tf.int64, "float": tf.float32}
 
 #: What stands for the class of a box that is not there, in padded batches.
 NO_BOX = -1
@@ -128,7 +128,7 @@ def _needed(field: Field, fields: Sequence[Field], known: Any) -> set[str]:
 
 
 def _form(feature: Feature) -> Any:
-    dtype = _DTYPES[feature.kind]
+    dtype = DTYPES[feature.kind]
     if feature.shape == (None,):
         return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
     return tf.io.FixedLenFeature(feature.shape, dtype)

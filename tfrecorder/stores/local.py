@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from tfrecorder import layout
 from tfrecorder.stores.store import MAX_FILE_BYTES, TransientError, UnreadableError, too_large
 
 _CODES = {
@@ -27,6 +26,9 @@ _CODES = {
 
 #: What a disk on a network answers while its server is away.
 _TRANSIENT = frozenset((errno.ETIMEDOUT, errno.ECONNRESET, errno.ESTALE, errno.EAGAIN))
+
+#: Below the folder that is written to: files that are not complete yet.
+TMP = "_tfrecorder/tmp"
 
 _SPECIAL = "it is a folder, a device or a pipe"
 
@@ -89,7 +91,7 @@ class LocalStore:
     @contextlib.contextmanager
     def publish(self, folder: str, name: str) -> Iterator[BinaryIO]:
         final = os.path.join(folder, name)
-        temporary = os.path.join(folder, layout.TMP, f"{os.path.basename(name)}.{uuid.uuid4().hex}")
+        temporary = os.path.join(folder, TMP, f"{os.path.basename(name)}.{uuid.uuid4().hex}")
         for parent in (os.path.dirname(temporary), os.path.dirname(final)):
             os.makedirs(parent, exist_ok=True)
         try:
