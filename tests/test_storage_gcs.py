@@ -174,7 +174,7 @@ def test_what_stands_already_stays(gcs: Gcs, tmp_path: Path, folder: str) -> Non
     assert not storage.publish_new(folder, name, b"second")
     assert storage.read_bytes(f"{folder}/{name}") == b"first"
     assert storage.publish_new(folder, name, b"first"), "of the same words both were first"
-    assert storage.files(folder) == [name]
+    assert storage.files_below(folder) == [name]
     below = {os.path.basename(layout.TMP)} if storage.is_local(folder) else set()
     assert set(storage.names(f"{folder}/{layout.PRIVATE}")) == {"note"} | below
 
@@ -267,8 +267,8 @@ def test_what_lies_in_a_folder(gcs: Gcs) -> None:
     assert storage.sizes("gs://bkt/out") == {"a": 2, "b": 2, "c": None}
     assert storage.sizes("gs://bkt/out/") == {"a": 2, "b": 2, "c": None}
     assert storage.names("gs://bkt") == ["out", "out.txt", "outer"]
-    assert storage.files("gs://bkt/out") == ["a", "b", "c/d", "c/e/f"]
-    assert storage.names("gs://bkt/none") == storage.files("gs://bkt/none") == []
+    assert storage.files_below("gs://bkt/out") == ["a", "b", "c/d", "c/e/f"]
+    assert storage.names("gs://bkt/none") == storage.files_below("gs://bkt/none") == []
     assert storage.exists("gs://bkt/out")
     assert storage.exists("gs://bkt/out/a")
     assert not storage.exists("gs://bkt/ou")
@@ -282,7 +282,7 @@ def test_a_folder_of_more_names_than_an_answer_holds(gcs: Gcs) -> None:
         list(pool.map(lambda name: gcs.put(f"gs://bkt/out/{name}", b""), names))
     gcs.inject("status", status=503, operation="list", probability=0.3)
     assert storage.names("gs://bkt/out") == names
-    assert storage.files("gs://bkt") == [f"out/{name}" for name in names]
+    assert storage.files_below("gs://bkt") == [f"out/{name}" for name in names]
     gcs.mend()
     storage.remove("gs://bkt/out")
     assert gcs.names("gs://bkt/") == []

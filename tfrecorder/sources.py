@@ -339,7 +339,7 @@ def _sorted_out(
 
 def _list(folder: str) -> Iterator[tuple[str, ...]]:
     """The path parts of all files below a folder on a remote store."""
-    for file in storage.files(folder):
+    for file in storage.files_below(folder):
         yield tuple(file.split("/"))
 
 

@@ -199,7 +199,7 @@ def names(folder: str) -> list[str]:
     return list(sizes(folder))
 
 
-def files(folder: str) -> list[str]:
+def files_below(folder: str) -> list[str]:
     """The paths of all files below a folder, relative to it, sorted."""
     return sorted(_listed(folder, lambda folder: list(_store(folder).files(folder))))
 

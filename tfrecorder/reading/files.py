@@ -39,7 +39,7 @@ def stored_files() -> Files:
 
 def _matching(pattern: str) -> list[str]:
     folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
-    paths = (f"{folder}/{name}" for name in storage.files(folder))
+    paths = (f"{folder}/{name}" for name in storage.files_below(folder))
     return [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
 
 
