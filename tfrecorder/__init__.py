@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from tfrecorder.checking.faults import VerificationReport
     from tfrecorder.checking.repairing import RepairResult, repair
     from tfrecorder.checking.verification import verify
-    from tfrecorder.conversion import convert
+    from tfrecorder.conversion import convert, convert_and_load
     from tfrecorder.dataflow.job import DataflowJob, JobStatus
-    from tfrecorder.end_to_end import convert_and_load
     from tfrecorder.following import ConversionStatus, status
     from tfrecorder.kinds.columns import (
         Boxes,
@@ -85,7 +84,7 @@ _LAZY = {
     "Split": "tfrecorder.kinds.columns",
     "Text": "tfrecorder.kinds.columns",
     "convert": "tfrecorder.conversion",
-    "convert_and_load": "tfrecorder.end_to_end",
+    "convert_and_load": "tfrecorder.conversion",
     "infer_schema": "tfrecorder.kinds.inference",
     "to_frame": "tfrecorder.reading.frame",
     "info": "tfrecorder.reading.summary",

@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder import launch, metadata, storage
@@ -20,13 +21,16 @@ from tfrecorder.output import claim, clear, plan_to_continue, reopen
 from tfrecorder.plan import Plan, make_plan, shard_counts
 from tfrecorder.plan_files import stage_plan
 from tfrecorder.progress import is_shown, progress_bar
+from tfrecorder.reading.options import LoadOptions
 from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result
 from tfrecorder.rules import Checked, check_source
 from tfrecorder.sources import Source, read_source
+from tfrecorder.splits import SPELLINGS, SPLITS
 
 if TYPE_CHECKING:
     import pandas as pd
+    import tensorflow as tf
 
     from tfrecorder.dataflow.job import DataflowJob
 
@@ -162,3 +166,89 @@ def _warn_of_escapes(plan: Plan) -> None:
             f"{odd[:3]}. They are escaped there; the records hold them as they are.",
             stacklevel=3,
         )
+
+
+def convert_and_load(
+    source: pd.DataFrame | str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
+    *,
+    load_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
+    """Write a table of images as a TFRecord dataset, and load it.
+
+    The same as `tfrecorder.convert(source, output_dir, **options)` and then
+    `tfrecorder.load(output_dir, **load_options)`, but that all options are checked before anything
+    is written.  What was rejected is in `tfrecorder.info(output_dir)` and in rejects.csv.  To read
+    the finished dataset once more, `tfrecorder.load` is enough.
+
+    Args:
+        source: as for `tfrecorder.convert`.
+        output_dir: as for `tfrecorder.convert`, where `tfrecorder.load` can read it.
+        load_options: what `tfrecorder.load` takes, as {"split": "TRAIN", "batch_size": 64}; see
+            `tfrecorder.LoadOptions`.
+        **options: of the conversion; see `tfrecorder.ConvertOptions`.  A job of Dataflow is waited
+            for.
+
+    Returns:
+        What `load` returns: a dict of all splits, or one of them if load_options has a split.
+
+    Raises:
+        OptionError: an option's name or value is wrong.
+        DatasetError: the dataset has no such split, or load cannot read where output_dir is.
+        TfrecorderError: as `tfrecorder.convert` raises them.
+
+    Example:
+        >>> train = tfrecorder.convert_and_load(
+        ...     "flowers.csv", "out", num_shards=8,
+        ...     load_options={"split": "TRAIN", "batch_size": 64, "image_size": 224},
+        ... )  # doctest: +SKIP
+    """
+    reading = _checked_load_options(load_options)
+    for name in options:
+        if _is_option(name, LoadOptions) and not _is_option(name, ConvertOptions):
+            raise OptionError(
+                f"{name} is an option of load: give it as load_options={{{name!r}: …}}."
+            )
+    if options.get("wait", True) is not True:
+        raise OptionError(
+            f"wait={options['wait']!r}: what is loaded must be written, so that the end of the "
+            "conversion is waited for; leave it out."
+        )
+    if isinstance(output_dir, (str, os.PathLike)) and not storage.is_local(os.fspath(output_dir)):
+        from tfrecorder.reading.remote import files_of
+
+        files_of(os.fspath(output_dir))  # before hours are spent on what load cannot read
+
+    convert(source, output_dir, **{**options, "wait": True})
+    from tfrecorder.reading.load import load
+
+    return load(output_dir, **reading)
+
+
+def _checked_load_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise OptionError(
+            f"load_options={given!r}: give a dict, as {{'split': 'TRAIN', 'batch_size': 64}}."
+        )
+    chosen = dict(given or {})
+    split = chosen.get("split")
+    if split is not None and SPELLINGS.get(str(split).strip().lower()) not in SPLITS:
+        raise OptionError(
+            f"load_options: split={split!r} is no split; there are {', '.join(SPLITS)}."
+        )
+    others = {name: value for name, value in chosen.items() if name != "split"}
+    for name in others:
+        if _is_option(name, ConvertOptions) and not _is_option(name, LoadOptions):
+            raise OptionError(
+                f"load_options: {name} is an option of the conversion: give it as {name}=…."
+            )
+    try:
+        LoadOptions.of(others)
+    except OptionError as error:
+        raise OptionError(f"load_options: {error}") from None
+    return chosen
+
+
+def _is_option(name: str, cls: type) -> bool:
+    return name in {item.name for item in dataclasses.fields(cls)}
