@@ -119,7 +119,7 @@ def _crc() -> Act:
 
 def _encode() -> Act:
     """The record of an image, without the checksum around it."""
-    from tfrecorder.examples import encode_parts
+    from tfrecorder.dataset.example import encode_parts
     from tfrecorder.images.check import CheckedImage
     from tfrecorder.plan import PlannedRow
     from tfrecorder.rows import record_features

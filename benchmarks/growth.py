@@ -116,7 +116,7 @@ def _graph(out: str) -> Numbers:
 @contextlib.contextmanager
 def _start_watched(out: str) -> Iterator[Numbers]:
     """When the first shard was begun, and the peak memory of this process until then."""
-    from tfrecorder import layout
+    from tfrecorder.dataset import layout
 
     folder, found, ended = os.path.join(out, layout.TMP), {}, threading.Event()
     begun = time.perf_counter()

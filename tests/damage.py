@@ -16,11 +16,11 @@ from support import PHOTOS, SAMPLES
 import tfrecorder
 from tfrecorder import storage
 from tfrecorder.commit import commit
-from tfrecorder.examples import encode_example, parse_example
-from tfrecorder.layout import Shard
+from tfrecorder.dataset.example import encode_example, parse_example
+from tfrecorder.dataset.layout import Shard
+from tfrecorder.dataset.tfrecord import frame, read_records
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan_files import read_plan
-from tfrecorder.tfrecord import frame, read_records
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
 SHARD = "train-00000-of-00003.tfrecord"

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tfrecorder.examples import encode_example
-from tfrecorder.tfrecord import frame
+from tfrecorder.dataset.example import encode_example
+from tfrecorder.dataset.tfrecord import frame
 
 #: Elements without an end tag.
 _VOID = {"img", "meta", "link", "br", "hr"}

@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 
 import tfrecorder
-from tfrecorder.examples import parse_example
-from tfrecorder.tfrecord import read_records
+from tfrecorder.dataset.example import parse_example
+from tfrecorder.dataset.tfrecord import read_records
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 CSV = SAMPLES / "photos.csv"

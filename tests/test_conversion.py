@@ -151,7 +151,7 @@ def test_nothing_of_the_machine_is_in_the_files(dataset: Path) -> None:
 
 
 def test_the_index_points_at_every_record(dataset: Path) -> None:
-    from tfrecorder.examples import parse_example
+    from tfrecorder.dataset.example import parse_example
 
     for path in dataset.glob("*.tfrecord"):
         data = path.read_bytes()

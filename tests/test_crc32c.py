@@ -4,7 +4,7 @@ import google_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrecorder.crc32c import combine
+from tfrecorder.dataset.crc32c import combine
 
 
 @given(st.binary(), st.binary())

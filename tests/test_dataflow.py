@@ -18,8 +18,9 @@ from gcs.control import Gcs
 from support import CSV, SAMPLES, press_ctrl_c, public_files, run, start, wait_for
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text, layout
+from tfrecorder import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
 from tfrecorder.dataflow.job import DataflowJob
+from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.failures import Failure, note_failure
 from tfrecorder.kinds.columns import BOX_COLUMNS

@@ -17,8 +17,8 @@ from support import PHOTOS, rejects
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Schema, Split
-from tfrecorder.examples import parse_example
-from tfrecorder.tfrecord import read_records
+from tfrecorder.dataset.example import parse_example
+from tfrecorder.dataset.tfrecord import read_records
 
 CAT, COFFEE, BRICK = (
     str(next(p for p in PHOTOS if word in p.name)) for word in ("cat", "coffee", "brick")

@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
-from tfrecorder.json_form import each, either, null, parse, record, row, table, text, whole, word
+from tfrecorder.dataset.forms import DONE, plan_form
+from tfrecorder.dataset.json_form import (
+    each,
+    either,
+    null,
+    parse,
+    record,
+    row,
+    table,
+    text,
+    whole,
+    word,
+)
 from tfrecorder.plan import Plan
-from tfrecorder.plan_form import DONE, plan_form
 
 PLAN: dict[str, Any] = {
     "version": 1,

@@ -13,7 +13,7 @@ from PIL import Image
 from support import photo_frame, records
 
 import tfrecorder
-from tfrecorder.layout import Shard
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import read_done
 from tfrecorder.plan_files import read_plan
 

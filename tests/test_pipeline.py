@@ -6,7 +6,8 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from tfrecorder import layout, pipeline, storage
+from tfrecorder import pipeline, storage
+from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError
 from tfrecorder.plan_files import read_plan
 

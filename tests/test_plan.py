@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecorder import ConvertOptions, OutputError, layout
+from tfrecorder import ConvertOptions, OutputError
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.fingerprints import fingerprint
-from tfrecorder.layout import Shard
 from tfrecorder.plan import (
     Plan,
     PlannedRow,

@@ -8,7 +8,8 @@ import pytest
 from support import run
 
 import tfrecorder
-from tfrecorder import errors, storage, tfrecord
+from tfrecorder import errors, storage
+from tfrecorder.dataset import tfrecord
 from tfrecorder.images import rejects
 
 ERRORS = [

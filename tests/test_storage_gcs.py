@@ -17,7 +17,8 @@ from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
 from support import run
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.stores import gcs as gcs_store
 from tfrecorder.stores import gcs_get, retry
 

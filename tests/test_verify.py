@@ -214,7 +214,7 @@ def test_two_damaged_records_in_one_shard_are_both_named(out: Path) -> None:
 def test_a_huge_length_takes_no_memory(out: Path) -> None:
     import google_crc32c
 
-    from tfrecorder.tfrecord import _HEADER, _LENGTH, masked_crc
+    from tfrecorder.dataset.tfrecord import _HEADER, _LENGTH, masked_crc
 
     size = 2**31 - 1
     crc = masked_crc(google_crc32c.value(_LENGTH.pack(size)))
@@ -309,7 +309,7 @@ def test_a_record_of_a_wrong_writer_is_found(out: Path, key, value, code: str, w
 
 
 def test_bytes_that_are_no_example_are_found(out: Path) -> None:
-    from tfrecorder.tfrecord import frame
+    from tfrecorder.dataset.tfrecord import frame
 
     records = framed(out / SHARD)
     records[1] = b"".join(frame([b"\x0a\xff\xff\xff no Example"]))

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from tfrecorder import layout, metadata, storage
+from tfrecorder import metadata, storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, RejectedError
-from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord, Totals
 from tfrecorder.plan import Plan
 from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder import launch, metadata, storage
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OptionError, ValidationError
 from tfrecorder.image_sizes import sizes_of_some
 from tfrecorder.labels import needs_escape
-from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
 from tfrecorder.outage import open_some
 from tfrecorder.output import claim, clear, plan_to_continue, reopen

@@ -11,7 +11,8 @@ import os
 import re
 from dataclasses import asdict, dataclass
 
-from tfrecorder import errors, layout, storage
+from tfrecorder import errors, storage
+from tfrecorder.dataset import layout
 from tfrecorder.errors import TfrecorderError
 
 

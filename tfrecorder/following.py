@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder import layout, metadata, storage
+from tfrecorder import metadata, storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.failures import read_failure
-from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan
 from tfrecorder.plan_files import read_plan

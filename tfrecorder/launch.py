@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from tfrecorder import layout, runners, storage
+from tfrecorder import runners, storage
 from tfrecorder.beam_waits import late_workers_told, quick_samplers, stop_samplers
+from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.options import ConvertOptions

@@ -15,13 +15,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from tfrecorder import layout, schema, storage
+from tfrecorder import schema, storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.forms import DONE
+from tfrecorder.dataset.json_form import parse
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError
-from tfrecorder.json_form import parse
 from tfrecorder.labels import to_labels_file
-from tfrecorder.layout import Shard
 from tfrecorder.plan import Plan
-from tfrecorder.plan_form import DONE
 
 METADATA_VERSION = 1
 

@@ -7,9 +7,10 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError
-from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
 from tfrecorder.plan import Plan, describe_difference
 from tfrecorder.plan_files import read_plan

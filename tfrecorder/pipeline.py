@@ -20,9 +20,9 @@ from apache_beam.utils.shared import Shared
 
 from tfrecorder import storage
 from tfrecorder.commit import commit
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.failures import Failure, note_failure
-from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord, read_done
 from tfrecorder.plan import Plan
 from tfrecorder.plan_files import PLAN_OF_ROWS, read_footer, read_plan

@@ -17,15 +17,15 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.dataset.forms import plan_form
+from tfrecorder.dataset.json_form import parse
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.fingerprints import fingerprint
-from tfrecorder.json_form import parse
 from tfrecorder.kinds.fields import Field, image_of, record_features
 from tfrecorder.kinds.fields import from_json as fields_from_json
 from tfrecorder.kinds.fields import to_json as fields_to_json
 from tfrecorder.labels import number_labels
-from tfrecorder.layout import Shard
 from tfrecorder.options import ConvertOptions
-from tfrecorder.plan_form import plan_form
 from tfrecorder.rules import Checked
 from tfrecorder.schema import (
     DEFAULT_FEATURES,

@@ -12,7 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError
 from tfrecorder.plan import Plan, PlannedRow
 

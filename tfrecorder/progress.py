@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.plan import Plan
 
 POLL_SECONDS = 0.25

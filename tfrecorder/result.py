@@ -6,7 +6,8 @@ import json
 import os
 from dataclasses import dataclass
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.tables import html_report, text_table
 
 

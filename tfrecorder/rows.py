@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfrecorder import schema, storage
-from tfrecorder.examples import encode_parts
+from tfrecorder.dataset.example import encode_parts
+from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.room import Room, unlimited
 from tfrecorder.images.transform import Transform, transform_image, transform_of
 from tfrecorder.plan import Plan, PlannedRow
-from tfrecorder.tfrecord import frame
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.dataset.layout import Shard
+from tfrecorder.dataset.tfrecord import framed_crc
 from tfrecorder.errors import RejectedError
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.room import Budget
-from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow
 from tfrecorder.plan_files import shard_row_blocks
 from tfrecorder.rows import Loaded, LoadRow, Rejected, row_loader
-from tfrecorder.tfrecord import framed_crc
 from tfrecorder.threads import cores, run_in_order
 
 #: Tasks of the pool under way for each thread, images under way in all of them, and the fewest and

@@ -15,8 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
 from tfrecorder.automl import Table, read_headerless, read_json_lines
+from tfrecorder.dataset import layout
 from tfrecorder.errors import SourceError
 from tfrecorder.kinds.columns import BOX_COLUMNS, Ignore, Label, Schema
 from tfrecorder.kinds.inference import MASK_COLUMN, obvious_schema

@@ -22,7 +22,7 @@ from tfrecorder.checking.metadata_check import (
     check_plan_rows,
 )
 from tfrecorder.checking.shard_check import Decode, ShardFindings, check_shard
-from tfrecorder.layout import Shard
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.progress import bar_class, is_shown
 from tfrecorder.threads import map_ahead

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tfrecorder.checking.expectation import Expectation, Written
 from tfrecorder.checking.faults import Fault
 from tfrecorder.checking.side_files import RowList, count_reasons
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.images.transform import transform_of
-from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan
 

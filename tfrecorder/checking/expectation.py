@@ -12,14 +12,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
 from tfrecorder.checking.faults import Fault
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.forms import DONE, plan_form
+from tfrecorder.dataset.json_form import anything, each, parse, record, text, whole
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
-from tfrecorder.json_form import anything, each, parse, record, text, whole
-from tfrecorder.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan
-from tfrecorder.plan_form import DONE, plan_form
 
 _SHARDS = each(record({"file": text, "records": whole(), "bytes": whole(), "crc32c": whole()}))
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)

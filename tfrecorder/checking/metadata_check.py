@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tfrecorder import layout, metadata, storage
+from tfrecorder import metadata, storage
 from tfrecorder.checking.expectation import Expectation, parquet_errors, unread
 from tfrecorder.checking.faults import Fault
-from tfrecorder.layout import Shard
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfrecorder import schema
 from tfrecorder.checking.side_files import is_row_number
-from tfrecorder.examples import Values, parse_example
+from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.kinds.fields import Field, primary_image, record_features
 from tfrecorder.plan import Plan
 from tfrecorder.schema import Feature

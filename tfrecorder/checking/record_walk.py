@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import google_crc32c
 
-from tfrecorder.tfrecord import FOOTER_BYTES, HEADER_BYTES, MAX_RECORD_BYTES, masked_crc
+from tfrecorder.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, MAX_RECORD_BYTES, masked_crc
 
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tfrecorder import layout, output, storage
+from tfrecorder import output, storage
 from tfrecorder.checking.directory_check import check_all, check_common, check_shards
 from tfrecorder.checking.done_check import shows_sources
 from tfrecorder.checking.expectation import Expectation, Written, read_expectation
@@ -27,9 +27,10 @@ from tfrecorder.checking.metadata_check import check_commit, check_gathered
 from tfrecorder.checking.shard_check import ShardFindings
 from tfrecorder.checking.source_change import describe
 from tfrecorder.commit import commit
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.json_form import anything, parse
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError, OutputError, SourceError
-from tfrecorder.json_form import anything, parse
-from tfrecorder.layout import Shard
 from tfrecorder.shards import Pool, write_shard
 
 _NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
 from tfrecorder.checking.done_check import compare_done, compare_file, shows_sources
 from tfrecorder.checking.expectation import Expectation, Written, parquet_errors, unread
 from tfrecorder.checking.faults import Fault, at_most
@@ -26,7 +26,8 @@ from tfrecorder.checking.side_files import (
     read_suspects,
 )
 from tfrecorder.checking.typed_check import stored_images
-from tfrecorder.layout import Shard
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow
 from tfrecorder.plan_files import read_shard_rows

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tfrecorder import storage
 from tfrecorder.checking.expectation import Expectation, unread
 from tfrecorder.checking.faults import Fault
-from tfrecorder.layout import Shard
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.plan import PlannedRow
 from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 

@@ -10,7 +10,7 @@ from tfrecorder import storage
 from tfrecorder.checking.expectation import Expectation
 from tfrecorder.checking.record_walk import SummedFile, walk
 from tfrecorder.checking.side_files import Place, RowList, read_index, read_rejects
-from tfrecorder.layout import Shard
+from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import PlannedRow
 from tfrecorder.plan_files import read_shard_rows

@@ -12,7 +12,7 @@ import numpy as np
 from tfrecorder import schema
 from tfrecorder.checking.box_check import boxes_against_plan, check_boxes
 from tfrecorder.checking.record_form import Finding, Record
-from tfrecorder.examples import Values
+from tfrecorder.dataset.example import Values
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.rejects import Reject
 from tfrecorder.kinds.columns import Boxes, Image, Mask

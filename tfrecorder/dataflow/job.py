@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
 from tfrecorder.dataflow.service import JobAddress, ask_job, error_messages, request_cancel
 from tfrecorder.dataflow.settings import ENDPOINT
+from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.following import ConversionStatus, status

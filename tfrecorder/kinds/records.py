@@ -11,7 +11,8 @@ import numpy as np
 from PIL import Image as Pictures
 
 from tfrecorder import schema as keys
-from tfrecorder.examples import encode_parts
+from tfrecorder.dataset.example import encode_parts
+from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.room import Room
@@ -21,7 +22,6 @@ from tfrecorder.kinds.fields import Field, image_of
 from tfrecorder.plan import Plan, PlannedRow
 from tfrecorder.rows import Loaded, LoadRow, Rejected, read_image
 from tfrecorder.schema import Feature
-from tfrecorder.tfrecord import frame
 
 _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np.int64}
 

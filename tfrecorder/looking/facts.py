@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder import schema
-from tfrecorder.examples import Values
+from tfrecorder.dataset.example import Values
 from tfrecorder.kinds.columns import Mask
 from tfrecorder.kinds.fields import image_of as image_field
 from tfrecorder.reading.dataset import StoredDataset

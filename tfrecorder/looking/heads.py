@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from tfrecorder.tfrecord import HEADER_BYTES
+from tfrecorder.dataset.tfrecord import HEADER_BYTES
 
 #: Enough for the small features before an image and for some thousand bytes of it, which tell two
 #: images of the same length apart even where their metadata are the same.

@@ -12,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.example import Values
 from tfrecorder.errors import OptionError, OutputError
-from tfrecorder.examples import Values
 from tfrecorder.images.magic import sniff
 from tfrecorder.images.rejects import Reject
 from tfrecorder.looking.facts import (

@@ -6,7 +6,8 @@ import html as markup
 import os
 from dataclasses import dataclass, field
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.looking.bar import record_bar
 from tfrecorder.looking.gathering import gather

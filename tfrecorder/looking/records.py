@@ -11,12 +11,13 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.example import Values, parse_example
+from tfrecorder.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, CorruptRecordError, read_records
 from tfrecorder.errors import DatasetError
-from tfrecorder.examples import Values, parse_example
 from tfrecorder.reading.dataset import ShardFile, StoredDataset, open_dataset
 from tfrecorder.reading.files import local_files, stored_files
-from tfrecorder.tfrecord import FOOTER_BYTES, HEADER_BYTES, CorruptRecordError, read_records
 
 _LENGTH = struct.Struct("<Q")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tfrecorder import layout
+from tfrecorder.dataset import layout
 from tfrecorder.looking import plots
 from tfrecorder.looking.gathering import NEAR_CONSTANT, SHOWN_GROUPS, Gathered, Seen
 from tfrecorder.looking.markup import Html, data_text, element, join, readable_bytes

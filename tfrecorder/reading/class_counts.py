@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tfrecorder import layout, schema, storage
+from tfrecorder import schema, storage
+from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
 
 #: For each split, the records of each class by its integer, ascending.

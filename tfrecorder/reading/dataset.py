@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any
 
-from tfrecorder import layout, schema, storage
+from tfrecorder import schema, storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.forms import METADATA
+from tfrecorder.dataset.json_form import Form, anything, parse
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.json_form import Form, anything, parse
 from tfrecorder.kinds.defaults import dataset_fields
 from tfrecorder.kinds.fields import Field, primary_image
-from tfrecorder.reading.metadata_form import METADATA
 from tfrecorder.splits import SPELLINGS, SPLITS
 
 

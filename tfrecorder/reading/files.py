@@ -8,7 +8,8 @@ import os
 import re
 import struct
 
-from tfrecorder import storage, tfrecord
+from tfrecorder import storage
+from tfrecorder.dataset import tfrecord
 from tfrecorder.errors import DatasetError
 from tfrecorder.reading.dataset import Files
 

@@ -7,7 +7,8 @@ import re
 from functools import partial
 from typing import Any
 
-from tfrecorder import layout, schema
+from tfrecorder import schema
+from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
 from tfrecorder.reading.dataset import Files, ShardFile, StoredDataset, check_shards, parse_json
 from tfrecorder.splits import SPELLINGS

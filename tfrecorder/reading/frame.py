@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder import layout, schema, storage
+from tfrecorder import schema, storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.example import Values, parse_example
+from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.examples import Values, parse_example
 from tfrecorder.kinds.columns import Boxes, Image, Label, Labels, Mask, Number, Text
 from tfrecorder.kinds.defaults import dataset_fields
 from tfrecorder.kinds.fields import Field
 from tfrecorder.reading.dataset import StoredDataset, open_dataset, parse_json
 from tfrecorder.reading.files import local_files, stored_files
 from tfrecorder.schema import SPLIT_COLUMN
-from tfrecorder.tfrecord import CorruptRecordError, read_records
 
 IMAGES = ("uri", "bytes")
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrecorder.dataset.example import parse_example
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.examples import parse_example
 from tfrecorder.reading.allocator import keep_freed_memory
 from tfrecorder.reading.columns import decodes, is_ragged
 from tfrecorder.reading.dataset import StoredDataset, open_dataset

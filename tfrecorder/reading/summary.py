@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfrecorder import layout, storage
+from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
 from tfrecorder.reading.class_counts import count_classes
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import google_crc32c
 
-from tfrecorder.crc32c import combine
+from tfrecorder.dataset.crc32c import combine
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4

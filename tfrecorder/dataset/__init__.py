@@ -1,0 +1,1 @@
+"""The dataset directory: what writing and reading agree on."""

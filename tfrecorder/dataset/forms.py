@@ -1,0 +1,199 @@
+"""What a schema, a plan, a done-record and a dataset's metadata must look like to be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfrecorder.dataset.json_form import (
+    anything,
+    classes,
+    each,
+    either,
+    null,
+    record,
+    row,
+    string,
+    table,
+    text,
+    truth,
+    whole,
+    word,
+)
+from tfrecorder.errors import OptionError
+from tfrecorder.kinds.columns import Schema
+from tfrecorder.kinds.fields import Field, fields_of, from_json
+from tfrecorder.kinds.statistics import BOX_NUMBERS
+from tfrecorder.options import FITS, FORMATS, VERIFY_LEVELS
+from tfrecorder.splits import SPLITS
+
+_FIELD = record(
+    {
+        "column": text,
+        "kind": anything,
+        "key": text,
+        "names": either(null, each(text)),
+        "num_classes": classes,
+        "gathered": truth,
+    },
+    {"integer": truth},
+)
+
+
+def _number(value: Any) -> str | None:
+    return None if isinstance(value, (int, float)) else "a statistic is no number"
+
+
+_TOP = each(row(text, whole()))
+_NUMBERS = dict.fromkeys(("min", "max", "mean", "std"), _number)
+_BOXES = record(dict.fromkeys(BOX_NUMBERS, record({"count": whole()}, _NUMBERS)))
+_OF_COLUMN = either(
+    record({"count": whole(), "distinct": whole(), "top": _TOP}, {"boxes": _BOXES}),
+    record({"count": whole()}, {**_NUMBERS, "top": null, "boxes": _BOXES}),
+)
+_STATED = record(
+    {
+        "fields": each(_FIELD),
+        "statistics": table(table(_OF_COLUMN, keys=word(*SPLITS))),
+        # A byte of memory each, where rows are counted.
+        "source_rows": whole(1, 2**32),
+    }
+)
+
+#: The longest side of an array of values.
+_LONGEST = 2**31 - 1
+
+
+def stated_form(value: Any) -> str | None:
+    """A form of `json_form`: `Plan.stated`."""
+    if fault := _STATED(value):
+        return fault
+    try:
+        fields = from_json(value["fields"])
+        schema = Schema({field.column: field.kind for field in fields})
+        wanted = [(field.column, field.key) for field in fields_of(schema)]
+    except (ArithmeticError, AttributeError, OptionError, TypeError, ValueError) as error:
+        return f"fields: {error}"
+    if wanted != [(field.column, field.key) for field in fields]:
+        return "fields: the keys are not those of the columns"
+    faults = (fault for field in fields if (fault := _field_fault(field)))
+    return next(faults, None)
+
+
+def _field_fault(field: Field) -> str | None:
+    if field.names is not None and len(field.names) != field.num_classes:
+        return f"fields: {field.column}: {field.num_classes} classes have {len(field.names)} names"
+    for feature in field.features:
+        if any(side is not None and side > _LONGEST for side in feature.shape):
+            return f"fields: {field.column}: an array of the shape {feature.shape} is too large"
+    return None
+
+
+#: More shards than any split has; each is an object in memory before its file is looked at.
+_MOST_SHARDS = 10**6
+
+SPLIT = word(*SPLITS)
+_OPTIONS = record(
+    {"verify": word(*VERIFY_LEVELS), "max_pixels": whole(1)},
+    {
+        "image_size": either(null, whole(1), row(whole(1), whole(1))),
+        "image_fit": word(*FITS),
+        "image_format": word(*FORMATS),
+        "image_quality": whole(1, 100),
+        "apply_exif": truth,
+    },
+)
+_FIELDS = record(
+    {
+        "version": anything,
+        "rows": whole(1),
+        "split_rows": table(whole(1), keys=SPLIT),
+        "split_shards": table(whole(1, _MOST_SHARDS), keys=SPLIT),
+        "label_kind": string,
+        "class_names": either(null, each(string)),
+        "num_classes": classes,
+        "base": string,
+        "fingerprint": string,
+        "options": _OPTIONS,
+    },
+    {"remote": truth, "stated": stated_form},
+)
+
+
+def plan_form(value: Any) -> str | None:
+    """A form of `json_form`: the fields of a plan, and that they agree with one another."""
+    if fault := _FIELDS(value):
+        return fault
+    rows, shards = value["split_rows"], value["split_shards"]
+    if list(rows) != list(shards):
+        return "split_rows and split_shards are of other splits"
+    if sum(rows.values()) != value["rows"]:
+        return f"rows: {value['rows']} is not the sum of split_rows"
+    if value.get("stated") and value["stated"]["source_rows"] < value["rows"]:
+        return "stated: source_rows is less than rows"
+    more = [split for split in rows if shards[split] > rows[split]]
+    return f"split_shards: {more[0]} has more shards than rows" if more else None
+
+
+_SHAPES = each(row(whole(), whole(), whole()))
+
+#: A form of `json_form`: the fields of a done-record.
+DONE = record(
+    {
+        "plan": string,
+        "shard": string,
+        "rows": whole(),
+        "records": whole(),
+        "reasons": table(whole()),
+        "suspects": whole(),
+        "oriented": whole(),
+        "input_bytes": whole(),
+        "bytes": whole(),
+        "crc32c": whole(0, 2**32 - 1),
+        "formats": table(whole()),
+    },
+    {
+        "shapes": _SHAPES,
+        "sides": each(row(whole(), whole())),
+        "retries": whole(),
+        "further": table(_SHAPES),
+    },
+)
+
+
+_LARGEST_SIDE = 2**31 - 1
+_SIDE = whole(0, _LARGEST_SIDE)
+_FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
+_SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
+_SHARD = record(
+    {"file": text, "split": SPLIT, "records": whole(), "bytes": whole()}, {"crc32c": whole()}
+)
+
+#: The kinds of feature that this version reads.
+KINDS = ("image", "mask", "text", "bytes", "int64", "float", "bool", "label")
+
+#: Of the parts that readers use; an earlier version wrote fewer, a later one may write more.
+METADATA = record(
+    {
+        "shards": each(_SHARD),
+        "split_rows": table(whole(), keys=SPLIT),
+        "class_names": either(null, each(text)),
+        "features": table(word(*KINDS)),
+        "image_shape": _SHAPE,
+    },
+    {
+        "num_classes": either(null, classes),
+        "image_sides": either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE))),
+        "image_shapes": table(_SHAPE),
+        "stated": stated_form,
+        "options": table(anything),
+        "totals": record(
+            {},
+            {
+                "formats": table(whole()),
+                "reasons": table(whole()),
+                "suspects": whole(),
+                "oriented": whole(),
+            },
+        ),
+    },
+)
