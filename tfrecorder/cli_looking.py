@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.tables import one_line, text_table
+from tfrecorder.display.tables import one_line, text_table
 
 if TYPE_CHECKING:
     import pandas as pd

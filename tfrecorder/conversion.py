@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfrecorder import launch, metadata, storage
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import OptionError, ValidationError
 from tfrecorder.image_sizes import sizes_of_some
 from tfrecorder.labels import needs_escape
@@ -20,7 +21,7 @@ from tfrecorder.outage import open_some
 from tfrecorder.output import claim, clear, plan_to_continue, reopen
 from tfrecorder.plan import Plan, make_plan, shard_counts
 from tfrecorder.plan_files import stage_plan
-from tfrecorder.progress import is_shown, progress_bar
+from tfrecorder.progress import progress_bar
 from tfrecorder.reading.options import LoadOptions
 from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result

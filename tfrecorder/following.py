@@ -13,12 +13,12 @@ from typing import Any
 from tfrecorder import metadata, storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.display.tables import html_report, text_table
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.failures import read_failure
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan
 from tfrecorder.plan_files import read_plan
-from tfrecorder.tables import html_report, text_table
 
 
 @dataclass(frozen=True)

@@ -8,42 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.display.bars import bar_class
 from tfrecorder.plan import Plan
 
 POLL_SECONDS = 0.25
 REMOTE_POLL_SECONDS = 5
-
-
-def is_shown(progress: bool | None) -> bool:
-    """Whether to show a bar: as asked, or in a terminal and in a notebook."""
-    if progress is not None:
-        return progress
-    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
-
-
-def _in_notebook() -> bool:
-    kernel = sys.modules.get("ipykernel")
-    ipython = sys.modules.get("IPython")
-    return kernel is not None and ipython is not None and ipython.get_ipython() is not None
-
-
-def bar_class() -> type[Any]:
-    """tqdm's bar for where this runs: a terminal, or a notebook."""
-    from tqdm import TqdmWarning
-
-    with warnings.catch_warnings():
-        # In a notebook without ipywidgets it draws a bar of text, and would say so at length.
-        warnings.simplefilter("ignore", TqdmWarning)
-        from tqdm.auto import tqdm
-    return tqdm
 
 
 def count_rows(output_dir: str, plan: Plan) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.tables import html_report, text_table
+from tfrecorder.display.tables import html_report, text_table
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from tfrecorder.checking.metadata_check import (
 )
 from tfrecorder.checking.shard_check import Decode, ShardFindings, check_shard
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.display.bars import bar_class, is_shown
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.progress import bar_class, is_shown
 from tfrecorder.threads import map_ahead
 
 

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfrecorder.tables import html_table
+from tfrecorder.display.tables import html_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tfrecorder.looking.bar import Advance, Stage
+from tfrecorder.display.bars import Advance, Stage
 from tfrecorder.looking.facts import filename_of, image_of, labels_of, row_of
 from tfrecorder.looking.heads import HEAD_BYTES, head_key
 from tfrecorder.looking.records import (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from tfrecorder.display.tables import one_line, text_table
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.images.check import check_image
 from tfrecorder.images.rejects import Reject
@@ -27,7 +28,6 @@ from tfrecorder.plan import sample_rows
 from tfrecorder.rows import read_image
 from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources import Source, read_source
-from tfrecorder.tables import one_line, text_table
 from tfrecorder.threads import map_ahead
 
 MOST_ROWS = 200

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder.dataset import layout
-from tfrecorder.looking.bar import Advance, Stage, counting
+from tfrecorder.display.bars import Advance, Stage, counting
 from tfrecorder.looking.duplicates import Duplicates, find_duplicates
 from tfrecorder.looking.facts import (
     Box,

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.display.bars import is_shown, record_bar
 from tfrecorder.errors import OptionError, OutputError
-from tfrecorder.looking.bar import record_bar
 from tfrecorder.looking.gathering import gather
 from tfrecorder.looking.markup import readable_bytes
 from tfrecorder.looking.page import MARK, looked_at, render
 from tfrecorder.looking.records import open_stored
 from tfrecorder.looking.whole_files import local_path, write_whole
 from tfrecorder.option_checks import whole
-from tfrecorder.progress import is_shown
 from tfrecorder.reading.summary import info
 
 #: Pixels of height that the page takes in a notebook.

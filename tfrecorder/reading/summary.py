@@ -11,12 +11,12 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.display.tables import html_table, one_line, text_table
 from tfrecorder.errors import DatasetError
 from tfrecorder.reading.class_counts import count_classes
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.dataset import Files, StoredDataset, open_dataset, parse_json
 from tfrecorder.reading.files import local_files, stored_files
-from tfrecorder.tables import html_table, one_line, text_table
 
 #: Classes that the table for people shows; a program gets all.
 SHOWN_CLASSES = 20

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
-
-from tfrecorder.progress import bar_class
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -43,3 +43,27 @@ def counting(items: Iterable[T], advance: Advance) -> Iterator[T]:
     for item in items:
         yield item
         advance(1)
+
+
+def is_shown(progress: bool | None) -> bool:
+    """Whether to show a bar: as asked, or in a terminal and in a notebook."""
+    if progress is not None:
+        return progress
+    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def _in_notebook() -> bool:
+    kernel = sys.modules.get("ipykernel")
+    ipython = sys.modules.get("IPython")
+    return kernel is not None and ipython is not None and ipython.get_ipython() is not None
+
+
+def bar_class() -> type[Any]:
+    """tqdm's bar for where this runs: a terminal, or a notebook."""
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        # In a notebook without ipywidgets it draws a bar of text, and would say so at length.
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm.auto import tqdm
+    return tqdm
