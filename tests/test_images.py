@@ -42,8 +42,8 @@ from PIL import Image, ImageFile
 
 from tfrecorder.images import jpeg
 from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.limits import VERIFY_LEVELS
 from tfrecorder.images.rejects import Reject
-from tfrecorder.options import VERIFY_LEVELS
 
 KEPT = kept(photo(20))
 REENCODED = reencoded(photo(20))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrecorder.images.room import Budget
+from tfrecorder.images.memory import Budget
 from tfrecorder.threads import map_ahead, run_in_order, side_by_side
 
 

@@ -21,14 +21,8 @@ from tfrecorder.cli_reading import benchmark, info
 from tfrecorder.cli_running import runner_option, status
 from tfrecorder.cli_schema import schema
 from tfrecorder.errors import TfrecorderError, ValidationError
-from tfrecorder.options import (
-    DEFAULT_MAX_PIXELS,
-    FITS,
-    FORMATS,
-    ON_ERROR,
-    VERIFY_LEVELS,
-    ConvertOptions,
-)
+from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
+from tfrecorder.options import ON_ERROR, ConvertOptions
 from tfrecorder.version import __version__
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it

@@ -12,20 +12,16 @@ from typing import Any
 
 from tfrecorder import schema
 from tfrecorder.errors import OptionError
+from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
 from tfrecorder.kinds.columns import Schema
 from tfrecorder.kinds.schema_file import as_schema, to_plain
 from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 from tfrecorder.runner_names import RUNNERS, canonical_runner, check_form, plain_name
 from tfrecorder.splits import SPELLINGS, SPLITS
 
-VERIFY_LEVELS = ("decode", "strict", "header", "none")
 ON_ERROR = ("reject", "raise")
-FITS = ("stretch", "crop", "pad", "fit")
-FORMATS = ("keep", "jpeg", "png", "raw")
 
-#: Pillow's own warning level.  A grey level of it is 85 MiB, RGB 256 MiB; TensorFlow's decoders
-#: end at 2**29 bytes.
-DEFAULT_MAX_PIXELS = 89_478_485
+
 DEFAULT_SHARD_SIZE = "128MiB"
 
 

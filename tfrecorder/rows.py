@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfrecorder import schema, storage
+from tfrecorder import schema
 from tfrecorder.dataset.example import encode_parts
 from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.memory import Room, unlimited
+from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
-from tfrecorder.images.room import Room, unlimited
 from tfrecorder.images.transform import Transform, transform_image, transform_of
 from tfrecorder.plan import Plan, PlannedRow
 
@@ -84,18 +85,6 @@ def load_row(
         return Rejected(row, reject, len(retried))
     parts = frame(encode_parts(record_features(row, image)))
     return Loaded(row, image, parts, sum(map(len, parts)), len(data), len(retried))
-
-
-def read_image(uri: str, base: str, note_retry: Callable[[], None] = lambda: None) -> bytes:
-    """The bytes of an image's file.
-
-    Raises:
-        Reject: it cannot be read.
-    """
-    try:
-        return storage.read_bytes(storage.resolve(uri, base), note_retry)
-    except storage.UnreadableError as error:
-        raise Reject("read", error.code, error.detail) from None
 
 
 def record_features(row: PlannedRow, image: CheckedImage) -> dict[str, bytes | str | int]:

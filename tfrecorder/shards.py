@@ -19,7 +19,7 @@ from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.tfrecord import framed_crc
 from tfrecorder.errors import RejectedError
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.room import Budget
+from tfrecorder.images.memory import DECODING_BYTES, Budget
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan import Plan, PlannedRow
 from tfrecorder.plan_files import shard_row_blocks
@@ -37,7 +37,7 @@ TASK_ROWS = (2, 8)
 #: Bytes of records that may wait for their turn before no further image is read, and bytes of
 #: pixels decoded at once: what a worker with 2 cores and 8 GiB can spare, whatever the images.
 WAITING_BYTES = 2**28
-DECODING_BYTES = 2**30
+
 
 #: Seconds between two notes of a shard's progress: on a disk, and on a bucket, which refuses to
 #: replace an object more often than once a second.

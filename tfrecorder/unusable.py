@@ -137,11 +137,10 @@ def _row_check(
         boxed: the column of the image that boxes in pixels belong to.
     """
     from tfrecorder.images.check import check_image
+    from tfrecorder.images.memory import DECODING_BYTES, Budget
+    from tfrecorder.images.placed import Placed, boxes_outside, stored_mask
+    from tfrecorder.images.read import read_image
     from tfrecorder.images.rejects import Reject
-    from tfrecorder.images.room import Budget
-    from tfrecorder.kinds.records import Placed, boxes_outside, stored_mask
-    from tfrecorder.rows import read_image
-    from tfrecorder.shards import DECODING_BYTES
 
     images = [field for field in fields if isinstance(field.kind, Image)]
     masks = [(field, field.kind.of) for field in fields if isinstance(field.kind, Mask)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.images.check import check_image
-from tfrecorder.images.magic import REENCODED
+from tfrecorder.images.formats import REENCODED
 from tfrecorder.images.rejects import Reject
 
 LEVELS = ("decode", "strict")
@@ -80,7 +80,7 @@ def check(data: bytes, max_pixels: int = MAX_PIXELS) -> Verdict:
 
 def check_large(data: bytes) -> Verdict:
     """`check` with the default `max_pixels`."""
-    from tfrecorder.options import DEFAULT_MAX_PIXELS
+    from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 
     return check(data, DEFAULT_MAX_PIXELS)
 

@@ -20,10 +20,10 @@ from tfrecorder.dataset.json_form import (
     word,
 )
 from tfrecorder.errors import OptionError
+from tfrecorder.images.limits import FITS, FORMATS, VERIFY_LEVELS
 from tfrecorder.kinds.columns import Schema
 from tfrecorder.kinds.fields import Field, fields_of, from_json
 from tfrecorder.kinds.statistics import BOX_NUMBERS
-from tfrecorder.options import FITS, FORMATS, VERIFY_LEVELS
 from tfrecorder.splits import SPLITS
 
 _FIELD = record(

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfrecorder.images import jpeg, magic, png
+from tfrecorder.images import formats, jpeg, png
 from tfrecorder.images.header import Header
+from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, VERIFY_LEVELS
+from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reencode import reencode
 from tfrecorder.images.rejects import Reject
-from tfrecorder.images.room import Room, unlimited
-from tfrecorder.options import DEFAULT_MAX_PIXELS, VERIFY_LEVELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def check_image(
     """
     if verify not in VERIFY_LEVELS:
         raise ValueError(f"verify is {verify!r}; it must be one of {', '.join(VERIFY_LEVELS)}")
-    kind = magic.sniff(data)
+    kind = formats.sniff(data)
     if kind in ("jpeg", "png"):
         header, warning = _check_kept(data, kind, verify, max_pixels, room)
     else:

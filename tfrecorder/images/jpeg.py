@@ -18,8 +18,8 @@ import simplejpeg
 from PIL import Image
 
 from tfrecorder.images.header import Header, check_size, exif_orientation
+from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.rejects import Reject
-from tfrecorder.images.room import Room, unlimited
 
 # The frames that TensorFlow's libjpeg decodes: baseline, extended, progressive, and the latter
 # two with arithmetic coding.

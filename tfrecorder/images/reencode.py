@@ -21,10 +21,10 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from tfrecorder.images import fax, png
+from tfrecorder.images import png, tiff_fax
 from tfrecorder.images.header import Header, check_size, exif_orientation
+from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.rejects import Reject
-from tfrecorder.images.room import Room, unlimited
 
 _PLUGINS = {
     "bmp": BmpImagePlugin.BmpImageFile,
@@ -131,7 +131,7 @@ def _decode(
     if orientation in _TURNED_BACK:
         pixels = image.transpose(_TURNED_BACK[orientation])
         pixels.info = image.info
-    fax.check_rows(pixels, image.tag_v2, data)
+    tiff_fax.check_rows(pixels, image.tag_v2, data)
     return pixels, orientation != 1, warning
 
 

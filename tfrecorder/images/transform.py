@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.header import exif_orientation
-from tfrecorder.images.room import Room, unlimited
+from tfrecorder.images.memory import Room, unlimited
 
 #: How Pillow turns pixels upright, by the EXIF orientation.
 _TURNS = {

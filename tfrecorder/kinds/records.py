@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from PIL import Image as Pictures
 
 from tfrecorder import schema as keys
 from tfrecorder.dataset.example import encode_parts
 from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.memory import Room
+from tfrecorder.images.placed import Placed, placed_boxes, stored_mask
+from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
-from tfrecorder.images.room import Room
-from tfrecorder.images.transform import Geometry, Transform, transform_image, transform_mask
+from tfrecorder.images.transform import Transform, transform_image
 from tfrecorder.kinds.columns import Boxes, Image, Mask
 from tfrecorder.kinds.fields import Field, image_of
 from tfrecorder.plan import Plan, PlannedRow
-from tfrecorder.rows import Loaded, LoadRow, Rejected, read_image
+from tfrecorder.rows import Loaded, LoadRow, Rejected
 from tfrecorder.schema import Feature
 
 _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np.int64}
-
-#: Modes in which Pillow opens a PNG whose pixels are single numbers of up to 8 bits.
-_MASK_MODES = ("1", "L", "P")
-
-
-@dataclass(frozen=True)
-class Placed:
-    """An image of a row, and where a transform put its pixels.
-
-    Attributes:
-        source: as it was read.
-        image: as it is stored.
-        geometry: None without a transform.
-    """
-
-    source: CheckedImage
-    image: CheckedImage
-    geometry: Geometry | None
 
 
 def typed_loader(plan: Plan, room: Room, transform: Transform | None) -> LoadRow:
@@ -141,87 +123,3 @@ def _image_features(field: Field, image: CheckedImage) -> dict[str, Any]:
         f"{key}/width": image.width,
         f"{key}/channels": image.channels,
     }
-
-
-def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> bytes:
-    """The PNG of a mask: its own bytes wherever its pixels are the classes, unchanged.
-
-    Raises:
-        Reject: it is of another size than its image, or has no single number of 8 bits a pixel.
-    """
-    if mask.format != "png":
-        words = f"{field.column} is a JPEG, which changes the classes of pixels; give a PNG"
-        raise Reject("check", "mask_format", words)
-    size, wanted = (mask.width, mask.height), (of.source.width, of.source.height)
-    if size != wanted:
-        words = f"{field.column} has {size[0]} x {size[1]} pixels, the image {wanted[0]} x "
-        raise Reject("check", "mask_size", f"{words}{wanted[1]}")
-    with Pictures.open(io.BytesIO(mask.data)) as opened:
-        if opened.mode not in (*_MASK_MODES, "I;16", "I"):
-            words = f"{field.column} has pixels of the mode {opened.mode}, not one number each"
-            raise Reject("check", "mask_channels", words)
-        changes = of.geometry is not None and (
-            of.geometry.inner != of.geometry.size
-            or of.geometry.outer != of.geometry.inner
-            or of.geometry.orientation != 1
-        )
-        if opened.mode in ("1", "L") and not changes:
-            return mask.data
-        with room(mask.width * mask.height * 4):
-            classes = _classes(opened, field)
-            if changes:
-                assert of.geometry is not None
-                classes = transform_mask(classes, of.geometry)
-            out = io.BytesIO()
-            classes.save(out, "PNG")
-    return out.getvalue()
-
-
-def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
-    """Pixels of 8 bits: of a palette its numbers, which decoders would turn into colours."""
-    pixels = np.asarray(opened)
-    if opened.mode == "1":
-        pixels = pixels.astype(np.uint8) * 255  # as decoders show it
-    if pixels.max(initial=0) > 255:
-        words = f"{field.column} has classes beyond 255: {pixels.max()}"
-        raise Reject("check", "mask_channels", words)
-    return Pictures.fromarray(pixels.astype(np.uint8))
-
-
-def placed_boxes(
-    field: Field, features: dict[str, Any], image: CheckedImage, geometry: Geometry | None
-) -> dict[str, Any]:
-    """The features of boxes as fractions of the stored image.
-
-    Raises:
-        Reject: a box in pixels is beyond the image.
-    """
-    assert isinstance(field.kind, Boxes)
-    edges = np.stack([features[key] for key in field.edges], 1).astype(np.float64)
-    if field.kind.unit == "pixel":
-        for _, fault in boxes_outside(edges, image.width, image.height):
-            raise Reject("check", "box_outside", fault)
-        edges = edges / [image.width, image.height, image.width, image.height]
-    elif geometry is None:
-        return {}
-    made = {}
-    if geometry is not None:
-        edges, kept = geometry.boxes(edges)
-        if field.label_key is not None:
-            for feature in field.features[len(field.edges) :]:
-                made[feature.key] = _kept(features[feature.key], kept)
-    pairs = zip(field.edges, edges.T, strict=True)
-    return {**made, **{key: column.astype(np.float32) for key, column in pairs}}
-
-
-def _kept(values: Any, kept: np.ndarray) -> Any:
-    if isinstance(values, np.ndarray):
-        return values[kept]
-    return [value for value, stays in zip(values, kept, strict=True) if stays] or np.empty(0, "S1")
-
-
-def boxes_outside(edges: np.ndarray, width: int, height: int) -> Iterator[tuple[int, str]]:
-    """Of the boxes of an image, in pixels, those beyond it: their numbers, and what is wrong."""
-    for number in np.flatnonzero((edges[:, 2] > width) | (edges[:, 3] > height)).tolist():
-        shown = ", ".join(f"{edge:g}" for edge in edges[number])
-        yield number, f"box {number} ({shown}) is beyond the image's {width} x {height} pixels"

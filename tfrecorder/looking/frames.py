@@ -13,6 +13,8 @@ import pandas as pd
 from tfrecorder.display.tables import one_line, text_table
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.images.check import check_image
+from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
+from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.looking.markup import Html, data_text, element
 from tfrecorder.looking.pictures import (
@@ -23,9 +25,7 @@ from tfrecorder.looking.pictures import (
     to_jpeg,
 )
 from tfrecorder.option_checks import whole
-from tfrecorder.options import DEFAULT_MAX_PIXELS
 from tfrecorder.plan import sample_rows
-from tfrecorder.rows import read_image
 from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources import Source, read_source
 from tfrecorder.threads import map_ahead

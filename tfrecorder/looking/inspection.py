@@ -16,7 +16,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.example import Values
 from tfrecorder.errors import OptionError, OutputError
-from tfrecorder.images.magic import sniff
+from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
 from tfrecorder.looking.facts import (
     MASK,

@@ -41,3 +41,6 @@ class Budget:
             with self._changed:
                 self._free += size
                 self._changed.notify_all()
+
+
+DECODING_BYTES = 2**30
