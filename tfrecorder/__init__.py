@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tfrecorder.conversion import convert, convert_and_load
     from tfrecorder.dataflow.job import DataflowJob, JobStatus
     from tfrecorder.following import ConversionStatus, status
+    from tfrecorder.inspection.inspect import inspect
+    from tfrecorder.inspection.preview import Preview, preview
     from tfrecorder.kinds.columns import (
         Boxes,
         Bytes,
@@ -50,8 +52,6 @@ if TYPE_CHECKING:
         Text,
     )
     from tfrecorder.kinds.inference import infer_schema
-    from tfrecorder.looking.inspection import inspect
-    from tfrecorder.looking.previewing import Preview, preview
     from tfrecorder.reading.column_info import ColumnInfo
     from tfrecorder.reading.frame import to_frame
     from tfrecorder.reading.load import load
@@ -88,10 +88,10 @@ _LAZY = {
     "infer_schema": "tfrecorder.kinds.inference",
     "to_frame": "tfrecorder.reading.frame",
     "info": "tfrecorder.reading.summary",
-    "inspect": "tfrecorder.looking.inspection",
+    "inspect": "tfrecorder.inspection.inspect",
     "load": "tfrecorder.reading.load",
-    "preview": "tfrecorder.looking.previewing",
-    "Preview": "tfrecorder.looking.previewing",
+    "preview": "tfrecorder.inspection.preview",
+    "Preview": "tfrecorder.inspection.preview",
     "repair": "tfrecorder.checking.repairing",
     "status": "tfrecorder.following",
     "validate": "tfrecorder.validation",

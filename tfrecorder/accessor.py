@@ -9,7 +9,7 @@ import pandas as pd
 
 if TYPE_CHECKING:
     from tfrecorder.dataflow.job import DataflowJob
-    from tfrecorder.looking.frames import FramePreview
+    from tfrecorder.inspection.frame import FramePreview
     from tfrecorder.result import ConversionResult
 
 
@@ -32,12 +32,12 @@ class TensorFlowAccessor:
     def preview(self, num_rows: int = 24, **options: Any) -> FramePreview:
         """Random images of the frame with their labels, shown in a notebook before converting.
 
-        See `tfrecorder.looking.frames.preview_frame` for the options seed and columns.
+        See `tfrecorder.inspection.frame.preview_frame` for the options seed and columns.
 
         Example:
             >>> df.tensorflow.preview()  # doctest: +SKIP
         """
-        from tfrecorder.looking.frames import preview_frame
+        from tfrecorder.inspection.frame import preview_frame
 
         return preview_frame(self._frame, num_rows, **options)
 

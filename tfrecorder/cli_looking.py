@@ -45,7 +45,7 @@ _SIZE = ("image/height", "image/width", "image/channels")
 def inspect(
     directory: str, split: str, num_records: int, output_dir: str | None, as_csv: bool
 ) -> None:
-    from tfrecorder.looking.inspection import inspect as run
+    from tfrecorder.inspection.inspect import inspect as run
 
     table = run(directory, split, num_records, output_dir)
     if as_csv:
@@ -125,6 +125,6 @@ def _cell(value: Any) -> str:
     help="A progress bar. Default: in a terminal.",
 )
 def preview(directory: str, html: str, **options: Any) -> None:
-    from tfrecorder.looking.previewing import preview as run
+    from tfrecorder.inspection.preview import preview as run
 
     click.echo(run(directory, html, **options))

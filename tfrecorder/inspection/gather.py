@@ -13,8 +13,8 @@ import numpy as np
 
 from tfrecorder.dataset import layout
 from tfrecorder.display.bars import Advance, Stage, counting
-from tfrecorder.looking.duplicates import Duplicates, find_duplicates
-from tfrecorder.looking.facts import (
+from tfrecorder.inspection.duplicates import Duplicates, find_duplicates
+from tfrecorder.inspection.facts import (
     Box,
     boxes_of,
     filename_of,
@@ -23,7 +23,7 @@ from tfrecorder.looking.facts import (
     mask_of,
     row_of,
 )
-from tfrecorder.looking.pictures import (
+from tfrecorder.inspection.pictures import (
     SIDE,
     SMALL_SIDE,
     UnshownError,

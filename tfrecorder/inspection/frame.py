@@ -16,8 +16,8 @@ from tfrecorder.images.check import check_image
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
-from tfrecorder.looking.markup import Html, data_text, element
-from tfrecorder.looking.pictures import (
+from tfrecorder.inspection.markup import Html, data_text, element
+from tfrecorder.inspection.pictures import (
     SMALL_SIDE,
     UnshownError,
     large_images_allowed,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecorder.looking.markup import Html, element, join
+from tfrecorder.inspection.markup import Html, element, join
 
 #: Of every plot, in its own units; about as many pixels on a page.
 WIDTH, HEIGHT = 360, 204

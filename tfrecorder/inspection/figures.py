@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from tfrecorder.looking.duplicates import Copy, Group
-from tfrecorder.looking.facts import Box
-from tfrecorder.looking.gathering import Shown
-from tfrecorder.looking.markup import Html, data_text, element, join
-from tfrecorder.looking.pictures import PALETTE
+from tfrecorder.inspection.duplicates import Copy, Group
+from tfrecorder.inspection.facts import Box
+from tfrecorder.inspection.gather import Shown
+from tfrecorder.inspection.markup import Html, data_text, element, join
+from tfrecorder.inspection.pictures import PALETTE
 
 NO_LABEL = "no label"
 

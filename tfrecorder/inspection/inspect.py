@@ -18,14 +18,7 @@ from tfrecorder.dataset.example import Values
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
-from tfrecorder.looking.facts import (
-    MASK,
-    encoded_of,
-    image_of,
-    mask_key,
-    mask_of,
-    text_of,
-)
+from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
 from tfrecorder.looking.records import Record, open_stored, read_numbered
 from tfrecorder.looking.whole_files import TEMPORARY, local_path, write_whole
 from tfrecorder.option_checks import whole

@@ -15,6 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL import Image
 
+
 #: The longer side of a picture on the page, in pixels.
 SIDE = 256
 #: Of a picture that is only one of many.

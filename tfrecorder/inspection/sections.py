@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tfrecorder.dataset import layout
-from tfrecorder.looking import plots
-from tfrecorder.looking.gathering import NEAR_CONSTANT, SHOWN_GROUPS, Gathered, Seen
-from tfrecorder.looking.markup import Html, data_text, element, join, readable_bytes
-from tfrecorder.looking.plots import of_split
-from tfrecorder.looking.sheets import group, sheet
+from tfrecorder.inspection import plots
+from tfrecorder.inspection.figures import group, sheet
+from tfrecorder.inspection.gather import NEAR_CONSTANT, SHOWN_GROUPS, Gathered, Seen
+from tfrecorder.inspection.markup import Html, data_text, element, join, readable_bytes
+from tfrecorder.inspection.plots import of_split
 
 Section = tuple[str, str, Html]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from tfrecorder.looking.findings import Finding, find
-from tfrecorder.looking.gathering import Gathered
-from tfrecorder.looking.markup import Html, data_text, element, join, readable_bytes
-from tfrecorder.looking.sections import (
+from tfrecorder.inspection.findings import Finding, find
+from tfrecorder.inspection.gather import Gathered
+from tfrecorder.inspection.markup import Html, data_text, element, join, readable_bytes
+from tfrecorder.inspection.sections import (
     duplicates_section,
     images_section,
     labels_section,
@@ -16,7 +16,7 @@ from tfrecorder.looking.sections import (
     rejects_section,
     splits_section,
 )
-from tfrecorder.looking.style import STYLE
+from tfrecorder.inspection.style import STYLE
 from tfrecorder.version import __version__
 
 #: The first line of every page: a file that begins otherwise is not ours to replace.

@@ -10,9 +10,9 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.bars import is_shown, record_bar
 from tfrecorder.errors import OptionError, OutputError
-from tfrecorder.looking.gathering import gather
-from tfrecorder.looking.markup import readable_bytes
-from tfrecorder.looking.page import MARK, looked_at, render
+from tfrecorder.inspection.gather import gather
+from tfrecorder.inspection.markup import readable_bytes
+from tfrecorder.inspection.page import MARK, looked_at, render
 from tfrecorder.looking.records import open_stored
 from tfrecorder.looking.whole_files import local_path, write_whole
 from tfrecorder.option_checks import whole

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfrecorder.looking.gathering import NEAR_CONSTANT, Gathered
+from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
 
 #: How many times a class is smaller than the largest before that is said.
 IMBALANCE = 20
