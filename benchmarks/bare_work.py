@@ -173,7 +173,7 @@ def of_records(directory: str, kernels: str, size: int, batch: int) -> Timed:
     """
     import tensorflow as tf
 
-    from tfrecorder.reading.load import load
+    from tfrecorder.loading.load import load
 
     encoded = [image for image, _ in load(directory, "TRAIN", decode=False).as_numpy_iterator()]
 

@@ -188,7 +188,7 @@ def epochs(reader: str, **arguments: Any) -> harness.Timed:
 
 def waiting(directory: str, size: int, step_ms: float, seconds: float) -> harness.Timed:
     """The share of the time that an accelerator would wait."""
-    from tfrecorder.reading.throughput import benchmark
+    from tfrecorder.loading.throughput import benchmark
 
     def timed() -> harness.Numbers:
         found = benchmark(

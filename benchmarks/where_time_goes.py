@@ -71,7 +71,7 @@ READING = {
 
 def load(directory: str, seconds: float) -> Timed:
     """`tfrecorder benchmark --trace`."""
-    from tfrecorder.reading.throughput import benchmark
+    from tfrecorder.loading.throughput import benchmark
 
     def run() -> Numbers:
         found = benchmark(directory, batch_size=BATCH, image_size=SIZE, seconds=seconds, trace=True)

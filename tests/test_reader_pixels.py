@@ -20,7 +20,7 @@ from reading_cases import (
 )
 
 import tfrecorder
-from tfrecorder.reading.decoding import cut_to_shape
+from tfrecorder.loading.decoding import cut_to_shape
 
 SIZE = (60, 70)
 

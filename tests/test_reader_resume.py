@@ -21,7 +21,7 @@ TRAINING = f"""
 import json, os, signal, sys
 import keras, numpy as np, tensorflow as tf
 import tfrecorder
-from tfrecorder.reading.training import TrainingPosition
+from tfrecorder.loading.training import TrainingPosition
 
 out, run, kill_epoch, kill_step = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 keras.utils.set_random_seed(1)
@@ -125,7 +125,7 @@ def test_every_iteration_gives_the_epoch_asked_for(out: str) -> None:
 def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:
     import keras
 
-    from tfrecorder.reading.training import TrainingPosition
+    from tfrecorder.loading.training import TrainingPosition
 
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     position = TrainingPosition(tmp_path, model)

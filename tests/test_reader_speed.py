@@ -13,11 +13,11 @@ from reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
 from tfrecorder import OptionError
+from tfrecorder.loading.memory import parallel_calls, prefetched
+from tfrecorder.loading.options import LoadOptions
+from tfrecorder.loading.order import bounds, shuffle_records, slices
+from tfrecorder.loading.throughput import STAGES, benchmark
 from tfrecorder.reading.dataset import ShardFile
-from tfrecorder.reading.memory import parallel_calls, prefetched
-from tfrecorder.reading.options import LoadOptions
-from tfrecorder.reading.order import bounds, shuffle_records, slices
-from tfrecorder.reading.throughput import STAGES, benchmark
 from tfrecorder.threads import cores
 
 ROWS, LABELS = 4000, 10

@@ -104,7 +104,7 @@ def test_the_contract_between_them_loads_neither(module):
         "from tensorflow.io import gfile",
         "import importlib; importlib.import_module('tensorflow.io')",
         "import contextlib\nwith contextlib.suppress(ImportError):\n    import tensorflow",
-        "import tfrecorder.reading.load",
+        "import tfrecorder.loading.load",
     ],
 )
 def test_the_proof_in_a_fresh_process_can_fail(code):

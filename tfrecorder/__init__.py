@@ -52,26 +52,26 @@ if TYPE_CHECKING:
         Text,
     )
     from tfrecorder.kinds.inference import infer_schema
+    from tfrecorder.loading.load import load
+    from tfrecorder.loading.options import LoadOptions
+    from tfrecorder.loading.throughput import Throughput, benchmark
+    from tfrecorder.loading.training import TrainingPosition
     from tfrecorder.reading.column_info import ColumnInfo
     from tfrecorder.reading.frame import to_frame
-    from tfrecorder.reading.load import load
-    from tfrecorder.reading.options import LoadOptions
     from tfrecorder.reading.summary import DatasetInfo, info
-    from tfrecorder.reading.throughput import Throughput, benchmark
-    from tfrecorder.reading.training import TrainingPosition
     from tfrecorder.result import ConversionResult
     from tfrecorder.validation import validate
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
-    "ColumnInfo": "tfrecorder.reading.column_info",
+    "ColumnInfo": "tfrecorder.loading.column_info",
     "DataflowJob": "tfrecorder.dataflow.job",
-    "DatasetInfo": "tfrecorder.reading.summary",
+    "DatasetInfo": "tfrecorder.loading.summary",
     "JobStatus": "tfrecorder.dataflow.job",
-    "LoadOptions": "tfrecorder.reading.options",
-    "Throughput": "tfrecorder.reading.throughput",
-    "TrainingPosition": "tfrecorder.reading.training",
-    "benchmark": "tfrecorder.reading.throughput",
+    "LoadOptions": "tfrecorder.loading.options",
+    "Throughput": "tfrecorder.loading.throughput",
+    "TrainingPosition": "tfrecorder.loading.training",
+    "benchmark": "tfrecorder.loading.throughput",
     "Boxes": "tfrecorder.kinds.columns",
     "Bytes": "tfrecorder.kinds.columns",
     "Ignore": "tfrecorder.kinds.columns",
@@ -86,10 +86,10 @@ _LAZY = {
     "convert": "tfrecorder.conversion",
     "convert_and_load": "tfrecorder.conversion",
     "infer_schema": "tfrecorder.kinds.inference",
-    "to_frame": "tfrecorder.reading.frame",
-    "info": "tfrecorder.reading.summary",
+    "to_frame": "tfrecorder.loading.frame",
+    "info": "tfrecorder.loading.summary",
     "inspect": "tfrecorder.inspection.inspect",
-    "load": "tfrecorder.reading.load",
+    "load": "tfrecorder.loading.load",
     "preview": "tfrecorder.inspection.preview",
     "Preview": "tfrecorder.inspection.preview",
     "repair": "tfrecorder.checking.repairing",

@@ -83,7 +83,7 @@ def benchmark(
 ) -> None:
     # TensorFlow's notes about the processor; read when it is loaded.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from tfrecorder.reading.throughput import benchmark as run
+    from tfrecorder.loading.throughput import benchmark as run
 
     found = run(
         directory,

@@ -16,13 +16,13 @@ from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import OptionError, ValidationError
 from tfrecorder.image_sizes import sizes_of_some
 from tfrecorder.labels import needs_escape
+from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options import ConvertOptions
 from tfrecorder.outage import open_some
 from tfrecorder.output import claim, clear, plan_to_continue, reopen
 from tfrecorder.plan import Plan, make_plan, shard_counts
 from tfrecorder.plan_files import stage_plan
 from tfrecorder.progress import progress_bar
-from tfrecorder.reading.options import LoadOptions
 from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result
 from tfrecorder.rules import Checked, check_source
@@ -217,12 +217,12 @@ def convert_and_load(
             "conversion is waited for; leave it out."
         )
     if isinstance(output_dir, (str, os.PathLike)) and not storage.is_local(os.fspath(output_dir)):
-        from tfrecorder.reading.remote import files_of
+        from tfrecorder.loading.remote import files_of
 
         files_of(os.fspath(output_dir))  # before hours are spent on what load cannot read
 
     convert(source, output_dir, **{**options, "wait": True})
-    from tfrecorder.reading.load import load
+    from tfrecorder.loading.load import load
 
     return load(output_dir, **reading)
 

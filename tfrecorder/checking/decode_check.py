@@ -7,10 +7,10 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfrecorder import schema
+from tfrecorder.loading.decoding import decode
+from tfrecorder.loading.options import LoadOptions
+from tfrecorder.loading.parsing import picture_of
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.decoding import decode
-from tfrecorder.reading.options import LoadOptions
-from tfrecorder.reading.parsing import picture_of
 
 
 def decoder(

@@ -13,12 +13,11 @@ import tensorflow as tf
 
 from tfrecorder.dataset.example import parse_example
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.reading.allocator import keep_freed_memory
-from tfrecorder.reading.columns import decodes, is_ragged
-from tfrecorder.reading.dataset import StoredDataset, open_dataset
-from tfrecorder.reading.memory import parallel_calls, prefetched
-from tfrecorder.reading.options import LoadOptions, caches_pixels, steps
-from tfrecorder.reading.order import (
+from tfrecorder.loading.allocator import keep_freed_memory
+from tfrecorder.loading.columns import decodes, is_ragged
+from tfrecorder.loading.memory import parallel_calls, prefetched
+from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
+from tfrecorder.loading.order import (
     bounds,
     random_seeds,
     read_records,
@@ -26,15 +25,10 @@ from tfrecorder.reading.order import (
     shuffle_records,
     slices,
 )
-from tfrecorder.reading.parsing import batch_parser, record_parser
-from tfrecorder.reading.remote import files_of
-from tfrecorder.reading.sizes import (
-    decoding_bytes,
-    element_bytes,
-    held_bytes,
-    record_bytes,
-)
-from tfrecorder.reading.typed import picture_for
+from tfrecorder.loading.parsing import batch_parser, picture_for, record_parser
+from tfrecorder.loading.remote import files_of
+from tfrecorder.loading.sizes import decoding_bytes, element_bytes, held_bytes, record_bytes
+from tfrecorder.reading.dataset import StoredDataset, open_dataset
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
 #: work for each element costs more than it gives in parallelism.

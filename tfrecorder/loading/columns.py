@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tfrecorder.errors import OptionError
 from tfrecorder.kinds.columns import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
 from tfrecorder.kinds.fields import Field
+from tfrecorder.loading.options import LoadOptions
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.options import LoadOptions
 
 _CLASSES = (Label, Labels, Boxes, Mask)
 

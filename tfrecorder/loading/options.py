@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.errors import OptionError
+from tfrecorder.loading.memory import default_budget
 from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
-from tfrecorder.reading.memory import default_budget
 
 RESIZE_MODES = ("stretch", "crop", "pad")
 DTYPES = ("uint8", "float16", "bfloat16", "float32")

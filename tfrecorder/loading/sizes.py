@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfrecorder.loading.options import LoadOptions, caches_pixels
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.options import LoadOptions, caches_pixels
 
 #: Where nothing better is known.
 _DECODED_TO_ENCODED = 8

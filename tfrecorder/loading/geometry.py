@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfrecorder.reading.decoding import (
+from tfrecorder.loading.decoding import (
     Picture,
     cut_to_shape,
     fitted_size,

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.reading.load import load, open_for_reading
+from tfrecorder.loading.load import load, open_for_reading
 
 #: Batches before the measurement: caches fill, and tf.data finds its parallelism.
 WARM_UP_BATCHES = 10
