@@ -28,7 +28,7 @@ def plan(source: str, out: str) -> Timed:
     import pandas
     import pyarrow.parquet
 
-    from tfrecorder.options import ConvertOptions
+    from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.plan import make_plan
     from tfrecorder.plan_files import read_shard_rows, stage_plan
     from tfrecorder.report import has_errors

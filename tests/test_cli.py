@@ -23,7 +23,7 @@ from support import CSV, PHOTOS, done_shards, photo_frame, public_files, run, wa
 
 import tfrecorder
 from tfrecorder.cli import main
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 
 #: A process of the command that listens to Ctrl-C even where its parent was told not to.
 COMMAND = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"

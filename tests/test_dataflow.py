@@ -24,7 +24,7 @@ from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.failures import Failure, note_failure
 from tfrecorder.kinds.columns import BOX_COLUMNS
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 
@@ -307,7 +307,7 @@ def test_missing_credentials_are_a_fault(bucket: Gcs, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOME", "/nowhere")
     code = f"""
         from tfrecorder.dataflow.checks import check
-        from tfrecorder.options import ConvertOptions
+        from tfrecorder.options.convert import ConvertOptions
         check([], {OUT!r}, ConvertOptions(**{settings()!r}))
     """
     finished = run("-c", textwrap.dedent(code))

@@ -27,7 +27,7 @@ from tfrecorder.dataflow import launcher
 from tfrecorder.dataflow.settings import Settings
 from tfrecorder.dataflow.staging import stage_wheels
 from tfrecorder.errors import RunnerError
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan import Plan
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]

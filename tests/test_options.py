@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tfrecorder import ConvertOptions, OptionError
-from tfrecorder.option_checks import parse_size
+from tfrecorder.options.checks import parse_size
 
 FIELDS = [item.name for item in dataclasses.fields(ConvertOptions)]
 

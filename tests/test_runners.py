@@ -14,7 +14,7 @@ import tfrecorder
 from tfrecorder import ConvertOptions
 from tfrecorder.errors import OptionError, RunnerError
 from tfrecorder.failures import Failure, note_failure
-from tfrecorder.runner_names import RUNNERS
+from tfrecorder.options.runner import RUNNERS
 from tfrecorder.runners import beam_flags, load_runner
 
 

@@ -26,7 +26,7 @@ from tfrecorder.errors import (
     TfrecorderError,
     ValidationError,
 )
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.version import __version__
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tfrecorder.cli_running import runner_option, status
 from tfrecorder.cli_schema import schema
 from tfrecorder.errors import TfrecorderError, ValidationError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
-from tfrecorder.options import ON_ERROR, ConvertOptions
+from tfrecorder.options.convert import ON_ERROR, ConvertOptions
 from tfrecorder.version import __version__
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it

@@ -17,7 +17,7 @@ from tfrecorder.errors import OptionError, ValidationError
 from tfrecorder.image_sizes import sizes_of_some
 from tfrecorder.labels import needs_escape
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.outage import open_some
 from tfrecorder.output import claim, clear, plan_to_continue, reopen
 from tfrecorder.plan import Plan, make_plan, shard_counts

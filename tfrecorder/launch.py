@@ -16,7 +16,7 @@ from tfrecorder.beam_waits import late_workers_told, quick_samplers, stop_sample
 from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.failures import find_failure, read_failure
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan import Plan
 from tfrecorder.shards import default_threads
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tfrecorder import storage
 from tfrecorder.errors import ImagesUnreachableError
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan import sample_rows
 from tfrecorder.rules import Checked
 

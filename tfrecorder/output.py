@@ -11,7 +11,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan import Plan, describe_difference
 from tfrecorder.plan_files import read_plan
 

@@ -25,7 +25,7 @@ from tfrecorder.kinds.fields import Field, image_of, record_features
 from tfrecorder.kinds.fields import from_json as fields_from_json
 from tfrecorder.kinds.fields import to_json as fields_to_json
 from tfrecorder.labels import number_labels
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.rules import Checked
 from tfrecorder.schema import (
     DEFAULT_FEATURES,

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder.errors import OptionError
-from tfrecorder.options import ConvertOptions
-from tfrecorder.runner_names import RUNNERS, plain_name, refusal
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.runner import RUNNERS, plain_name, refusal
 
 #: Options that name a server which must run already.
 _ENDPOINTS = ("dask_client_address", "job_endpoint")

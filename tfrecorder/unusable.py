@@ -14,7 +14,7 @@ from tfrecorder.column_rules import as_objects, check_uris
 from tfrecorder.kinds.boxes import gather, shown_edges, sound_edges
 from tfrecorder.kinds.columns import Boxes, Image, Mask, Schema, columns_of
 from tfrecorder.kinds.fields import Field
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.report import CODES, ERROR, Finding
 from tfrecorder.rules import Checked
 from tfrecorder.schema import URI_COLUMN

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.report import build_report
 from tfrecorder.rules import check_source
 from tfrecorder.sources import read_source

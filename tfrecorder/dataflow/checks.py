@@ -10,7 +10,7 @@ from tfrecorder import storage
 from tfrecorder.dataflow import launcher
 from tfrecorder.dataflow.settings import Settings, bucket_of
 from tfrecorder.errors import OptionError
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.storage import UnreadableError
 
 #: Schemes of files that only this machine has.

@@ -13,7 +13,7 @@ from tfrecorder.dataflow.job import DataflowJob
 from tfrecorder.dataflow.settings import ENDPOINT, Settings
 from tfrecorder.dataflow.staging import stage_wheels, worker_machine
 from tfrecorder.errors import OptionError, RunnerError
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan import Plan
 
 

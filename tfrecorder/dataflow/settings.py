@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.options import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 
 #: Dataflow's address; Beam's option `dataflow_endpoint` names another.
 ENDPOINT = "https://dataflow.googleapis.com"

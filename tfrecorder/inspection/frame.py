@@ -24,7 +24,7 @@ from tfrecorder.inspection.pictures import (
     read_picture,
     to_jpeg,
 )
-from tfrecorder.option_checks import whole
+from tfrecorder.options.checks import whole
 from tfrecorder.plan import sample_rows
 from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources import Source, read_source

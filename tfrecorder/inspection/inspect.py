@@ -21,7 +21,7 @@ from tfrecorder.images.rejects import Reject
 from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
 from tfrecorder.looking.records import Record, open_stored, read_numbered
 from tfrecorder.looking.whole_files import TEMPORARY, local_path, write_whole
-from tfrecorder.option_checks import whole
+from tfrecorder.options.checks import whole
 from tfrecorder.reading.dataset import StoredDataset
 
 #: The table of the records that were written.

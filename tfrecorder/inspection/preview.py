@@ -15,7 +15,7 @@ from tfrecorder.inspection.markup import readable_bytes
 from tfrecorder.inspection.page import MARK, looked_at, render
 from tfrecorder.looking.records import open_stored
 from tfrecorder.looking.whole_files import local_path, write_whole
-from tfrecorder.option_checks import whole
+from tfrecorder.options.checks import whole
 from tfrecorder.reading.summary import info
 
 #: Pixels of height that the page takes in a notebook.

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfrecorder.errors import OptionError
 from tfrecorder.loading.memory import default_budget
-from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
+from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 
 RESIZE_MODES = ("stretch", "crop", "pad")
 DTYPES = ("uint8", "float16", "bfloat16", "float32")

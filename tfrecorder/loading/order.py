@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.option_checks import is_whole
+from tfrecorder.options.checks import is_whole
 from tfrecorder.reading.dataset import ShardFile
 
 #: Shards that are read at the same time: at most so many, and at most this share of them.  If all

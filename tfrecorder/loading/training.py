@@ -21,7 +21,7 @@ from typing import Any
 import keras
 
 from tfrecorder.errors import OptionError
-from tfrecorder.option_checks import is_whole
+from tfrecorder.options.checks import is_whole
 
 _POINTER = "position.json"
 

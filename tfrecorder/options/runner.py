@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.option_checks import is_whole
+from tfrecorder.options.checks import is_whole
 
 #: The runners known by name, each with its class.
 RUNNERS = {

@@ -15,8 +15,8 @@ from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
 from tfrecorder.kinds.columns import Schema
 from tfrecorder.kinds.schema_file import as_schema, to_plain
-from tfrecorder.option_checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
-from tfrecorder.runner_names import RUNNERS, canonical_runner, check_form, plain_name
+from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
+from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form, plain_name
 from tfrecorder.splits import SPELLINGS, SPLITS
 
 ON_ERROR = ("reject", "raise")

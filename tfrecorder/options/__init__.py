@@ -1,0 +1,1 @@
+"""The options of a conversion, checked when they are made."""
