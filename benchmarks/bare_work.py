@@ -121,7 +121,7 @@ def _encode() -> Act:
     """The record of an image, without the checksum around it."""
     from tfrecorder.dataset.example import encode_parts
     from tfrecorder.images.check import CheckedImage
-    from tfrecorder.plan import PlannedRow
+    from tfrecorder.plan.plan import PlannedRow
     from tfrecorder.rows import record_features
 
     row = PlannedRow(1234, "train/class_1/0001/0001234.jpg", 1, "class_1")

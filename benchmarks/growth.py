@@ -103,7 +103,7 @@ def _graph(out: str) -> Numbers:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     from tfrecorder import pipeline
-    from tfrecorder.plan_files import read_plan
+    from tfrecorder.plan.staging import read_plan
 
     staged = read_plan(out)
     assert staged is not None

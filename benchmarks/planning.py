@@ -29,8 +29,8 @@ def plan(source: str, out: str) -> Timed:
     import pyarrow.parquet
 
     from tfrecorder.options.convert import ConvertOptions
-    from tfrecorder.plan import make_plan
-    from tfrecorder.plan_files import read_shard_rows, stage_plan
+    from tfrecorder.plan.plan import make_plan
+    from tfrecorder.plan.staging import read_shard_rows, stage_plan
     from tfrecorder.report import has_errors
     from tfrecorder.rules import check_source
     from tfrecorder.sources import read_source
@@ -77,7 +77,7 @@ def graph(source: str, out: str) -> Timed:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     from tfrecorder import pipeline
-    from tfrecorder.plan_files import read_plan
+    from tfrecorder.plan.staging import read_plan
 
     plan(source, out)()
     staged = read_plan(out)

@@ -20,7 +20,7 @@ from tfrecorder.dataset.example import encode_example, parse_example
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.tfrecord import frame, read_records
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan_files import read_plan
+from tfrecorder.plan.staging import read_plan
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
 SHARD = "train-00000-of-00003.tfrecord"

@@ -28,7 +28,7 @@ from tfrecorder.dataflow.settings import Settings
 from tfrecorder.dataflow.staging import stage_wheels
 from tfrecorder.errors import RunnerError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 

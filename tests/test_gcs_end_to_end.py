@@ -30,8 +30,8 @@ from support import (
 import tfrecorder
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError, ImagesUnreachableError, OutputError, SourceError
-from tfrecorder.outage import OPENED_ROWS
-from tfrecorder.plan import SAMPLE_ROWS
+from tfrecorder.plan.plan import SAMPLE_ROWS
+from tfrecorder.plan.preflight import OPENED_ROWS
 from tfrecorder.stores import retry
 
 pytest_plugins = ["gcs.fixtures"]

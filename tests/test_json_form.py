@@ -20,7 +20,7 @@ from tfrecorder.dataset.json_form import (
     whole,
     word,
 )
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 
 PLAN: dict[str, Any] = {
     "version": 1,

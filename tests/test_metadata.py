@@ -15,7 +15,7 @@ from support import photo_frame, records
 import tfrecorder
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import read_done
-from tfrecorder.plan_files import read_plan
+from tfrecorder.plan.staging import read_plan
 
 SIZES = ("height", "width", "channels")
 

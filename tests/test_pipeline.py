@@ -9,7 +9,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfrecorder import pipeline, storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError
-from tfrecorder.plan_files import read_plan
+from tfrecorder.plan.staging import read_plan
 
 
 @pytest.fixture

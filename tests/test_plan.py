@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from tfrecorder import ConvertOptions, OutputError
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.fingerprints import fingerprint
-from tfrecorder.plan import (
+from tfrecorder.plan.plan import (
     Plan,
     PlannedRow,
     describe_difference,
+    fingerprint,
     make_plan,
     sample_rows,
     shard_bounds,
     shard_count,
     shuffled,
 )
-from tfrecorder.plan_files import read_plan, read_shard_rows, shard_row_blocks, stage_plan
+from tfrecorder.plan.staging import read_plan, read_shard_rows, shard_row_blocks, stage_plan
 from tfrecorder.rules import check_source
 from tfrecorder.sources import read_source
 

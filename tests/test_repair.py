@@ -15,12 +15,12 @@ from support import PHOTOS, public_files
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder import output
 from tfrecorder.checking.repairing import repair
 from tfrecorder.checking.verification import verify
 from tfrecorder.errors import DatasetError, OutputError, SourceError
-from tfrecorder.plan import PlannedRow
-from tfrecorder.plan_files import read_shard_rows
+from tfrecorder.plan import directory
+from tfrecorder.plan.plan import PlannedRow
+from tfrecorder.plan.staging import read_shard_rows
 
 OTHER = "train-00001-of-00003.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
@@ -280,7 +280,7 @@ def test_other_shards_are_repaired_all_the_same(out: Path) -> None:
 def test_a_conversion_or_repair_at_work_is_not_disturbed(out: Path) -> None:
     harm(out, SHARD)
     harmed = all_files(out)
-    with output.claim(str(out)), pytest.raises(OutputError, match="is writing this directory"):
+    with directory.claim(str(out)), pytest.raises(OutputError, match="is writing this directory"):
         repair(out)
     assert all_files(out) == harmed
     repair(out)

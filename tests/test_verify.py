@@ -26,7 +26,7 @@ from tfrecorder.checking.faults import FAULT_COLUMNS, Fault, VerificationReport,
 from tfrecorder.checking.shard_check import check_shard
 from tfrecorder.checking.verification import verify
 from tfrecorder.errors import DatasetError
-from tfrecorder.plan_files import read_shard_rows
+from tfrecorder.plan.staging import read_shard_rows
 
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
 DONE = "_tfrecorder/done/train-00000-of-00003.json"

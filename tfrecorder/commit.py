@@ -11,7 +11,7 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.metadata import DoneRecord, Totals
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 
 

@@ -14,14 +14,13 @@ from tfrecorder import launch, metadata, storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import OptionError, ValidationError
-from tfrecorder.image_sizes import sizes_of_some
 from tfrecorder.labels import needs_escape
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.outage import open_some
-from tfrecorder.output import claim, clear, plan_to_continue, reopen
-from tfrecorder.plan import Plan, make_plan, shard_counts
-from tfrecorder.plan_files import stage_plan
+from tfrecorder.plan.directory import claim, clear, plan_to_continue, reopen
+from tfrecorder.plan.plan import Plan, make_plan, shard_counts
+from tfrecorder.plan.preflight import open_some, sizes_of_some
+from tfrecorder.plan.staging import stage_plan
 from tfrecorder.progress import progress_bar
 from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result

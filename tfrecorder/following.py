@@ -17,8 +17,8 @@ from tfrecorder.display.tables import html_report, text_table
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.failures import read_failure
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan
-from tfrecorder.plan_files import read_plan
+from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.staging import read_plan
 
 
 @dataclass(frozen=True)

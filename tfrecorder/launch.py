@@ -17,7 +17,7 @@ from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 from tfrecorder.shards import default_threads
 
 #: The handle of a job of Dataflow: `tfrecorder.dataflow.launcher.DataflowJob`.

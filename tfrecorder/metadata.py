@@ -22,7 +22,7 @@ from tfrecorder.dataset.json_form import parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError
 from tfrecorder.labels import to_labels_file
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 
 METADATA_VERSION = 1
 

@@ -24,8 +24,8 @@ from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.failures import Failure, note_failure
 from tfrecorder.metadata import DoneRecord, read_done
-from tfrecorder.plan import Plan
-from tfrecorder.plan_files import PLAN_OF_ROWS, read_footer, read_plan
+from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.staging import PLAN_OF_ROWS, read_footer, read_plan
 from tfrecorder.shards import Pool, default_threads, write_shard
 from tfrecorder.threads import side_by_side
 

@@ -15,7 +15,7 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.bars import bar_class
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 
 POLL_SECONDS = 0.25
 REMOTE_POLL_SECONDS = 5

@@ -13,7 +13,7 @@ from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Transform, transform_image, transform_of
-from tfrecorder.plan import Plan, PlannedRow
+from tfrecorder.plan.plan import Plan, PlannedRow
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from tfrecorder.errors import RejectedError
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan, PlannedRow
-from tfrecorder.plan_files import shard_row_blocks
+from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.plan.staging import shard_row_blocks
 from tfrecorder.rows import Loaded, LoadRow, Rejected, row_loader
 from tfrecorder.threads import cores, run_in_order
 

@@ -22,7 +22,7 @@ from support import PHOTOS, error_of, public_files, rejects, wait_for
 
 import tfrecorder
 from tfrecorder.errors import ImagesUnreachableError, OutputError
-from tfrecorder.plan_files import read_plan, read_shard_rows
+from tfrecorder.plan.staging import read_plan, read_shard_rows
 from torture.counts import Count, demand, lost_rows
 from torture.crashes import check_killed
 from torture.material import LATE, OPTIONS, Material, convert, digests

@@ -8,7 +8,7 @@ from tfrecorder.checking.side_files import RowList, count_reasons
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.images.transform import transform_of
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 
 
 def compare_file(expected: Expectation, shard: Shard, found: Written) -> tuple[bool, list[Fault]]:

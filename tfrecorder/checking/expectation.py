@@ -20,7 +20,7 @@ from tfrecorder.dataset.json_form import anything, each, parse, record, text, wh
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 
 _SHARDS = each(record({"file": text, "records": whole(), "bytes": whole(), "crc32c": whole()}))
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)

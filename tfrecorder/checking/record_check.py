@@ -11,7 +11,7 @@ from tfrecorder.checking.typed_check import check_typed, typed_against_plan
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.header import Header
 from tfrecorder.images.rejects import Reject
-from tfrecorder.plan import Plan, PlannedRow
+from tfrecorder.plan.plan import Plan, PlannedRow
 
 
 def check_label(record: Record, plan: Plan) -> Iterator[Finding]:

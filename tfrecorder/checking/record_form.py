@@ -13,7 +13,7 @@ from tfrecorder import schema
 from tfrecorder.checking.side_files import is_row_number
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.kinds.fields import Field, primary_image, record_features
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 from tfrecorder.schema import Feature
 
 #: A fault of one record: its code and its words.

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tfrecorder import output, storage
+from tfrecorder import storage
 from tfrecorder.checking.directory_check import check_all, check_common, check_shards
 from tfrecorder.checking.done_check import shows_sources
 from tfrecorder.checking.expectation import Expectation, Written, read_expectation
@@ -31,6 +31,7 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError, OutputError, SourceError
+from tfrecorder.plan.directory import claim, refuse_foreign
 from tfrecorder.shards import Pool, write_shard
 
 _NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."
@@ -100,7 +101,7 @@ def repair(
     where = os.fspath(directory)
     with storage.failing_as(DatasetError, where):
         _refuse_foreign(where)
-    with output.claim(where):
+    with claim(where):
         files = _repair(
             where, None if base is None else storage.absolute(os.fspath(base)), progress
         )
@@ -116,7 +117,7 @@ def _refuse_foreign(directory: str) -> None:
             f" row stood where is not known. {_NO_PLAN}"
         )
     try:
-        output.refuse_foreign(directory)
+        refuse_foreign(directory)
     except OutputError as error:
         raise DatasetError(
             f"{directory} holds files that are not of the dataset; move them away first, then "

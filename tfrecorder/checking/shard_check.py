@@ -29,8 +29,8 @@ from tfrecorder.checking.typed_check import stored_images
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import Plan, PlannedRow
-from tfrecorder.plan_files import read_shard_rows
+from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.plan.staging import read_shard_rows
 
 #: Decodes an encoded image as training does; gives its shape, or raises ValueError with words.
 Decode = Callable[[bytes], tuple[int, ...]]

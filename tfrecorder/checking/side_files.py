@@ -12,7 +12,7 @@ from tfrecorder import storage
 from tfrecorder.checking.expectation import Expectation, unread
 from tfrecorder.checking.faults import Fault
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.plan import PlannedRow
+from tfrecorder.plan.plan import PlannedRow
 from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 
 #: Where a record begins, and its bytes with the framing.

@@ -12,8 +12,8 @@ from tfrecorder.checking.record_walk import SummedFile, walk
 from tfrecorder.checking.side_files import Place, RowList, read_index, read_rejects
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
-from tfrecorder.plan import PlannedRow
-from tfrecorder.plan_files import read_shard_rows
+from tfrecorder.plan.plan import PlannedRow
+from tfrecorder.plan.staging import read_shard_rows
 
 
 def changed_row(old: Expectation, new: Expectation, group: int) -> str | None:

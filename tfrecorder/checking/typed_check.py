@@ -18,7 +18,7 @@ from tfrecorder.images.rejects import Reject
 from tfrecorder.kinds.columns import Boxes, Image, Mask
 from tfrecorder.kinds.fields import Field, image_of, primary_image
 from tfrecorder.kinds.records import converters
-from tfrecorder.plan import Plan, PlannedRow
+from tfrecorder.plan.plan import Plan, PlannedRow
 
 _SIZES = ("height", "width", "channels")
 

@@ -14,7 +14,7 @@ from tfrecorder.dataflow.settings import ENDPOINT, Settings
 from tfrecorder.dataflow.staging import stage_wheels, worker_machine
 from tfrecorder.errors import OptionError, RunnerError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan import Plan
+from tfrecorder.plan.plan import Plan
 
 
 def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:

@@ -25,7 +25,7 @@ from tfrecorder.inspection.pictures import (
     to_jpeg,
 )
 from tfrecorder.options.checks import whole
-from tfrecorder.plan import sample_rows
+from tfrecorder.plan.plan import sample_rows
 from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources import Source, read_source
 from tfrecorder.threads import map_ahead

@@ -19,7 +19,7 @@ from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Transform, transform_image
 from tfrecorder.kinds.columns import Boxes, Image, Mask
 from tfrecorder.kinds.fields import Field, image_of
-from tfrecorder.plan import Plan, PlannedRow
+from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.rows import Loaded, LoadRow, Rejected
 from tfrecorder.schema import Feature
 

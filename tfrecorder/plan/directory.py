@@ -12,8 +12,8 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan import Plan, describe_difference
-from tfrecorder.plan_files import read_plan
+from tfrecorder.plan.plan import Plan, describe_difference
+from tfrecorder.plan.staging import read_plan
 
 
 @contextlib.contextmanager

@@ -15,11 +15,11 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError
-from tfrecorder.plan import Plan, PlannedRow
+from tfrecorder.plan.plan import Plan, PlannedRow
 
 #: Under which `plan.parquet` names the digest of its plan: two that are staged at once in a bucket,
 #: where nothing is locked, may leave a file each.
-PLAN_OF_ROWS = "tfrecorder.plan"
+PLAN_OF_ROWS = "tfrecorder.plan.plan"
 
 
 def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:

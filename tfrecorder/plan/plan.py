@@ -20,7 +20,6 @@ from tfrecorder import storage
 from tfrecorder.dataset.forms import plan_form
 from tfrecorder.dataset.json_form import parse
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.fingerprints import fingerprint
 from tfrecorder.kinds.fields import Field, image_of, record_features
 from tfrecorder.kinds.fields import from_json as fields_from_json
 from tfrecorder.kinds.fields import to_json as fields_to_json
@@ -40,6 +39,7 @@ from tfrecorder.splits import SPLITS
 
 if TYPE_CHECKING:
     from tfrecorder.kinds.checking import Stated
+
 
 #: The form of the plan's files; another number is another form.
 PLAN_VERSION = 1
@@ -337,3 +337,44 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         if then != given:
             faults.append(f"{name} was {then!r} and now is {given!r}")
     return faults
+
+
+def fingerprint(frame: pd.DataFrame, values: Any = None) -> str:
+    """SHA-256 of a table's columns and values in the order of its rows, whatever their dtypes.
+
+    Args:
+        frame: of integers and texts.
+        values: further columns, an Arrow table.
+    """
+    import pyarrow as pa
+
+    digest = hashlib.sha256()
+    for name in frame.columns:
+        column = frame[name].to_numpy()
+        digest.update(f"{name}:{column.dtype.kind}:{len(column)}:".encode())
+        if column.dtype == np.int64:
+            digest.update(column.astype("<i8").tobytes())
+            continue
+        _feed(digest, pa.array(column, type=pa.large_string()))
+    for name in () if values is None else values.column_names:
+        column = values.column(name).combine_chunks()
+        digest.update(f"{name}:{column.type}:{len(column)}:".encode())
+        _feed(digest, column)
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, array: Any) -> None:
+    """Arrow's own buffers, of values none of which is missing: equal for equal values."""
+    import pyarrow as pa
+
+    if pa.types.is_large_list(array.type):
+        digest.update(array.offsets.to_numpy().astype("<i8").tobytes())
+        _feed(digest, array.flatten())
+    elif pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
+        # Texts, and where each begins.
+        _, offsets, texts = array.buffers()
+        starts = np.frombuffer(offsets, "<i8", len(array) + 1) if offsets else np.zeros(1, "<i8")
+        digest.update(starts.tobytes())
+        digest.update(memoryview(texts)[: starts[-1]] if texts else b"")
+    else:
+        digest.update(array.to_numpy(zero_copy_only=False).tobytes())
