@@ -98,7 +98,7 @@ def test_ctrl_c_while_workers_start_ends_them_too() -> None:
 
     def workers() -> list[psutil.Process]:
         found = psutil.Process(process.pid).children(recursive=True)
-        return [one for one in found if one.cmdline()[-1:] == ["tfrecorder.local_worker"]]
+        return [one for one in found if one.cmdline()[-1:] == ["tfrecorder.runners.local_worker"]]
 
     wait_for(lambda: len(workers()) == 2)
     children = workers()

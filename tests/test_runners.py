@@ -15,7 +15,7 @@ from tfrecorder import ConvertOptions
 from tfrecorder.errors import OptionError, RunnerError
 from tfrecorder.failures import Failure, note_failure
 from tfrecorder.options.runner import RUNNERS
-from tfrecorder.runners import beam_flags, load_runner
+from tfrecorder.runners.beam_options import beam_flags, load_runner
 
 
 def refusal_of(**options: object) -> str:

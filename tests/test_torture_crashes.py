@@ -11,7 +11,7 @@ import pytest
 from torture.crashes import ATTACKED, Attacked, attack, check_killed
 from torture.material import Material, digests, make_material
 
-from tfrecorder.beam_waits import stop_samplers
+from tfrecorder.runners.beam_patches import stop_samplers
 
 
 @pytest.fixture(scope="module")

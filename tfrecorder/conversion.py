@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tfrecorder import launch, metadata, storage
+from tfrecorder import metadata, storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import OptionError, ValidationError
@@ -25,6 +25,7 @@ from tfrecorder.progress import progress_bar
 from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result
 from tfrecorder.rules import Checked, check_source
+from tfrecorder.runners import run
 from tfrecorder.sources import Source, read_source
 from tfrecorder.splits import SPELLINGS, SPLITS
 
@@ -70,7 +71,7 @@ def convert(
     started = time.perf_counter()
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
-    launch.check_runner(chosen)
+    run.check_runner(chosen)
     table = read_source(source, chosen.columns, chosen.labels, chosen.schema)
     checked = check_source(table, chosen.seed, chosen.labels)
     if has_errors(checked.report):
@@ -92,7 +93,7 @@ def convert(
             stays = chosen.wait or chosen.runner != "DataflowRunner"
             shown = is_shown(chosen.progress) and stays
             with progress_bar(where, plan, shown):
-                job = launch.run(plan, where, chosen, progress=shown)
+                job = run.run(plan, where, chosen, progress=shown)
     except KeyboardInterrupt as interrupt:
         if interrupt.args:  # a job goes on elsewhere
             raise

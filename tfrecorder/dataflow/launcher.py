@@ -8,13 +8,13 @@ import uuid
 from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
-from tfrecorder import runners
 from tfrecorder.dataflow.job import DataflowJob
 from tfrecorder.dataflow.settings import ENDPOINT, Settings
 from tfrecorder.dataflow.staging import stage_wheels, worker_machine
 from tfrecorder.errors import OptionError, RunnerError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
+from tfrecorder.runners import beam_options
 
 
 def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
@@ -108,7 +108,7 @@ def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list
     flags.append("--number_of_worker_harness_threads=2")
     if options.num_workers is not None:
         flags.append(f"--num_workers={options.num_workers}")
-    flags += runners.beam_flags(options)
+    flags += beam_options.beam_flags(options)
     places = ("project", "region", "temp_location", "staging_location")
     return flags + [f"--{name}={getattr(settings, name)}" for name in places]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -68,3 +70,56 @@ def stop_samplers() -> None:
         beams = type(sampler).__module__.startswith("apache_beam.")
         if beams and hasattr(sampler, "stop_if_still_running") and not sampler.finished:
             sampler.stop()
+
+
+@contextlib.contextmanager
+def quiet_beam() -> Iterator[None]:
+    """Keep Beam's chatter out of the terminal, unless the user set its log level.
+
+    What fails is raised all the same.  Beam also calls `logging.basicConfig` in passing: what it
+    adds to the root logger is taken away, or the user's own basicConfig would have no effect later.
+    """
+    logger, root = logging.getLogger("apache_beam"), logging.getLogger()
+    level, handlers = logger.level, list(root.handlers)
+    if level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL + 1)
+        root.addFilter(_is_not_of_beam)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        root.removeFilter(_is_not_of_beam)
+        for handler in [handler for handler in root.handlers if handler not in handlers]:
+            root.removeHandler(handler)
+
+
+def _is_not_of_beam(record: logging.LogRecord) -> bool:
+    """False for what Beam logs past its own logger: its PortableRunner, what workers report."""
+    return "/apache_beam/" not in record.pathname
+
+
+@contextlib.contextmanager
+def as_in_a_script() -> Iterator[None]:
+    """Keep Beam from noticing that it is in a notebook.
+
+    There it would import its interactive runner, only to put the cell's number into each step's
+    label: seconds of imports, which fail with pandas 3 (apache-beam 2.77).  And its DaskRunner
+    refuses to run at all, because it cannot show what that interactive runner shows.
+    """
+    from apache_beam import pipeline as beam_pipeline
+
+    modules = (beam_pipeline, sys.modules.get("apache_beam.runners.dask.dask_runner"))
+    names = ("is_in_ipython", "alter_label_if_ipython", "is_in_notebook")
+    found = [
+        (module, name, getattr(module, name))
+        for module in modules
+        for name in names
+        if hasattr(module, name)
+    ]
+    for module, name, _ in found:
+        setattr(module, name, lambda *_: False)
+    try:
+        yield
+    finally:
+        for module, name, original in found:
+            setattr(module, name, original)

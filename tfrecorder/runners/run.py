@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shlex
 import sys
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
-from tfrecorder import runners, storage
-from tfrecorder.beam_waits import late_workers_told, quick_samplers, stop_samplers
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
+from tfrecorder.runners import beam_options
+from tfrecorder.runners.beam_patches import (
+    as_in_a_script,
+    late_workers_told,
+    quick_samplers,
+    quiet_beam,
+    stop_samplers,
+)
 from tfrecorder.shards import default_threads
 
 #: The handle of a job of Dataflow: `tfrecorder.dataflow.launcher.DataflowJob`.
@@ -78,63 +83,10 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return error is not None
 
 
-@contextlib.contextmanager
-def quiet_beam() -> Iterator[None]:
-    """Keep Beam's chatter out of the terminal, unless the user set its log level.
-
-    What fails is raised all the same.  Beam also calls `logging.basicConfig` in passing: what it
-    adds to the root logger is taken away, or the user's own basicConfig would have no effect later.
-    """
-    logger, root = logging.getLogger("apache_beam"), logging.getLogger()
-    level, handlers = logger.level, list(root.handlers)
-    if level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL + 1)
-        root.addFilter(_is_not_of_beam)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        root.removeFilter(_is_not_of_beam)
-        for handler in [handler for handler in root.handlers if handler not in handlers]:
-            root.removeHandler(handler)
-
-
-def _is_not_of_beam(record: logging.LogRecord) -> bool:
-    """False for what Beam logs past its own logger: its PortableRunner, what workers report."""
-    return "/apache_beam/" not in record.pathname
-
-
-@contextlib.contextmanager
-def as_in_a_script() -> Iterator[None]:
-    """Keep Beam from noticing that it is in a notebook.
-
-    There it would import its interactive runner, only to put the cell's number into each step's
-    label: seconds of imports, which fail with pandas 3 (apache-beam 2.77).  And its DaskRunner
-    refuses to run at all, because it cannot show what that interactive runner shows.
-    """
-    from apache_beam import pipeline as beam_pipeline
-
-    modules = (beam_pipeline, sys.modules.get("apache_beam.runners.dask.dask_runner"))
-    names = ("is_in_ipython", "alter_label_if_ipython", "is_in_notebook")
-    found = [
-        (module, name, getattr(module, name))
-        for module in modules
-        for name in names
-        if hasattr(module, name)
-    ]
-    for module, name, _ in found:
-        setattr(module, name, lambda *_: False)
-    try:
-        yield
-    finally:
-        for module, name, original in found:
-            setattr(module, name, original)
-
-
 def check_runner(options: ConvertOptions) -> None:
     """Raise an OptionError unless the runner and its options are known."""
     with quiet_beam():
-        runners.check_runner(options)
+        beam_options.check_runner(options)
 
 
 def _run_locally(
@@ -152,13 +104,13 @@ def _run_locally(
         # Beam's own command for direct_running_mode="multi_processing", but deaf to Ctrl-C, which a
         # terminal sends to all of them: the launcher ends its workers, they need not complain too.
         environment = SubprocessSDKEnvironment.from_command_string(
-            f"trap '' INT; exec {shlex.quote(sys.executable)} -m tfrecorder.local_worker"
+            f"trap '' INT; exec {shlex.quote(sys.executable)} -m tfrecorder.runners.local_worker"
         )
     threads = options.num_threads or default_threads(plan, workers)
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
     # and would then differ between a script, a notebook and another machine.
     runner = FnApiRunner(default_environment=environment)
-    flags = runners.beam_flags(options)
+    flags = beam_options.beam_flags(options)
     pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
     mended = quick_samplers() if workers == 1 else late_workers_told()
     with mended, beam.Pipeline(runner, pipeline_options) as pipe:
@@ -184,8 +136,8 @@ def _run_elsewhere(
 
     from tfrecorder import pipeline
 
-    flags = runners.beam_flags(options) + _default_flags(plan, options)
-    pipe = beam.Pipeline(runners.load_runner(options.runner)(), PipelineOptions(flags))
+    flags = beam_options.beam_flags(options) + _default_flags(plan, options)
+    pipe = beam.Pipeline(beam_options.load_runner(options.runner)(), PipelineOptions(flags))
     pipeline.build(
         pipe,
         plan,

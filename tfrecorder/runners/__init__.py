@@ -1,0 +1,1 @@
+"""Beam's runners: their options, the launch, local workers, Dataflow."""
