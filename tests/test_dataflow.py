@@ -19,12 +19,12 @@ from support import CSV, SAMPLES, press_ctrl_c, public_files, run, start, wait_f
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
-from tfrecorder.dataflow.job import DataflowJob
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.failures import Failure, note_failure
 from tfrecorder.kinds.columns import BOX_COLUMNS
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.runners.dataflow.job import DataflowJob
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 
@@ -282,7 +282,7 @@ def test_what_would_keep_a_job_from_running(bucket: Gcs, more: dict[str, Any], f
 
 
 def test_a_store_that_workers_have_no_package_for(bucket: Gcs) -> None:
-    from tfrecorder.dataflow.checks import check
+    from tfrecorder.runners.dataflow.checks import check
 
     uris = ["s3://pictures/a.jpg"]
     with pytest.raises(OptionError, match=r"'s3://pictures/a.jpg': what reads s3:// is not in"):
@@ -306,7 +306,7 @@ def test_missing_credentials_are_a_fault(bucket: Gcs, monkeypatch: pytest.Monkey
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setenv("HOME", "/nowhere")
     code = f"""
-        from tfrecorder.dataflow.checks import check
+        from tfrecorder.runners.dataflow.checks import check
         from tfrecorder.options.convert import ConvertOptions
         check([], {OUT!r}, ConvertOptions(**{settings()!r}))
     """

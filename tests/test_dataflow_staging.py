@@ -23,12 +23,12 @@ from gcs.control import Gcs
 from support import run
 
 import tfrecorder
-from tfrecorder.dataflow import launcher
-from tfrecorder.dataflow.settings import Settings
-from tfrecorder.dataflow.staging import stage_wheels
 from tfrecorder.errors import RunnerError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
+from tfrecorder.runners.dataflow import launcher
+from tfrecorder.runners.dataflow.settings import Settings
+from tfrecorder.runners.dataflow.staging import stage_wheels
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tfrecorder.checking.repairing import RepairResult, repair
     from tfrecorder.checking.verification import verify
     from tfrecorder.conversion import convert, convert_and_load
-    from tfrecorder.dataflow.job import DataflowJob, JobStatus
     from tfrecorder.following import ConversionStatus, status
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
@@ -60,14 +59,15 @@ if TYPE_CHECKING:
     from tfrecorder.reading.frame import to_frame
     from tfrecorder.reading.summary import DatasetInfo, info
     from tfrecorder.result import ConversionResult
+    from tfrecorder.runners.dataflow.job import DataflowJob, JobStatus
     from tfrecorder.validation import validate
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
     "ColumnInfo": "tfrecorder.loading.column_info",
-    "DataflowJob": "tfrecorder.dataflow.job",
+    "DataflowJob": "tfrecorder.runners.dataflow.job",
     "DatasetInfo": "tfrecorder.loading.summary",
-    "JobStatus": "tfrecorder.dataflow.job",
+    "JobStatus": "tfrecorder.runners.dataflow.job",
     "LoadOptions": "tfrecorder.loading.options",
     "Throughput": "tfrecorder.loading.throughput",
     "TrainingPosition": "tfrecorder.loading.training",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
-    from tfrecorder.dataflow.job import DataflowJob
     from tfrecorder.inspection.frame import FramePreview
     from tfrecorder.result import ConversionResult
+    from tfrecorder.runners.dataflow.job import DataflowJob
 
 
 @pd.api.extensions.register_dataframe_accessor("tensorflow")

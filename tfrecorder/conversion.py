@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import tensorflow as tf
 
-    from tfrecorder.dataflow.job import DataflowJob
+    from tfrecorder.runners.dataflow.job import DataflowJob
 
 
 def convert(
@@ -80,7 +80,7 @@ def convert(
             checked.report,
         )
     if chosen.runner == "DataflowRunner":
-        from tfrecorder.dataflow import checks
+        from tfrecorder.runners.dataflow import checks
 
         uris = itertools.chain.from_iterable(checked.file_columns)
         checks.check((storage.resolve(uri, table.base) for uri in uris), where, chosen)

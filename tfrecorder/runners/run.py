@@ -25,7 +25,7 @@ from tfrecorder.runners.beam_patches import (
 )
 from tfrecorder.shards import default_threads
 
-#: The handle of a job of Dataflow: `tfrecorder.dataflow.launcher.DataflowJob`.
+#: The handle of a job of Dataflow: `tfrecorder.runners.dataflow.launcher.DataflowJob`.
 Job = Any
 
 #: Of a Dask graph: its grouping step makes 4,000 tasks of 128, and 70,000 of a thousand.
@@ -170,7 +170,7 @@ def _default_flags(plan: Plan, options: ConvertOptions) -> list[str]:
 
 
 def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Job | None:
-    from tfrecorder.dataflow import launcher
+    from tfrecorder.runners.dataflow import launcher
 
     job = launcher.launch(plan, output_dir, options)
     if not options.wait:

@@ -8,13 +8,13 @@ import uuid
 from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
-from tfrecorder.dataflow.job import DataflowJob
-from tfrecorder.dataflow.settings import ENDPOINT, Settings
-from tfrecorder.dataflow.staging import stage_wheels, worker_machine
 from tfrecorder.errors import OptionError, RunnerError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
+from tfrecorder.runners.dataflow.job import DataflowJob
+from tfrecorder.runners.dataflow.settings import ENDPOINT, Settings
+from tfrecorder.runners.dataflow.staging import stage_wheels, worker_machine
 
 
 def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:

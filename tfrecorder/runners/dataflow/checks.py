@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tfrecorder import storage
-from tfrecorder.dataflow import launcher
-from tfrecorder.dataflow.settings import Settings, bucket_of
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.runners.dataflow import launcher
+from tfrecorder.runners.dataflow.settings import Settings, bucket_of
 from tfrecorder.storage import UnreadableError
 
 #: Schemes of files that only this machine has.

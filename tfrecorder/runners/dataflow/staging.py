@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import Distribution, distribution
 
-from tfrecorder.dataflow.wheel import build_wheel, rebuild_wheel, wheel_tags
 from tfrecorder.errors import RunnerError
+from tfrecorder.runners.dataflow.wheel import build_wheel, rebuild_wheel, wheel_tags
 
 #: Compute Engine's machine series with Arm cores.
 _ARM = re.compile(r"(?:t2a|c4a|n4a)-")
