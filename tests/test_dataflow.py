@@ -22,9 +22,9 @@ from tfrecorder import Boxes, Image, Label, Labels, Mask, Number, Schema, Split,
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.failures import Failure, note_failure
-from tfrecorder.kinds.columns import BOX_COLUMNS
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners.dataflow.job import DataflowJob
+from tfrecorder.schema.kinds import BOX_COLUMNS
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 

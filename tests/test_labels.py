@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecorder.labels import build_vocabulary, needs_escape, to_labels_file
+from tfrecorder.schema.labels import build_vocabulary, needs_escape, to_labels_file
 
 # Names as mean as they come: white space of all kinds, breaks, backslashes, escapes typed by hand.
 PIECES = ["", " ", "\t", "\n", "\r", "\x1c", "\x85", "\u2028", "\\", "\\u0020", "u0020", "a", "ä"]

@@ -30,7 +30,7 @@ from tfrecorder import (
     infer_schema,
 )
 from tfrecorder.cli import main
-from tfrecorder.kinds.schema_file import from_plain, read_schema, to_plain, write_schema
+from tfrecorder.schema.schema_file import from_plain, read_schema, to_plain, write_schema
 
 AUTOML = Schema(split=Split(), image_uri=Image(), label=Label())
 

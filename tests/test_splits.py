@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrecorder.splits import assign_split, assign_splits, parse_splits
+from tfrecorder.schema.splits import assign_split, assign_splits, parse_splits
 
 WORDS = {
     "TRAIN": ["train", "TRAIN", "Train", "training", "Training", " train "],

@@ -37,7 +37,17 @@ if TYPE_CHECKING:
     from tfrecorder.following import ConversionStatus, status
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
-    from tfrecorder.kinds.columns import (
+    from tfrecorder.kinds.inference import infer_schema
+    from tfrecorder.loading.load import load
+    from tfrecorder.loading.options import LoadOptions
+    from tfrecorder.loading.throughput import Throughput, benchmark
+    from tfrecorder.loading.training import TrainingPosition
+    from tfrecorder.reading.column_info import ColumnInfo
+    from tfrecorder.reading.frame import to_frame
+    from tfrecorder.reading.summary import DatasetInfo, info
+    from tfrecorder.result import ConversionResult
+    from tfrecorder.runners.dataflow.job import DataflowJob, JobStatus
+    from tfrecorder.schema.kinds import (
         Boxes,
         Bytes,
         Ignore,
@@ -50,16 +60,6 @@ if TYPE_CHECKING:
         Split,
         Text,
     )
-    from tfrecorder.kinds.inference import infer_schema
-    from tfrecorder.loading.load import load
-    from tfrecorder.loading.options import LoadOptions
-    from tfrecorder.loading.throughput import Throughput, benchmark
-    from tfrecorder.loading.training import TrainingPosition
-    from tfrecorder.reading.column_info import ColumnInfo
-    from tfrecorder.reading.frame import to_frame
-    from tfrecorder.reading.summary import DatasetInfo, info
-    from tfrecorder.result import ConversionResult
-    from tfrecorder.runners.dataflow.job import DataflowJob, JobStatus
     from tfrecorder.validation import validate
 
 #: Public names whose modules are imported on first use.
@@ -72,20 +72,20 @@ _LAZY = {
     "Throughput": "tfrecorder.loading.throughput",
     "TrainingPosition": "tfrecorder.loading.training",
     "benchmark": "tfrecorder.loading.throughput",
-    "Boxes": "tfrecorder.kinds.columns",
-    "Bytes": "tfrecorder.kinds.columns",
-    "Ignore": "tfrecorder.kinds.columns",
-    "Image": "tfrecorder.kinds.columns",
-    "Label": "tfrecorder.kinds.columns",
-    "Labels": "tfrecorder.kinds.columns",
-    "Mask": "tfrecorder.kinds.columns",
-    "Number": "tfrecorder.kinds.columns",
-    "Schema": "tfrecorder.kinds.columns",
-    "Split": "tfrecorder.kinds.columns",
-    "Text": "tfrecorder.kinds.columns",
+    "Boxes": "tfrecorder.schema.kinds",
+    "Bytes": "tfrecorder.schema.kinds",
+    "Ignore": "tfrecorder.schema.kinds",
+    "Image": "tfrecorder.schema.kinds",
+    "Label": "tfrecorder.schema.kinds",
+    "Labels": "tfrecorder.schema.kinds",
+    "Mask": "tfrecorder.schema.kinds",
+    "Number": "tfrecorder.schema.kinds",
+    "Schema": "tfrecorder.schema.kinds",
+    "Split": "tfrecorder.schema.kinds",
+    "Text": "tfrecorder.schema.kinds",
     "convert": "tfrecorder.conversion",
     "convert_and_load": "tfrecorder.conversion",
-    "infer_schema": "tfrecorder.kinds.inference",
+    "infer_schema": "tfrecorder.schema.inference",
     "to_frame": "tfrecorder.loading.frame",
     "info": "tfrecorder.loading.summary",
     "inspect": "tfrecorder.inspection.inspect",

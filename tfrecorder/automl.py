@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder.errors import SourceError
-from tfrecorder.kinds.columns import BOX_COLUMNS, Boxes, Image, Labels, Schema, Split
-from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.splits import SPELLINGS
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Image, Labels, Schema, Split
+from tfrecorder.schema.splits import SPELLINGS
 
 #: A table, and its schema where it is not the default one.
 Table = tuple[pd.DataFrame, Schema | None]

@@ -15,6 +15,6 @@ import click
 @click.argument("source")
 def schema(source: str) -> None:
     from tfrecorder.kinds.inference import infer_schema
-    from tfrecorder.kinds.schema_file import write_schema
+    from tfrecorder.schema.schema_file import write_schema
 
     click.echo(write_schema(infer_schema(source)), nl=False)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.report import CODES, ERROR, Finding
-from tfrecorder.splits import parse_splits
+from tfrecorder.schema.splits import parse_splits
 
 
 def has_faults(findings: Iterable[Finding]) -> bool:

@@ -14,7 +14,6 @@ from tfrecorder import metadata, storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import OptionError, ValidationError
-from tfrecorder.labels import needs_escape
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.directory import claim, clear, plan_to_continue, reopen
@@ -26,8 +25,9 @@ from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result
 from tfrecorder.rules import Checked, check_source
 from tfrecorder.runners import run
+from tfrecorder.schema.labels import needs_escape
+from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources import Source, read_source
-from tfrecorder.splits import SPELLINGS, SPLITS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,14 +15,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from tfrecorder import schema, storage
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.forms import DONE
 from tfrecorder.dataset.json_form import parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError
-from tfrecorder.labels import to_labels_file
 from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.keys import ENCODED, LABEL, Feature
+from tfrecorder.schema.labels import to_labels_file
 
 METADATA_VERSION = 1
 
@@ -221,7 +222,7 @@ _TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "
 
 
 def _tfds_form(
-    feature: schema.Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
+    feature: Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
 ) -> dict[str, Any]:
     if feature.shape == (None,):
         of_one = _tfds_form(replace(feature, shape=()), plan, shapes)
@@ -245,7 +246,7 @@ def _tfds_form(
 
 
 def _tfds_image(
-    feature: schema.Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
+    feature: Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
 ) -> dict[str, Any]:
     if feature.kind == "mask":
         sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
@@ -284,8 +285,8 @@ def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
         "splits": splits,
     }
     present = {feature.key for feature in plan.features}
-    if plan.num_classes and {schema.ENCODED, schema.LABEL} <= present:
-        keys = [{"featureKey": schema.ENCODED}, {"featureKey": schema.LABEL}]
+    if plan.num_classes and {ENCODED, LABEL} <= present:
+        keys = [{"featureKey": ENCODED}, {"featureKey": LABEL}]
         document["supervisedKeys"] = {"tuple": {"items": keys}}
     return json_bytes(document)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfrecorder import schema
 from tfrecorder.dataset.example import encode_parts
 from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.images.check import CheckedImage, check_image
@@ -14,6 +13,7 @@ from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Transform, transform_image, transform_of
 from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.schema import keys
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ def load_row(
 def record_features(row: PlannedRow, image: CheckedImage) -> dict[str, bytes | str | int]:
     """The record of the default schema."""
     return {
-        schema.ENCODED: image.data,
-        schema.FORMAT: image.format,
-        schema.HEIGHT: image.height,
-        schema.WIDTH: image.width,
-        schema.CHANNELS: image.channels,
-        schema.FILENAME: row.image_uri,
-        schema.SOURCE_ID: str(row.row),
-        schema.LABEL: row.label,
-        schema.TEXT: row.text,
+        keys.ENCODED: image.data,
+        keys.FORMAT: image.format,
+        keys.HEIGHT: image.height,
+        keys.WIDTH: image.width,
+        keys.CHANNELS: image.channels,
+        keys.FILENAME: row.image_uri,
+        keys.SOURCE_ID: str(row.row),
+        keys.LABEL: row.label,
+        keys.TEXT: row.text,
     }

@@ -16,9 +16,9 @@ import pandas as pd
 
 from tfrecorder.column_rules import as_objects, at, check_labels, check_splits, check_uris
 from tfrecorder.report import Finding, build_report
-from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.splits import UNASSIGNED, assign_splits
 from tfrecorder.sources import Source
-from tfrecorder.splits import UNASSIGNED, assign_splits
 
 if TYPE_CHECKING:
     from tfrecorder.kinds.checking import Stated

@@ -19,10 +19,10 @@ from tfrecorder import storage
 from tfrecorder.automl import Table, read_headerless, read_json_lines
 from tfrecorder.dataset import layout
 from tfrecorder.errors import SourceError
-from tfrecorder.kinds.columns import BOX_COLUMNS, Ignore, Label, Schema
 from tfrecorder.kinds.inference import MASK_COLUMN, obvious_schema
-from tfrecorder.schema import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.splits import SPELLINGS
+from tfrecorder.schema.keys import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import BOX_COLUMNS, Ignore, Label, Schema
+from tfrecorder.schema.splits import SPELLINGS
 
 #: A folder's files with these endings are its images; every other file is passed over and counted.
 IMAGE_ENDINGS = (

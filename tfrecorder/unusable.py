@@ -12,12 +12,12 @@ import pandas as pd
 
 from tfrecorder.column_rules import as_objects, check_uris
 from tfrecorder.kinds.boxes import gather, shown_edges, sound_edges
-from tfrecorder.kinds.columns import Boxes, Image, Mask, Schema, columns_of
-from tfrecorder.kinds.fields import Field
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.report import CODES, ERROR, Finding
 from tfrecorder.rules import Checked
-from tfrecorder.schema import URI_COLUMN
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.keys import URI_COLUMN
+from tfrecorder.schema.kinds import Boxes, Image, Mask, Schema, columns_of
 from tfrecorder.sources import Source
 from tfrecorder.threads import map_ahead
 

@@ -15,7 +15,7 @@ from tfrecorder.sources import read_source
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tfrecorder.kinds.columns import Schema
+    from tfrecorder.schema.kinds import Schema
 
 
 def validate(

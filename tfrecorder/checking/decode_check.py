@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfrecorder import schema
 from tfrecorder.loading.decoding import decode
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.parsing import picture_of
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.schema import keys
 
 
 def decoder(
@@ -28,8 +28,8 @@ def decoder(
         form="tfrecorder",
         splits={},
         features={},
-        image_key=schema.ENCODED,
-        label_key=schema.LABEL,
+        image_key=keys.ENCODED,
+        label_key=keys.LABEL,
         image_shape=image_shape,
         class_names=None,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tfrecorder import schema
 from tfrecorder.checking.record_form import Finding, Record
 from tfrecorder.checking.typed_check import check_typed, typed_against_plan
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.header import Header
 from tfrecorder.images.rejects import Reject
 from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.schema import keys
 
 
 def check_label(record: Record, plan: Plan) -> Iterator[Finding]:
@@ -19,7 +19,7 @@ def check_label(record: Record, plan: Plan) -> Iterator[Finding]:
     if plan.fields is not None:
         yield from check_typed(record, plan)
     elif plan.label_kind == "none":
-        if record.label != schema.NO_LABEL or record.text:
+        if record.label != keys.NO_LABEL or record.text:
             yield (
                 "label",
                 f"label {record.label} and text {record.text!r} in a dataset without labels",
@@ -42,7 +42,7 @@ def check_image(record: Record, plan: Plan) -> tuple[Header | None, list[Finding
         return None, [] if due == there else [("shape", words)]
     read_header = {"jpeg": jpeg.read_header, "png": png.read_header}.get(record.format)
     if read_header is None:
-        words = f"{schema.FORMAT} is {record.format!r}, neither 'jpeg' nor 'png'"
+        words = f"{keys.FORMAT} is {record.format!r}, neither 'jpeg' nor 'png'"
         return None, [("format", words)]
     try:
         header = read_header(record.encoded, None)
@@ -65,9 +65,9 @@ def check_against_plan(record: Record, planned: PlannedRow, plan: Plan) -> Itera
         yield from typed_against_plan(record, planned, plan)
         return
     pairs = (
-        (schema.FILENAME, record.filename, planned.image_uri),
-        (schema.LABEL, record.label, planned.label),
-        (schema.TEXT, record.text, planned.text),
+        (keys.FILENAME, record.filename, planned.image_uri),
+        (keys.LABEL, record.label, planned.label),
+        (keys.TEXT, record.text, planned.text),
     )
     for key, found, wanted in pairs:
         if found != wanted:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder import schema
 from tfrecorder.checking.side_files import is_row_number
 from tfrecorder.dataset.example import Values, parse_example
-from tfrecorder.kinds.fields import Field, primary_image, record_features
 from tfrecorder.plan.plan import Plan
-from tfrecorder.schema import Feature
+from tfrecorder.schema import keys
+from tfrecorder.schema.fields import Field, primary_image, record_features
+from tfrecorder.schema.keys import Feature
 
 #: A fault of one record: its code and its words.
 Finding = tuple[str, str]
@@ -70,24 +70,23 @@ def read_record(data: bytes, plan: Plan) -> Record:
     if plan.fields is not None:
         return read_typed(features, plan.fields)
     values = {
-        feature.key: one_value(feature, features[feature.key])
-        for feature in schema.DEFAULT_FEATURES
+        feature.key: one_value(feature, features[feature.key]) for feature in keys.DEFAULT_FEATURES
     }
-    row = values[schema.SOURCE_ID]
+    row = values[keys.SOURCE_ID]
     if not is_row_number(row):
-        raise NotOfSchemaError("type", f"{schema.SOURCE_ID} is {row!r}, which is no row number")
+        raise NotOfSchemaError("type", f"{keys.SOURCE_ID} is {row!r}, which is no row number")
     return Record(
-        encoded=values[schema.ENCODED],
-        format=values[schema.FORMAT],
-        shape=(values[schema.HEIGHT], values[schema.WIDTH], values[schema.CHANNELS]),
-        filename=values[schema.FILENAME],
+        encoded=values[keys.ENCODED],
+        format=values[keys.FORMAT],
+        shape=(values[keys.HEIGHT], values[keys.WIDTH], values[keys.CHANNELS]),
+        filename=values[keys.FILENAME],
         row=int(row),
-        label=values[schema.LABEL],
-        text=values[schema.TEXT],
+        label=values[keys.LABEL],
+        text=values[keys.TEXT],
     )
 
 
-def one_value(feature: schema.Feature, values: Values) -> Any:
+def one_value(feature: keys.Feature, values: Values) -> Any:
     """The single value of a feature, in the type of its kind."""
     number = feature.kind in ("int64", "label")
     if not (is_int64(values) if number else (is_bytes(values) and bool(values))):
@@ -125,11 +124,11 @@ def read_typed(features: Mapping[str, Values], fields: Sequence[Field]) -> Recor
     for feature in record_features(fields):
         _check_form(feature, features[feature.key])
     first = primary_image(fields)
-    row = one_value(Feature(schema.SOURCE_ID, "text"), features[schema.SOURCE_ID])
+    row = one_value(Feature(keys.SOURCE_ID, "text"), features[keys.SOURCE_ID])
     if not is_row_number(row):
-        raise NotOfSchemaError("type", f"{schema.SOURCE_ID} is {row!r}, which is no row number")
+        raise NotOfSchemaError("type", f"{keys.SOURCE_ID} is {row!r}, which is no row number")
     if first is None:
-        return Record(b"", "", (0, 0, 0), "", int(row), schema.NO_LABEL, "", features)
+        return Record(b"", "", (0, 0, 0), "", int(row), keys.NO_LABEL, "", features)
     made = {one.key: one_value(one, features[one.key]) for one in first.features}
     sizes = [made[f"{first.key}/{name}"] for name in ("height", "width", "channels")]
     return Record(
@@ -138,7 +137,7 @@ def read_typed(features: Mapping[str, Values], fields: Sequence[Field]) -> Recor
         shape=(sizes[0], sizes[1], sizes[2]),
         filename=made[f"{first.key}/filename"],
         row=int(row),
-        label=schema.NO_LABEL,
+        label=keys.NO_LABEL,
         text="",
         values=features,
     )

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder import schema
 from tfrecorder.checking.box_check import boxes_against_plan, check_boxes
 from tfrecorder.checking.record_form import Finding, Record
 from tfrecorder.dataset.example import Values
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.rejects import Reject
-from tfrecorder.kinds.columns import Boxes, Image, Mask
-from tfrecorder.kinds.fields import Field, image_of, primary_image
 from tfrecorder.kinds.records import converters
 from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.schema import keys
+from tfrecorder.schema.fields import Field, image_of, primary_image
+from tfrecorder.schema.kinds import Boxes, Image, Mask
 
 _SIZES = ("height", "width", "channels")
 
@@ -138,7 +138,7 @@ def typed_against_plan(record: Record, planned: PlannedRow, plan: Plan) -> Itera
     for field in boxes:
         for words in boxes_against_plan(field, record, planned, plan):
             yield "row", f"row {record.row}: {words}"
-    if values[schema.SOURCE_ID] != [str(planned.row).encode()]:
+    if values[keys.SOURCE_ID] != [str(planned.row).encode()]:
         yield "row", f"row {record.row}: another row, {planned.row}, was planned"
 
 

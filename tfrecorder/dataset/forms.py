@@ -21,10 +21,10 @@ from tfrecorder.dataset.json_form import (
 )
 from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import FITS, FORMATS, VERIFY_LEVELS
-from tfrecorder.kinds.columns import Schema
-from tfrecorder.kinds.fields import Field, fields_of, from_json
-from tfrecorder.kinds.statistics import BOX_NUMBERS
-from tfrecorder.splits import SPLITS
+from tfrecorder.schema.fields import Field, fields_of, from_json
+from tfrecorder.schema.kinds import Schema
+from tfrecorder.schema.splits import SPLITS
+from tfrecorder.schema.statistics import BOX_NUMBERS
 
 _FIELD = record(
     {

@@ -14,8 +14,8 @@ from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import Room
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Geometry, transform_mask
-from tfrecorder.kinds.columns import Boxes
-from tfrecorder.kinds.fields import Field
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Boxes
 
 #: Modes in which Pillow opens a PNG whose pixels are single numbers of up to 8 bits.
 _MASK_MODES = ("1", "L", "P")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecorder import schema
 from tfrecorder.dataset.example import Values
-from tfrecorder.kinds.columns import Mask
-from tfrecorder.kinds.fields import image_of as image_field
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.summary import class_name
+from tfrecorder.schema.fields import image_of as image_field
+from tfrecorder.schema.keys import FILENAME, LABEL, NO_LABEL, SOURCE_ID, TEXT
+from tfrecorder.schema.kinds import Mask
 
 #: Keys of objects and masks, as TensorFlow's detection and segmentation tools have them.
 BOX_SIDES = tuple(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))
@@ -21,7 +21,7 @@ OBJECT_TEXT = "image/object/class/text"
 OBJECT_LABEL = "image/object/class/label"
 MASK = "image/segmentation/class/encoded"
 
-_FILENAMES = (schema.FILENAME, "filename", "file_name")
+_FILENAMES = (FILENAME, "filename", "file_name")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def filename_of(features: Mapping[str, Values], stored: StoredDataset) -> str:
 
 def row_of(features: Mapping[str, Values]) -> str:
     """The source row; empty where it is not known."""
-    return text_of(_first(features, schema.SOURCE_ID))
+    return text_of(_first(features, SOURCE_ID))
 
 
 def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[st
         pairs = [(key.removesuffix("/label") + "/text", key) for key in keys]
         found = [name for text, key in pairs for name in _names(features, text, key, stored)]
         return tuple(dict.fromkeys(found))
-    names = _names(features, schema.TEXT, stored.label_key or schema.LABEL, stored)
+    names = _names(features, TEXT, stored.label_key or LABEL, stored)
     names = names or _names(features, OBJECT_TEXT, OBJECT_LABEL, stored)
     return tuple(dict.fromkeys(names))
 
@@ -133,7 +133,7 @@ def _names(
     if isinstance(texts, list) and texts and all(texts):
         return [text_of(text) for text in texts]
     numbers = _numbers(features, label_key)
-    return [class_name(stored, int(n)) for n in numbers if n != schema.NO_LABEL]
+    return [class_name(stored, int(n)) for n in numbers if n != NO_LABEL]
 
 
 def _numbers(features: Mapping[str, Values], key: str) -> list[float]:

@@ -26,7 +26,7 @@ from tfrecorder.inspection.pictures import (
 )
 from tfrecorder.options.checks import whole
 from tfrecorder.plan.plan import sample_rows
-from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources import Source, read_source
 from tfrecorder.threads import map_ahead
 

@@ -10,9 +10,9 @@ import pandas as pd
 
 from tfrecorder.column_rules import as_objects, at, has_faults
 from tfrecorder.kinds.classes import Outcome, as_lists, flatten, number_flat
-from tfrecorder.kinds.columns import Boxes
-from tfrecorder.kinds.fields import Field
 from tfrecorder.report import Finding
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Boxes
 
 
 @dataclass(frozen=True)

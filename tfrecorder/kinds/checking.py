@@ -12,13 +12,13 @@ import pandas as pd
 from tfrecorder.column_rules import as_objects, check_splits, check_uris, has_faults
 from tfrecorder.kinds.boxes import BoxRows, check_boxes, gather
 from tfrecorder.kinds.classes import Outcome, check_label, check_several
-from tfrecorder.kinds.columns import Boxes, Image, Label, Labels, Mask, Schema, Split, columns_of
-from tfrecorder.kinds.fields import Field, fields_of, primary_image
 from tfrecorder.kinds.statistics import describe_columns
 from tfrecorder.kinds.values import check_values
 from tfrecorder.report import Finding
-from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.splits import UNASSIGNED, assign_splits
+from tfrecorder.schema.fields import Field, fields_of, primary_image
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Schema, Split, columns_of
+from tfrecorder.schema.splits import UNASSIGNED, assign_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa

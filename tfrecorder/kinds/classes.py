@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.column_rules import as_objects, at, check_labels, has_faults
-from tfrecorder.kinds.columns import Label, Labels
-from tfrecorder.kinds.fields import Field
-from tfrecorder.labels import number_labels
 from tfrecorder.report import Finding
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Label, Labels
+from tfrecorder.schema.labels import number_labels
 
 if TYPE_CHECKING:
     import pyarrow as pa

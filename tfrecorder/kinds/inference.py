@@ -12,7 +12,8 @@ import pandas as pd
 
 from tfrecorder.column_rules import as_objects
 from tfrecorder.errors import SourceError
-from tfrecorder.kinds.columns import (
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import (
     BOX_COLUMNS,
     Boxes,
     Bytes,
@@ -27,7 +28,6 @@ from tfrecorder.kinds.columns import (
     Split,
     Text,
 )
-from tfrecorder.schema import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 
 MASK_COLUMN = "mask_uri"
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder import schema as keys
 from tfrecorder.dataset.example import encode_parts
 from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.images.check import CheckedImage, check_image
@@ -17,11 +16,12 @@ from tfrecorder.images.placed import Placed, placed_boxes, stored_mask
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Transform, transform_image
-from tfrecorder.kinds.columns import Boxes, Image, Mask
-from tfrecorder.kinds.fields import Field, image_of
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.rows import Loaded, LoadRow, Rejected
-from tfrecorder.schema import Feature
+from tfrecorder.schema import keys
+from tfrecorder.schema.fields import Field, image_of
+from tfrecorder.schema.keys import Feature
+from tfrecorder.schema.kinds import Boxes, Image, Mask
 
 _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np.int64}
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tfrecorder.kinds.columns import BOX_COLUMNS, Boxes, Bytes, Image, Mask, Number
-from tfrecorder.kinds.fields import Field
-from tfrecorder.splits import SPLITS
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Boxes, Bytes, Image, Mask, Number
+from tfrecorder.schema.splits import SPLITS
+from tfrecorder.schema.statistics import BOX_NUMBERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 #: What tells of a column's values in some rows, under a mask.
 Describe = Callable[[np.ndarray], dict[str, Any]]
 
 #: The values that are listed with their counts.
 TOP_VALUES = 10
-
-#: What is told of boxes: how many an image has, the four edges, and their area.
-BOX_NUMBERS = ("per_image", *BOX_COLUMNS, "area")
 
 
 def describe_columns(
@@ -45,20 +44,6 @@ def describe_columns(
         describe = (_of_boxes if isinstance(field.kind, Boxes) else _of_values)(field, values)
         found[field.column] = {split: describe(mask) for split, mask in of_split.items()}
     return found
-
-
-def by_name(
-    statistics: Mapping[str, Mapping[str, Mapping[str, Any]]],
-) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The name that people are shown, the split, and what is told; of boxes there are several."""
-    for name, of_split in statistics.items():
-        for split, found in of_split.items():
-            if "boxes" not in found or "top" in found:
-                yield name, split, found
-        boxes = {split: found["boxes"] for split, found in of_split.items() if "boxes" in found}
-        for what in BOX_NUMBERS:
-            shown = f"{name} {'per image' if what == 'per_image' else what}"
-            yield from ((shown, split, numbers[what]) for split, numbers in boxes.items())
 
 
 def _of_values(field: Field, values: dict[str, pa.Array]) -> Describe:

@@ -10,9 +10,9 @@ import pandas as pd
 
 from tfrecorder.column_rules import at, check_unicode, has_faults
 from tfrecorder.kinds.classes import Outcome, as_lists
-from tfrecorder.kinds.columns import Bytes, Number, Text
-from tfrecorder.kinds.fields import Field
 from tfrecorder.report import Finding
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Bytes, Number, Text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Sequence
 
 from tfrecorder.errors import OptionError
-from tfrecorder.kinds.columns import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
-from tfrecorder.kinds.fields import Field
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
 
 _CLASSES = (Label, Labels, Boxes, Mask)
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecorder.kinds.columns import Boxes, Image, Label, Labels, Mask, Number
-from tfrecorder.kinds.fields import Field, image_of, record_features
 from tfrecorder.loading.columns import decodes, selected
 from tfrecorder.loading.decoding import Picture, decode, decode_raw
 from tfrecorder.loading.geometry import decode_mask, place_boxes
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.schema import HEIGHT, NO_LABEL, WIDTH, Feature
+from tfrecorder.schema.fields import Field, image_of, record_features
+from tfrecorder.schema.keys import HEIGHT, NO_LABEL, WIDTH, Feature
+from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number
 
 
 def picture_of(stored: StoredDataset, options: LoadOptions) -> Picture:

@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfrecorder import schema
 from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
-from tfrecorder.kinds.columns import Schema
-from tfrecorder.kinds.schema_file import as_schema, to_plain
 from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form, plain_name
-from tfrecorder.splits import SPELLINGS, SPLITS
+from tfrecorder.schema import keys
+from tfrecorder.schema.kinds import Schema
+from tfrecorder.schema.schema_file import as_schema, to_plain
+from tfrecorder.schema.splits import SPELLINGS, SPLITS
 
 ON_ERROR = ("reject", "raise")
 
@@ -291,9 +291,9 @@ def _check_columns(value: Any) -> str | None:
         return None
     if not isinstance(value, Mapping) or not all(map(_is_text, value)):
         return "give a dict of the source's names to ours, as {'path': 'image_uri'}."
-    wrong = [ours for ours in value.values() if ours not in schema.COLUMNS]
+    wrong = [ours for ours in value.values() if ours not in keys.COLUMNS]
     if wrong:
-        return f"{wrong[0]!r} is none of our columns: {', '.join(schema.COLUMNS)}."
+        return f"{wrong[0]!r} is none of our columns: {', '.join(keys.COLUMNS)}."
     if len(set(value.values())) < len(value):
         return "two names stand for the same column; give one."
     return None

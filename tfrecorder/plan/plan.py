@@ -20,13 +20,12 @@ from tfrecorder import storage
 from tfrecorder.dataset.forms import plan_form
 from tfrecorder.dataset.json_form import parse
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.kinds.fields import Field, image_of, record_features
-from tfrecorder.kinds.fields import from_json as fields_from_json
-from tfrecorder.kinds.fields import to_json as fields_to_json
-from tfrecorder.labels import number_labels
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.rules import Checked
-from tfrecorder.schema import (
+from tfrecorder.schema.fields import Field, image_of, record_features
+from tfrecorder.schema.fields import from_json as fields_from_json
+from tfrecorder.schema.fields import to_json as fields_to_json
+from tfrecorder.schema.keys import (
     DEFAULT_FEATURES,
     LABEL,
     LABEL_COLUMN,
@@ -35,7 +34,8 @@ from tfrecorder.schema import (
     URI_COLUMN,
     Feature,
 )
-from tfrecorder.splits import SPLITS
+from tfrecorder.schema.labels import number_labels
+from tfrecorder.schema.splits import SPLITS
 
 if TYPE_CHECKING:
     from tfrecorder.kinds.checking import Stated

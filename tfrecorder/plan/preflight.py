@@ -10,7 +10,7 @@ from tfrecorder.errors import ImagesUnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.rules import Checked
-from tfrecorder.schema import URI_COLUMN
+from tfrecorder.schema.keys import URI_COLUMN
 
 #: Rows whose images are opened, and the share of them that may be missing.
 OPENED_ROWS = 100

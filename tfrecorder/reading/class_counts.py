@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tfrecorder import schema, storage
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
+from tfrecorder.schema import keys
 
 #: For each split, the records of each class by its integer, ascending.
 ClassCounts = dict[str, dict[int, int]]
@@ -101,5 +102,5 @@ def read_side_file(directory: str, name: str) -> Sequence[Sequence[str]]:
 
 
 def _count(labels: np.ndarray) -> dict[int, int]:
-    numbers, counts = np.unique(labels[labels != schema.NO_LABEL], return_counts=True)
+    numbers, counts = np.unique(labels[labels != keys.NO_LABEL], return_counts=True)
     return dict(zip(numbers.tolist(), counts.tolist(), strict=True))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.display.tables import one_line
-from tfrecorder.kinds.columns import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
-from tfrecorder.kinds.fields import Field, image_of
-from tfrecorder.kinds.statistics import by_name
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.schema.fields import Field, image_of
+from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.schema.statistics import by_name
 
 #: The most frequent values that the table for people shows; a program gets ten.
 SHOWN_VALUES = 3

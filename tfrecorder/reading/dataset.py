@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any
 
-from tfrecorder import schema, storage
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.forms import METADATA
 from tfrecorder.dataset.json_form import Form, anything, parse
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.kinds.defaults import dataset_fields
-from tfrecorder.kinds.fields import Field, primary_image
-from tfrecorder.splits import SPELLINGS, SPLITS
+from tfrecorder.schema import keys
+from tfrecorder.schema.fields import Field, dataset_fields, primary_image
+from tfrecorder.schema.splits import SPELLINGS, SPLITS
 
 
 @dataclass(frozen=True)
@@ -195,13 +195,13 @@ def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -
         form="tfrecorder",
         splits=splits,
         features=dict(metadata["features"]),
-        image_key=schema.ENCODED if fields is None else f"{first.key}/encoded" if first else "",
-        label_key=schema.LABEL if schema.LABEL in metadata["features"] else None,
+        image_key=keys.ENCODED if fields is None else f"{first.key}/encoded" if first else "",
+        label_key=keys.LABEL if keys.LABEL in metadata["features"] else None,
         image_shape=shape,
         class_names=None if names is None else tuple(names),
         sides=_sides(metadata.get("image_sides")),
         fields=fields,
-        shapes=shapes or {schema.ENCODED: shape},
+        shapes=shapes or {keys.ENCODED: shape},
         raw=raw,
     )
 

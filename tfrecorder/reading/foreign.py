@@ -7,16 +7,16 @@ import re
 from functools import partial
 from typing import Any
 
-from tfrecorder import schema
 from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
 from tfrecorder.reading.dataset import Files, ShardFile, StoredDataset, check_shards, parse_json
-from tfrecorder.splits import SPELLINGS
+from tfrecorder.schema.keys import DEFAULT_FEATURES, ENCODED, LABEL
+from tfrecorder.schema.splits import SPELLINGS
 
 #: TFDS's own template, where a dataset names no other.
 _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
-_USUAL_KEYS = {feature.key: feature.kind for feature in schema.DEFAULT_FEATURES}
+_USUAL_KEYS = {feature.key: feature.kind for feature in DEFAULT_FEATURES}
 _WORD = re.compile(r"[a-z]+")
 _TEMPLATE_WORD = re.compile(r"\{([A-Z_]+)\}")
 _TFDS_FEATURE = re.compile(r".*\.(\w+)$")
@@ -56,8 +56,8 @@ def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
         form="files",
         splits={name: tuple(shards) for name, shards in sorted(splits.items(), key=_split_order)},
         features=dict(_USUAL_KEYS),
-        image_key=schema.ENCODED,
-        label_key=schema.LABEL,
+        image_key=ENCODED,
+        label_key=LABEL,
         image_shape=(None, None, 3),
         class_names=None,
     )

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder import schema, storage
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.kinds.columns import Boxes, Image, Label, Labels, Mask, Number, Text
-from tfrecorder.kinds.defaults import dataset_fields
-from tfrecorder.kinds.fields import Field
 from tfrecorder.reading.dataset import StoredDataset, open_dataset, parse_json
 from tfrecorder.reading.files import local_files, stored_files
-from tfrecorder.schema import SPLIT_COLUMN
+from tfrecorder.schema import keys
+from tfrecorder.schema.fields import Field, dataset_fields
+from tfrecorder.schema.keys import SPLIT_COLUMN
+from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number, Text
 
 IMAGES = ("uri", "bytes")
 
@@ -62,7 +62,7 @@ def to_frame(
     fields = dataset_fields(metadata)
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
     rows = [
-        (int(features[schema.SOURCE_ID][0]), name, features)
+        (int(features[keys.SOURCE_ID][0]), name, features)
         for name in chosen
         for features in _records(stored, name)
     ]

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder.errors import OptionError
-from tfrecorder.kinds.columns import KINDS, Kind, Schema, settings
+from tfrecorder.schema.kinds import KINDS, Kind, Schema, settings
 
 
 def to_plain(schema: Schema) -> dict[str, Any]:
     """A schema as JSON values: for each column its kind, and what was given beside the defaults.
 
-    >>> from tfrecorder.kinds.columns import Label, Number
+    >>> from tfrecorder.schema.kinds import Label, Number
     >>> to_plain(Schema(age=Number(dtype="int64"), label=Label()))
     {'age': {'kind': 'number', 'dtype': 'int64'}, 'label': 'label'}
     """
@@ -101,7 +101,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
 def write_schema(schema: Schema) -> str:
     """A schema as YAML, a line a column.
 
-    >>> from tfrecorder.kinds.columns import Image, Number
+    >>> from tfrecorder.schema.kinds import Image, Number
     >>> print(write_schema(Schema(image_uri=Image(), age=Number(default=0.0))), end="")
     image_uri: image
     age: {kind: number, default: 0.0}

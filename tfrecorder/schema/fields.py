@@ -7,13 +7,14 @@ where there is one image, label, mask; several have the name of their column in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder import schema as keys
 from tfrecorder.errors import OptionError
-from tfrecorder.kinds.columns import (
+from tfrecorder.schema import keys
+from tfrecorder.schema.keys import LABEL_COLUMN, URI_COLUMN, Feature
+from tfrecorder.schema.kinds import (
     Boxes,
     Bytes,
     Image,
@@ -25,8 +26,7 @@ from tfrecorder.kinds.columns import (
     Schema,
     Text,
 )
-from tfrecorder.kinds.schema_file import kind_of, plain_kind
-from tfrecorder.schema import Feature
+from tfrecorder.schema.schema_file import kind_of, plain_kind
 
 _NUMBER_KINDS = {"float32": "float", "int64": "int64", "bool": "bool"}
 
@@ -178,4 +178,23 @@ def from_json(found: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
             integer=one.get("integer", False),
         )
         for one in found
+    )
+
+
+def dataset_fields(metadata: Mapping[str, Any]) -> tuple[Field, ...]:
+    """The fields of a dataset by its metadata, also where its schema is the default one."""
+    stated = metadata.get("stated")
+    if stated is not None:
+        return from_json(stated["fields"])
+    names = metadata["class_names"]
+    return (
+        Field(URI_COLUMN, Image(), "image"),
+        Field(
+            LABEL_COLUMN,
+            Label(),
+            "image/class",
+            None if names is None else tuple(names),
+            metadata.get("num_classes") or 0,
+            integer=metadata.get("label_kind") == "integer",
+        ),
     )
