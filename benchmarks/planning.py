@@ -33,7 +33,7 @@ def plan(source: str, out: str) -> Timed:
     from tfrecorder.plan.staging import read_shard_rows, stage_plan
     from tfrecorder.report import has_errors
     from tfrecorder.rules import check_source
-    from tfrecorder.sources import read_source
+    from tfrecorder.sources.source import read_source
 
     del pandas, pyarrow
 

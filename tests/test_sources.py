@@ -14,7 +14,7 @@ from support import CSV, PHOTOS
 import tfrecorder
 from tfrecorder.errors import SourceError
 from tfrecorder.rules import Checked, check_source
-from tfrecorder.sources import read_source
+from tfrecorder.sources.source import read_source
 
 #: Labels that have broken CSV readers, label files and joined rows elsewhere.
 AWKWARD = [

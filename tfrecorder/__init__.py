@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tfrecorder.following import ConversionStatus, status
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
-    from tfrecorder.kinds.inference import infer_schema
     from tfrecorder.loading.load import load
     from tfrecorder.loading.options import LoadOptions
     from tfrecorder.loading.throughput import Throughput, benchmark
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
         Split,
         Text,
     )
+    from tfrecorder.sources.inference import infer_schema
     from tfrecorder.validation import validate
 
 #: Public names whose modules are imported on first use.

@@ -14,7 +14,7 @@ import click
 )
 @click.argument("source")
 def schema(source: str) -> None:
-    from tfrecorder.kinds.inference import infer_schema
     from tfrecorder.schema.schema_file import write_schema
+    from tfrecorder.sources.inference import infer_schema
 
     click.echo(write_schema(infer_schema(source)), nl=False)

@@ -14,16 +14,12 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.report import CODES, ERROR, Finding
 from tfrecorder.schema.splits import parse_splits
+from tfrecorder.sources.table import as_objects
 
 
 def has_faults(findings: Iterable[Finding]) -> bool:
     """True if any finding is an error, beyond warnings."""
     return any(len(one.rows) and CODES[one.code][0] == ERROR for one in findings)
-
-
-def as_objects(column: pd.Series) -> pd.Series:
-    """Any column - object, string, categorical, Arrow - as Python values, None where missing."""
-    return column.astype(object).where(column.notna(), None)
 
 
 def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:

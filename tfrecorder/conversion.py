@@ -27,7 +27,8 @@ from tfrecorder.rules import Checked, check_source
 from tfrecorder.runners import run
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources import Source, read_source
+from tfrecorder.sources.source import read_source
+from tfrecorder.sources.table import Source
 
 if TYPE_CHECKING:
     import pandas as pd

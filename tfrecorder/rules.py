@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import as_objects, at, check_labels, check_splits, check_uris
+from tfrecorder.column_rules import at, check_labels, check_splits, check_uris
 from tfrecorder.report import Finding, build_report
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import UNASSIGNED, assign_splits
-from tfrecorder.sources import Source
+from tfrecorder.sources.table import Source, as_objects
 
 if TYPE_CHECKING:
     from tfrecorder.kinds.checking import Stated

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import as_objects, check_uris
+from tfrecorder.column_rules import check_uris
 from tfrecorder.kinds.boxes import gather, shown_edges, sound_edges
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.report import CODES, ERROR, Finding
@@ -18,7 +18,7 @@ from tfrecorder.rules import Checked
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Schema, columns_of
-from tfrecorder.sources import Source
+from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.threads import map_ahead
 
 #: Rows under way at once.

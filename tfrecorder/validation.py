@@ -10,7 +10,7 @@ from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.report import build_report
 from tfrecorder.rules import check_source
-from tfrecorder.sources import read_source
+from tfrecorder.sources.source import read_source
 
 if TYPE_CHECKING:
     import pandas as pd

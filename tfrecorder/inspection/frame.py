@@ -27,7 +27,8 @@ from tfrecorder.inspection.pictures import (
 from tfrecorder.options.checks import whole
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.sources import Source, read_source
+from tfrecorder.sources.source import read_source
+from tfrecorder.sources.table import Source
 from tfrecorder.threads import map_ahead
 
 MOST_ROWS = 200

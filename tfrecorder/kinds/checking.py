@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import as_objects, check_splits, check_uris, has_faults
+from tfrecorder.column_rules import check_splits, check_uris, has_faults
 from tfrecorder.kinds.boxes import BoxRows, check_boxes, gather
 from tfrecorder.kinds.classes import Outcome, check_label, check_several
 from tfrecorder.kinds.statistics import describe_columns
@@ -19,12 +19,13 @@ from tfrecorder.schema.fields import Field, fields_of, primary_image
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Schema, Split, columns_of
 from tfrecorder.schema.splits import UNASSIGNED, assign_splits
+from tfrecorder.sources.table import as_objects
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tfrecorder.rules import Checked
-    from tfrecorder.sources import Source
+    from tfrecorder.sources.table import Source
 
 
 @dataclass(frozen=True)

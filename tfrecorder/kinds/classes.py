@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import as_objects, at, check_labels, has_faults
+from tfrecorder.column_rules import at, check_labels, has_faults
 from tfrecorder.report import Finding
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Label, Labels
 from tfrecorder.schema.labels import number_labels
+from tfrecorder.sources.table import as_objects
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import as_objects
 from tfrecorder.errors import SourceError
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import (
@@ -28,8 +27,8 @@ from tfrecorder.schema.kinds import (
     Split,
     Text,
 )
-
-MASK_COLUMN = "mask_uri"
+from tfrecorder.sources.default_schema import MASK_COLUMN, box_unit, is_list
+from tfrecorder.sources.table import as_objects
 
 _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
@@ -52,7 +51,8 @@ def infer_schema(source: pd.DataFrame | str | os.PathLike[str]) -> Schema:
     >>> print(infer_schema(pd.DataFrame({"image_uri": ["a.jpg"], "age": [3.5]})))
     Schema(image_uri=Image(), age=Number())
     """
-    from tfrecorder.sources import looks_like_image, read_table
+    from tfrecorder.sources.files import looks_like_image
+    from tfrecorder.sources.source import read_table
 
     table, form = read_table(source)
     if form is not None:
@@ -79,41 +79,6 @@ def infer_schema(source: pd.DataFrame | str | os.PathLike[str]) -> Schema:
     if masks and len(images) > 1:
         kinds |= {name: Mask(of=images[0]) for name in masks}
     return Schema(kinds)
-
-
-def obvious_schema(table: pd.DataFrame) -> Schema | None:
-    """The schema of a table with boxes or a mask in columns of the known names; else None."""
-    names = [str(name) for name in table.columns]
-    has_boxes, has_mask = set(BOX_COLUMNS) <= set(names), MASK_COLUMN in names
-    if URI_COLUMN not in names or not (has_boxes or has_mask):
-        return None
-    kinds: dict[str, Kind] = {}
-    if SPLIT_COLUMN in names:
-        kinds[SPLIT_COLUMN] = Split()
-    kinds[URI_COLUMN] = Image()
-    labelled = LABEL_COLUMN in names
-    if has_mask:
-        kinds[MASK_COLUMN] = Mask()
-    if has_boxes:
-        kinds["boxes"] = Boxes(unit=box_unit(table), label=LABEL_COLUMN if labelled else None)
-    elif labelled:
-        kinds[LABEL_COLUMN] = Label()
-    return Schema(kinds)
-
-
-def box_unit(table: pd.DataFrame) -> str:
-    """ "pixel" if any edge is beyond 1."""
-    for name in BOX_COLUMNS:
-        cells = as_objects(table[name]).dropna()
-        flat = [value for cell in cells for value in (cell if is_list(cell) else [cell])]
-        numbers = pd.to_numeric(pd.Series(flat, dtype=object), errors="coerce")
-        if (numbers > 1).any():
-            return "pixel"
-    return "fraction"
-
-
-def is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple, np.ndarray))
 
 
 def _known(name: str, column: pd.Series) -> Kind | None:

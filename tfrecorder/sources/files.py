@@ -1,0 +1,96 @@
+"""CSV and JSON Lines files as frames."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from tfrecorder.errors import SourceError
+from tfrecorder.schema.keys import COLUMNS
+from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.sources.automl import Table, read_headerless, read_json_lines
+
+#: A folder's files with these endings are its images; every other file is passed over and counted.
+IMAGE_ENDINGS = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp"),
+    *(".dib", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
+)
+
+
+def read_file(path: str, copy: str, columns: Mapping[str, str]) -> Table:
+    """A CSV as text columns, or JSON Lines.
+
+    Args:
+        path: what the user calls it.
+        copy: where it can be opened.
+    """
+    try:
+        if path.lower().endswith((".jsonl", ".ndjson")):
+            return read_json_lines(path, copy)
+        with open(copy, newline="", encoding="utf-8-sig") as file:
+            first = next(filter(None, csv.reader(file)), [])
+        _refuse_other_separator(path, first, columns)
+        if not _is_header(first, columns):
+            return read_headerless(path, copy, looks_like_image)
+        table = pd.read_csv(
+            copy, dtype=str, keep_default_na=False, encoding="utf-8-sig", skip_blank_lines=True
+        )
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"{path}: line {_undecodable_line(copy)} is not UTF-8; save the file as UTF-8, or read "
+            "it with pandas (encoding=...) and convert the frame."
+        ) from error
+    except pd.errors.EmptyDataError as error:
+        raise SourceError(f"{path}: the file is empty.") from error
+    except (pd.errors.ParserError, csv.Error) as error:
+        words = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        raise SourceError(
+            f"{path}: not a well-formed CSV: {words}. A value with a comma, a quote or a line "
+            "break in it is written in quotes."
+        ) from error
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
+    if not isinstance(table.index, pd.RangeIndex):
+        raise SourceError(
+            f"{path}: the rows have more values than the header has names; a value with a comma in "
+            "it is written in quotes."
+        )
+    return table, None
+
+
+def _refuse_other_separator(path: str, first: list[str], columns: Mapping[str, str]) -> None:
+    """Spreadsheets of some countries write semicolons: named here, or nothing would be found."""
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        cells = [cell.strip() for cell in first[0].split(separator)] if len(first) == 1 else []
+        known = {*COLUMNS, *columns}
+        if len(cells) > 1 and (known.intersection(cells) or cells[0].lower() in SPELLINGS):
+            raise SourceError(
+                f"{path}: its values are separated by {name}; save it with commas, or read it with "
+                f"pandas (sep={separator!r}) and convert the frame."
+            )
+
+
+def _undecodable_line(copy: str) -> int:
+    """The number, from 1, of the first line that is not UTF-8."""
+    data = Path(copy).read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 1
+
+
+def _is_header(first: list[str], columns: Mapping[str, str]) -> bool:
+    """A first line is data if it begins with a split word or holds what can only be an image."""
+    known = {*COLUMNS, *columns}
+    if not first or any(cell in known for cell in first):
+        return True
+    return not (first[0].strip().lower() in SPELLINGS or any(map(looks_like_image, first)))
+
+
+def looks_like_image(cell: str) -> bool:
+    """True for what can only be the path or uri of an image."""
+    return "://" in cell or cell.lower().endswith(IMAGE_ENDINGS)

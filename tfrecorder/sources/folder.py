@@ -1,0 +1,110 @@
+"""A folder of images as a frame."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.errors import SourceError
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.table import Source
+
+
+def read_folder(folder: str) -> Source:
+    """A folder `split/label/file` or `label/file`, in the order of the relative paths.
+
+    The first level is splits if every folder in it is named like one.  Folder names are class
+    names, so they stay text even where they are digits, as in Keras and TFDS.  An image's uri is
+    its path relative to the folder.
+
+    Raises:
+        SourceError: an image lies at another depth, or no image was found.
+    """
+    files, passed_over = _sorted_out(_walk(folder) if storage.is_local(folder) else _list(folder))
+    if not files:
+        seen = sum(passed_over.values())
+        raise SourceError(
+            f"{folder}: no images found ({seen} other files passed over); expected "
+            f"split/label/file or label/file with endings {' '.join(IMAGE_ENDINGS)}."
+        )
+    tops = {parts[0] for parts in files if len(parts) > 1}
+    no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
+    with_split = bool(tops) and not no_splits
+    depth = 3 if with_split else 2
+    wrong = next((parts for parts in files if len(parts) != depth), None)
+    if wrong is not None:
+        hint = "put every image into the folder of its label"
+        if len(wrong) == 3:
+            hint = f"or, if that is split/label/file, name the folder {no_splits[0]!r} like a split"
+        raise SourceError(
+            f"{folder}: image {'/'.join(wrong)!r} is not at "
+            f"{'split/label/file' if with_split else 'label/file'}; {hint}."
+        )
+    data: dict[str, Any] = {
+        URI_COLUMN: ["/".join(parts) for parts in files],
+        LABEL_COLUMN: [parts[-2] for parts in files],
+    }
+    if with_split:
+        data = {SPLIT_COLUMN: [parts[0] for parts in files], **data}
+    # Not dtype=str: Arrow cannot hold a name that is not UTF-8, which validation is to report.
+    frame = pd.DataFrame(data, dtype=object)
+    return Source(frame, base=folder, passed_over=passed_over)
+
+
+def _sorted_out(
+    found: Iterable[tuple[str, ...]],
+) -> tuple[list[tuple[str, ...]], dict[str, int]]:
+    """The path parts of all images, sorted, and counts of the other files."""
+    images: list[tuple[str, ...]] = []
+    hidden = others = 0
+    for parts in found:
+        if any(part.startswith(".") for part in parts) or parts[-1] in layout.DESKTOP_FILES:
+            hidden += 1
+        elif parts[-1].lower().endswith(IMAGE_ENDINGS):
+            images.append(parts)
+        else:
+            others += 1
+    return sorted(images), {"hidden": hidden, "not images": others}
+
+
+def _list(folder: str) -> Iterator[tuple[str, ...]]:
+    """The path parts of all files below a folder on a remote store."""
+    for file in storage.files_below(folder):
+        yield tuple(file.split("/"))
+
+
+def _walk(folder: str) -> Iterator[tuple[str, ...]]:
+    """The path parts of all files below a local folder; a hidden folder counts as one file.
+
+    Links to folders are followed, but for those that lead back up.
+    """
+    for where, folders, names in os.walk(folder, onerror=_refuse_unlisted, followlinks=True):
+        above = Path(where).relative_to(folder).parts
+        for name in folders:
+            if name.startswith("."):
+                yield (*above, name)
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and not _leads_up(where, name)
+        )
+        for name in names:
+            yield (*above, name)
+
+
+def _leads_up(where: str, name: str) -> bool:
+    """True for a link to a folder that it lies in, which a walk would never leave."""
+    link = Path(where, name)
+    return link.is_symlink() and any(link.samefile(above) for above in link.absolute().parents)
+
+
+def _refuse_unlisted(error: OSError) -> None:
+    raise SourceError(
+        f"{error.filename}: the folder cannot be listed: {error.strerror}."
+    ) from error

@@ -1,0 +1,176 @@
+"""Sources: a frame, a CSV or a folder becomes one frame with our column names.
+
+Nothing is judged here beyond what must be known to read at all; that is `validation`'s work.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from tfrecorder import storage
+from tfrecorder.errors import SourceError
+from tfrecorder.schema.keys import COLUMNS, LABEL_COLUMN
+from tfrecorder.schema.kinds import BOX_COLUMNS, Ignore, Label, Schema
+from tfrecorder.sources.automl import Table
+from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema
+from tfrecorder.sources.files import read_file
+from tfrecorder.sources.folder import read_folder
+from tfrecorder.sources.table import Source
+
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+def read_source(
+    source: pd.DataFrame | str | os.PathLike[str],
+    columns: Mapping[str, str] | None = None,
+    labels: Sequence[str] | None = None,
+    schema: Schema | None = None,
+) -> Source:
+    """A frame, a CSV file or a folder of images as one table.
+
+    Args:
+        source: a frame (left unmodified); the path of a CSV, with a header or in AutoML's or
+            Vertex AI's own order without one; of Vertex AI's JSON Lines; or of a folder
+            `split/label/file` or `label/file`.
+        columns: the source's names of our columns, as {"path": "image_uri"}.
+        labels: all class names, where given: a CSV's labels that are among them are names, even
+            if they are digits.
+        schema: of the columns, where one was stated.
+
+    Raises:
+        SourceError: there is no such file, or it cannot be read as a table.
+    """
+    if isinstance(source, pd.DataFrame):
+        return _map_columns(source, columns or {}, os.getcwd(), schema)
+    if not isinstance(source, (str, os.PathLike)):
+        raise SourceError(
+            f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
+            "or of a folder of images."
+        )
+    path = os.fspath(source)
+    refusal = storage.refusal(storage.scheme(path))
+    if refusal is not None:
+        raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
+    with storage.failing_as(SourceError, path):
+        return _read_path(path, columns or {}, frozenset(labels or ()), schema)
+
+
+def _read_path(
+    path: str, columns: Mapping[str, str], names: frozenset[str], schema: Schema | None
+) -> Source:
+    whole = storage.absolute(path)
+    # On a bucket a name may be an object and a folder: what ends in .csv is the object.
+    is_file = not storage.is_local(whole) and storage.size(whole) is not None
+    if path and not is_file and storage.is_folder(whole):
+        if columns:
+            raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
+        found = read_folder(whole)
+        return found if schema is None else _with_schema(found, schema)
+    if not is_file and not os.path.isfile(whole):
+        looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
+        raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")
+    parent = storage.parent(whole)
+    with storage.local_copy(whole) as copy:
+        stated = schema.source_columns() if schema else []
+        known = {**columns, **{name: name for name in stated}}
+        table, form = read_file(path, copy, known)
+    if form is None:
+        table = _as_integers(table, columns, names, schema)
+    return _map_columns(table, columns, parent, schema or form)
+
+
+def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
+    """Every column of a source as it stands, and the schema where its form tells it.
+
+    Raises:
+        SourceError: it cannot be read as a table.
+    """
+    if isinstance(source, pd.DataFrame):
+        return source, obvious_schema(source) if _is_plain(source) else None
+    path = os.fspath(source)
+    whole = storage.absolute(path)
+    with storage.failing_as(SourceError, path):
+        is_file = os.path.isfile(whole) or storage.size(whole) is not None
+    if not is_file:
+        found = read_source(path)
+        return found.frame, found.schema
+    with storage.failing_as(SourceError, path), storage.local_copy(whole) as copy:
+        table, form = read_file(path, copy, {})
+    return (table if form else _as_integers(table, {}, frozenset(), None)), form
+
+
+def _is_plain(table: pd.DataFrame) -> bool:
+    """True if a frame has no columns but those that an obvious schema knows."""
+    return set(table.columns) <= {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN}
+
+
+def _with_schema(source: Source, schema: Schema) -> Source:
+    found = _map_columns(source.frame, {}, source.base, schema)
+    return replace(found, passed_over=source.passed_over)
+
+
+def _map_columns(
+    table: pd.DataFrame, columns: Mapping[str, str], base: str, schema: Schema | None
+) -> Source:
+    """Rename, keep our columns, and remember the others; the table itself is not touched."""
+    have = [str(name) for name in table.columns]
+    for theirs, ours in columns.items():
+        if theirs not in have:
+            raise SourceError(f"columns: the source has no column {theirs!r}; it has: {have}.")
+        if ours in have and theirs != ours and ours not in columns:
+            raise SourceError(
+                f"columns: {theirs!r} is to stand for {ours!r}, which the source has too; "
+                "drop or rename one of them."
+            )
+    names = [columns.get(name, name) for name in have]
+    if schema is None and len(set(names)) == len(names):
+        schema = obvious_schema(table.set_axis(names, axis=1))
+    kept = COLUMNS if schema is None else tuple(schema.source_columns())
+    wanted = set(kept)
+    twice = sorted({name for name in names if name in wanted and names.count(name) > 1})
+    if twice:
+        raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
+    picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in kept}
+    rows = pd.RangeIndex(len(table))
+    frame = pd.DataFrame(
+        {name: picked[name].set_axis(rows) for name in kept if name in picked}, index=rows
+    )
+    passed = set(kept) | set(schema.of(Ignore) if schema else ())
+    left_out = tuple(name for name in names if name not in passed)
+    return Source(frame, base, left_out, schema=schema)
+
+
+def _as_integers(
+    table: pd.DataFrame,
+    columns: Mapping[str, str],
+    names: frozenset[str],
+    schema: Schema | None,
+) -> pd.DataFrame:
+    """A CSV's labels that are all whole numbers as integers, unless these are names given."""
+    labels: dict[str, frozenset[str]] = {LABEL_COLUMN: names}
+    if schema is not None:
+        kinds = schema.columns
+        labels = {n: frozenset(kinds[n].names or ()) for n in schema.of(Label)}  # type: ignore[attr-defined]
+    for name in table.columns:
+        ours = columns.get(name, name)
+        if ours in labels and _are_numbers(table[name], labels[ours]):
+            table[name] = table[name].astype("int64")
+    return table
+
+
+def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:
+    """True if every text is an integer as `str` writes it ("7", "-1", not "007" nor "7.0").
+
+    But not where all of them are class names that were given.
+    """
+    if not labels.map(lambda label: isinstance(label, str)).all():
+        return False
+    distinct = set(labels.unique())
+    if not distinct or distinct <= names:
+        return False
+    return all(_WHOLE_NUMBER.fullmatch(text) for text in distinct)

@@ -1,0 +1,36 @@
+"""A source as one table: what every form of source becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from tfrecorder.schema.kinds import Schema
+
+
+def as_objects(column: pd.Series) -> pd.Series:
+    """Any column - object, string, categorical, Arrow - as Python values, None where missing."""
+    return column.astype(object).where(column.notna(), None)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of images.
+
+    Attributes:
+        frame: the rows in the source's order, index 0 to n-1, with those of the columns split,
+            image_uri and label that the source has.
+        base: the folder that relative uris are taken from.
+        left_out: the source's further columns, which make no feature.
+        passed_over: of a folder, how many hidden files and how many other files made no row.
+        schema: of the columns, as it was stated or as the source's form tells; None for the three
+            columns of the default.
+    """
+
+    frame: pd.DataFrame
+    base: str
+    left_out: tuple[str, ...] = ()
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    schema: Schema | None = None
