@@ -32,7 +32,7 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError, ImagesUnreachableError, OutputError, SourceError
 from tfrecorder.plan.plan import SAMPLE_ROWS
 from tfrecorder.plan.preflight import OPENED_ROWS
-from tfrecorder.stores import retry
+from tfrecorder.storage import retry
 
 pytest_plugins = ["gcs.fixtures"]
 

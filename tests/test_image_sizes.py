@@ -12,7 +12,7 @@ from support import PHOTOS, error_of
 import tfrecorder
 from tfrecorder import storage
 from tfrecorder.errors import ImagesUnreachableError, OutputError
-from tfrecorder.stores import retry
+from tfrecorder.storage import retry
 
 pytest_plugins = ["gcs.fixtures"]
 

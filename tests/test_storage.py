@@ -82,7 +82,7 @@ def faulty(monkeypatch):
     fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
     FaultyFileSystem.store.clear()
     monkeypatch.setattr(FaultyFileSystem, "faults", 0)
-    monkeypatch.setattr("tfrecorder.stores.retry.FIRST_DELAY", 0.01)
+    monkeypatch.setattr("tfrecorder.storage.retry.FIRST_DELAY", 0.01)
     return FaultyFileSystem
 
 

@@ -15,9 +15,9 @@ import google_crc32c
 import pytest
 from google.auth.credentials import AnonymousCredentials
 
-from tfrecorder.stores import connections
-from tfrecorder.stores.gcs_get import asker, read_object
-from tfrecorder.stores.store import TransientError, UnreadableError
+from tfrecorder.storage import gcs_get
+from tfrecorder.storage.gcs_get import asker, read_object
+from tfrecorder.storage.store import TransientError, UnreadableError
 
 TIMEOUT = (5.0, 5.0)
 
@@ -70,7 +70,7 @@ def server() -> Iterator[Counting]:
         thread.join()
 
 
-def read(get: connections.Get, path: str) -> bytes:
+def read(get: gcs_get.Get, path: str) -> bytes:
     with get(path, {}) as response:
         return response.read()
 
@@ -129,7 +129,7 @@ def test_a_refusal_whose_message_is_no_text(message: str, words: str) -> None:
 
 def test_headers_are_found_in_any_spelling(server: Counting) -> None:
     server.headers = {"x-goog-hash": "crc32c=AAAA", "X-Empty": "", "X-Colons": " a:b "}
-    with connections.getter(server.url, TIMEOUT)("/", {}) as response:
+    with gcs_get.getter(server.url, TIMEOUT)("/", {}) as response:
         assert response.headers["X-Goog-Hash"] == "crc32c=AAAA"
         assert response.headers.get("x-empty") == ""
         assert response.headers["X-COLONS"] == "a:b"
@@ -140,7 +140,7 @@ def test_headers_are_found_in_any_spelling(server: Counting) -> None:
 def test_an_answer_in_chunks_is_read_to_its_end(server: Counting) -> None:
     server.headers = {"Transfer-Encoding": "chunked"}
     server.body = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
-    get = connections.getter(server.url, TIMEOUT)
+    get = gcs_get.getter(server.url, TIMEOUT)
     assert [read(get, "/"), read(get, "/")] == [b"abcde", b"abcde"]
     assert server.connections == 1
 
@@ -153,13 +153,13 @@ def test_a_head_without_end_is_no_answer(server: Counting, headers: dict[str, st
 
 
 def test_a_connection_is_used_again(server: Counting) -> None:
-    get = connections.getter(server.url, TIMEOUT)
+    get = gcs_get.getter(server.url, TIMEOUT)
     assert [read(get, f"/{number}") for number in range(5)] == [b"/0", b"/1", b"/2", b"/3", b"/4"]
     assert server.connections == 1
 
 
 def test_threads_share_connections(server: Counting) -> None:
-    get = connections.getter(server.url, TIMEOUT)
+    get = gcs_get.getter(server.url, TIMEOUT)
     paths = [f"/{number}" for number in range(200)]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda path: read(get, path), paths)) == [p.encode() for p in paths]
@@ -169,22 +169,22 @@ def test_threads_share_connections(server: Counting) -> None:
 def test_one_that_nobody_used_for_long_is_not_used_again(
     server: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    get = connections.getter(server.url, TIMEOUT)
+    get = gcs_get.getter(server.url, TIMEOUT)
     read(get, "/a")
-    monkeypatch.setattr(connections, "IDLE", 0)
+    monkeypatch.setattr(gcs_get, "IDLE", 0)
     assert read(get, "/b") == b"/b"
     assert server.connections == 2
 
 
 def test_one_that_the_server_ends_is_replaced(server: Counting) -> None:
     server.headers = {"Connection": "close"}
-    get = connections.getter(server.url, TIMEOUT)
+    get = gcs_get.getter(server.url, TIMEOUT)
     assert [read(get, "/a"), read(get, "/b")] == [b"/a", b"/b"]
     assert server.connections == 2
 
 
 def test_what_is_left_of_an_answer_is_not_taken_for_the_next(server: Counting) -> None:
-    get = connections.getter(server.url, TIMEOUT)
+    get = gcs_get.getter(server.url, TIMEOUT)
     with get("/long", {}) as response:
         assert response.read(2) == b"/l"
     with pytest.raises(RuntimeError), get("/longer", {}):
@@ -197,7 +197,7 @@ def test_a_proxy_is_told_who_asks(server: Counting, monkeypatch: pytest.MonkeyPa
     address = server.url.replace("http://", "http://me:p%40ss@")
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, address)
-    get = connections.getter("https://storage.googleapis.com", TIMEOUT)
+    get = gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
     with pytest.raises(OSError, match="407 this proxy knows you not"):
         read(get, "/a")
     assert server.tunnels == [("storage.googleapis.com:443", "Basic bWU6cEBzcw==")]
@@ -206,7 +206,7 @@ def test_a_proxy_is_told_who_asks(server: Counting, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of the variables that lead past a connection of our own, or away from it."""
-    for name in ("https_proxy", "all_proxy", "no_proxy", *connections._BUNDLES):
+    for name in ("https_proxy", "all_proxy", "no_proxy", *gcs_get._BUNDLES):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -216,7 +216,7 @@ def test_a_proxy_for_all_is_one_for_https(
     server: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("all_proxy", server.url)
-    get = connections.getter("https://storage.googleapis.com", TIMEOUT)
+    get = gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
     with pytest.raises(OSError, match="407"):
         read(get, "/a")
     assert server.tunnels == [("storage.googleapis.com:443", None)]
@@ -233,7 +233,7 @@ def test_a_proxy_without_a_port_is_at_that_of_http(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(socket, "create_connection", connect)
     monkeypatch.setenv("https_proxy", "http://proxy.example")
     with pytest.raises(ConnectionRefusedError):
-        read(connections.getter("https://storage.googleapis.com", TIMEOUT), "/a")
+        read(gcs_get.getter("https://storage.googleapis.com", TIMEOUT), "/a")
     assert asked == [("proxy.example", 80)]
 
 
@@ -242,7 +242,7 @@ def test_a_proxy_without_a_port_is_at_that_of_http(monkeypatch: pytest.MonkeyPat
 def test_a_proxy_with_a_wrong_address_is_named(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("https_proxy", f"http://me:secret@{place}")
     with pytest.raises(UnreadableError, match="give one as http://HOST:PORT") as caught:
-        connections.getter("https://storage.googleapis.com", TIMEOUT)
+        gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
     assert f"https_proxy=http://{place} cannot be used" in str(caught.value)
 
 
@@ -254,14 +254,14 @@ def test_certificates_that_are_not_there_are_named(
     for place in ("/none.pem", __file__):
         monkeypatch.setenv(variable, place)
         with pytest.raises(UnreadableError, match=f"{variable}={place} has no certificates"):
-            connections.getter("https://storage.googleapis.com", TIMEOUT)
+            gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
 
 
 def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "https://me:secret@proxy.example:3128")
     with pytest.raises(UnreadableError, match=r"https_proxy=https://proxy\.example") as caught:
-        connections.getter("https://storage.googleapis.com", TIMEOUT)
+        gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
     assert "no_proxy" in str(caught.value)
     assert "secret" not in str(caught.value)
 

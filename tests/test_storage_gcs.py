@@ -19,8 +19,8 @@ from support import run
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.stores import gcs as gcs_store
-from tfrecorder.stores import gcs_get, retry
+from tfrecorder.storage import gcs as gcs_store
+from tfrecorder.storage import gcs_get, retry
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -9,7 +9,7 @@ from torture import faults
 
 
 def test_nothing_is_lost_among_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecorder.stores.retry.FIRST_DELAY", 0.02)
+    monkeypatch.setattr("tfrecorder.storage.retry.FIRST_DELAY", 0.02)
     [count] = faults.disturb(1, 400, tmp_path, seed=3)
     assert (count.rows, count.lost) == (400, 0)
     failed = int(count.note.split()[0])

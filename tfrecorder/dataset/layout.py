@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tfrecorder.stores import local
+from tfrecorder.storage import local
 
 PRIVATE = "_tfrecorder"
 COMMIT = "dataset_info.json"

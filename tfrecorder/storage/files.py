@@ -9,15 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, TypeVar, cast
-from urllib.parse import unquote
 
-from tfrecorder.stores.local import LocalStore
-from tfrecorder.stores.retry import retried
-from tfrecorder.stores.store import Store, TransientError, UnreadableError, UnwritableError
+from tfrecorder.storage.local import LocalStore
+from tfrecorder.storage.retry import retried
+from tfrecorder.storage.store import Store, TransientError, UnreadableError, UnwritableError
+from tfrecorder.storage.uris import is_local, resolve, scheme
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,68 +24,8 @@ R = TypeVar("R")
 #: Requests under way at once where a store is elsewhere: each waits for an answer, not for a core.
 REMOTE_THREADS = 16
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
 _LOCAL = LocalStore()
-
-
-# ---------------------------------------------------------------------------------------------
-# Uris.
-
-
-def scheme(uri: str) -> str:
-    """The storage scheme of a uri, in lower case; "" for a local path.
-
-    >>> scheme("gs://bucket/a.jpg"), scheme("a.jpg"), scheme("file:///a.jpg")
-    ('gs', '', '')
-    """
-    match = _SCHEME.match(uri)
-    found = match[1].lower() if match else ""
-    return "" if found == "file" else found
-
-
-def refusal(kind: str) -> str | None:
-    """Why files of a scheme cannot be read or written, and the remedy; None where they can.
-
-    >>> refusal("gs"), refusal("https")
-    (None, 'put the files on a disk or into a bucket first')
-    """
-    if kind in ("", "gs"):
-        return None
-    from tfrecorder.stores import others
-
-    return others.refusal(kind)
-
-
-def resolve(uri: str, base: str) -> str:
-    """A uri as a path to open: a relative one is taken from the folder `base`.
-
-    >>> resolve("a.jpg", "gs://bucket/photos"), resolve("file:///a%20b.jpg", "x")
-    ('gs://bucket/photos/a.jpg', '/a b.jpg')
-    """
-    match = _SCHEME.match(uri)
-    if match is None:
-        return os.path.join(base, uri)
-    if match[1].lower() == "file":  # RFC 8089: what is no letter or digit may be escaped
-        return unquote(uri[match.end() :].removeprefix("localhost"))
-    return uri
-
-
-def absolute(path: str) -> str:
-    """A local path from the root, however the working directory changes; a uri as it is."""
-    match = _SCHEME.match(path)
-    if match is None or not scheme(path):
-        return os.path.abspath(resolve(path, ""))
-    # Of "gs://" one "/" stays, or it were a folder here, "gs:", or a bucket by the name of a file.
-    return path[: match.end()] + (path[match.end() :].rstrip("/") or "/")
-
-
-def parent(path: str) -> str:
-    """The folder of an absolute path."""
-    return path.rpartition("/")[0] if scheme(path) else os.path.dirname(path)
-
-
-def is_local(path: str) -> bool:
-    return not scheme(path)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -376,10 +315,10 @@ def _store(path: str) -> Store:
 def _remote_store(kind: str) -> Store:
     """The one store of a scheme in this process; its client is made when it is first asked."""
     if kind == "gs":
-        from tfrecorder.stores.gcs import BucketStore
+        from tfrecorder.storage.gcs import BucketStore
 
         return BucketStore()
-    from tfrecorder.stores.others import FsspecStore, refusal
+    from tfrecorder.storage.fsspec_store import FsspecStore, refusal
 
     words = refusal(kind)
     if words is not None:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
-from tfrecorder.stores.parts import in_parts
-from tfrecorder.stores.spool import spooled
-from tfrecorder.stores.store import (
+from tfrecorder.storage.ranges import in_parts
+from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
     TransientError,
     UnreadableError,
@@ -19,6 +18,7 @@ from tfrecorder.stores.store import (
     is_transient,
     too_large,
 )
+from tfrecorder.storage.upload import spooled
 
 T = TypeVar("T")
 

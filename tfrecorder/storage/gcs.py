@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar, cast
 
-from tfrecorder.stores.gcs_get import (
+from tfrecorder.storage.gcs_get import (
     Ask,
     Description,
     answer_words,
@@ -18,15 +18,9 @@ from tfrecorder.stores.gcs_get import (
     failure_words,
     read_object,
 )
-from tfrecorder.stores.growing import Reader
-from tfrecorder.stores.parts import in_parts
-from tfrecorder.stores.spool import followed
-from tfrecorder.stores.store import (
-    TransientError,
-    UnreadableError,
-    UnwritableError,
-    is_transient,
-)
+from tfrecorder.storage.ranges import in_parts
+from tfrecorder.storage.store import TransientError, UnreadableError, UnwritableError, is_transient
+from tfrecorder.storage.upload import Reader, followed
 
 T = TypeVar("T")
 

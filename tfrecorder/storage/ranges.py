@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
-from tfrecorder.stores.retry import retried
-from tfrecorder.stores.store import TransientError, UnreadableError
+from tfrecorder.storage.retry import retried
+from tfrecorder.storage.store import TransientError, UnreadableError
 
 #: Bytes that a request asks for at least: the rows of a shard's plan, about.
 PART_BYTES = 2**18

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tfrecorder.stores.store import TransientError
+from tfrecorder.storage.store import TransientError
 
 T = TypeVar("T")
 

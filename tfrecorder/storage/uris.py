@@ -1,0 +1,72 @@
+"""Uris: their schemes, and the paths that they stand for.
+
+A path without a scheme is a local one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import unquote
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+# ---------------------------------------------------------------------------------------------
+# Uris.
+
+
+def scheme(uri: str) -> str:
+    """The storage scheme of a uri, in lower case; "" for a local path.
+
+    >>> scheme("gs://bucket/a.jpg"), scheme("a.jpg"), scheme("file:///a.jpg")
+    ('gs', '', '')
+    """
+    match = _SCHEME.match(uri)
+    found = match[1].lower() if match else ""
+    return "" if found == "file" else found
+
+
+def refusal(kind: str) -> str | None:
+    """Why files of a scheme cannot be read or written, and the remedy; None where they can.
+
+    >>> refusal("gs"), refusal("https")
+    (None, 'put the files on a disk or into a bucket first')
+    """
+    if kind in ("", "gs"):
+        return None
+    from tfrecorder.storage import fsspec_store
+
+    return fsspec_store.refusal(kind)
+
+
+def resolve(uri: str, base: str) -> str:
+    """A uri as a path to open: a relative one is taken from the folder `base`.
+
+    >>> resolve("a.jpg", "gs://bucket/photos"), resolve("file:///a%20b.jpg", "x")
+    ('gs://bucket/photos/a.jpg', '/a b.jpg')
+    """
+    match = _SCHEME.match(uri)
+    if match is None:
+        return os.path.join(base, uri)
+    if match[1].lower() == "file":  # RFC 8089: what is no letter or digit may be escaped
+        return unquote(uri[match.end() :].removeprefix("localhost"))
+    return uri
+
+
+def absolute(path: str) -> str:
+    """A local path from the root, however the working directory changes; a uri as it is."""
+    match = _SCHEME.match(path)
+    if match is None or not scheme(path):
+        return os.path.abspath(resolve(path, ""))
+    # Of "gs://" one "/" stays, or it were a folder here, "gs:", or a bucket by the name of a file.
+    return path[: match.end()] + (path[match.end() :].rstrip("/") or "/")
+
+
+def parent(path: str) -> str:
+    """The folder of an absolute path."""
+    return path.rpartition("/")[0] if scheme(path) else os.path.dirname(path)
+
+
+def is_local(path: str) -> bool:
+    return not scheme(path)
