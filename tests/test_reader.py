@@ -17,7 +17,7 @@ from reading_cases import (
 )
 
 import tfrecorder
-from tfrecorder.reading.summary import info
+from tfrecorder.stored.info import info
 
 
 @pytest.fixture(scope="module")

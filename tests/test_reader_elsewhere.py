@@ -16,7 +16,7 @@ from reading_cases import SAMPLES, convert_photos, ids, mean_difference, photos,
 
 import tfrecorder
 from tfrecorder import DatasetError
-from tfrecorder.reading.summary import info
+from tfrecorder.stored.info import info
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from reading_cases import convert_photos
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError
-from tfrecorder.reading.summary import info
+from tfrecorder.stored.info import info
 
 
 @pytest.fixture(scope="module")

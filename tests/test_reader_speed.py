@@ -17,7 +17,7 @@ from tfrecorder.loading.memory import parallel_calls, prefetched
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import bounds, shuffle_records, slices
 from tfrecorder.loading.throughput import STAGES, benchmark
-from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.stored.dataset import ShardFile
 from tfrecorder.threads import cores
 
 ROWS, LABELS = 4000, 10

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from tfrecorder.loading.options import LoadOptions
     from tfrecorder.loading.throughput import Throughput, benchmark
     from tfrecorder.loading.training import TrainingPosition
-    from tfrecorder.reading.column_info import ColumnInfo
-    from tfrecorder.reading.frame import to_frame
-    from tfrecorder.reading.summary import DatasetInfo, info
     from tfrecorder.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob, JobStatus
     from tfrecorder.schema.kinds import (
@@ -60,6 +57,8 @@ if TYPE_CHECKING:
         Text,
     )
     from tfrecorder.sources.inference import infer_schema
+    from tfrecorder.stored.frame import to_frame
+    from tfrecorder.stored.info import ColumnInfo, DatasetInfo, info
     from tfrecorder.validation import validate
 
 #: Public names whose modules are imported on first use.

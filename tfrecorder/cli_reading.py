@@ -20,7 +20,7 @@ import click
 @click.argument("directory")
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
 def info(directory: str, as_json: bool) -> None:
-    from tfrecorder.reading.summary import info as run
+    from tfrecorder.stored.info import info as run
 
     found = run(directory)
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found)

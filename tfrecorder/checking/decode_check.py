@@ -9,8 +9,8 @@ import tensorflow as tf
 from tfrecorder.loading.decoding import decode
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.parsing import picture_of
-from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema import keys
+from tfrecorder.stored.dataset import StoredDataset
 
 
 def decoder(

@@ -17,14 +17,8 @@ import numpy as np
 from tfrecorder.dataset.tfrecord import HEADER_BYTES
 from tfrecorder.display.bars import Advance, Stage
 from tfrecorder.inspection.facts import filename_of, image_of, labels_of, row_of
-from tfrecorder.looking.records import (
-    Record,
-    open_shard,
-    read_at,
-    read_numbered,
-    read_places,
-)
-from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.records import Record, open_shard, read_at, read_numbered, read_places
 
 #: Copies of an image of which all is kept; of the others only the counts are.
 KEPT_COPIES = 4

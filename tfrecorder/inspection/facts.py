@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder.dataset.example import Values
-from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.summary import class_name
 from tfrecorder.schema.fields import image_of as image_field
 from tfrecorder.schema.keys import FILENAME, LABEL, NO_LABEL, SOURCE_ID, TEXT
 from tfrecorder.schema.kinds import Mask
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.info import class_name
 
 #: Keys of objects and masks, as TensorFlow's detection and segmentation tools have them.
 BOX_SIDES = tuple(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))

@@ -32,10 +32,10 @@ from tfrecorder.inspection.pictures import (
     read_picture,
     to_jpeg,
 )
-from tfrecorder.looking.records import Record, read_numbered
-from tfrecorder.reading.class_counts import read_side_file
-from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.summary import DatasetInfo
+from tfrecorder.stored.class_counts import read_side_file
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.info import DatasetInfo
+from tfrecorder.stored.records import Record, read_numbered
 from tfrecorder.threads import map_ahead
 
 #: Grey levels of 255 below whose standard deviation an image is called near-constant.

@@ -19,10 +19,10 @@ from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
 from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
-from tfrecorder.looking.records import Record, open_stored, read_numbered
 from tfrecorder.options.checks import whole
-from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.storage.local import TEMPORARY, local_path, write_whole
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.records import Record, open_stored, read_numbered
 
 #: The table of the records that were written.
 CSV = "records.csv"

@@ -13,10 +13,10 @@ from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.markup import readable_bytes
 from tfrecorder.inspection.page import MARK, looked_at, render
-from tfrecorder.looking.records import open_stored
 from tfrecorder.options.checks import whole
-from tfrecorder.reading.summary import info
 from tfrecorder.storage.local import local_path, write_whole
+from tfrecorder.stored.info import info
+from tfrecorder.stored.records import open_stored
 
 #: Pixels of height that the page takes in a notebook.
 _NOTEBOOK_HEIGHT = 720

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from tfrecorder.errors import OptionError
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.stored.dataset import StoredDataset
 
 _CLASSES = (Label, Labels, Boxes, Mask)
 

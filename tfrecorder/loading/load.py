@@ -28,7 +28,8 @@ from tfrecorder.loading.order import (
 from tfrecorder.loading.parsing import batch_parser, picture_for, record_parser
 from tfrecorder.loading.remote import files_of
 from tfrecorder.loading.sizes import decoding_bytes, element_bytes, held_bytes, record_bytes
-from tfrecorder.reading.dataset import StoredDataset, open_dataset
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.open import open_dataset
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
 #: work for each element costs more than it gives in parallelism.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.checks import is_whole
-from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.stored.dataset import ShardFile
 
 #: Shards that are read at the same time: at most so many, and at most this share of them.  If all
 #: were read at once, a record would come at nearly the same time in each epoch.

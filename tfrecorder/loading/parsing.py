@@ -11,10 +11,10 @@ from tfrecorder.loading.columns import decodes, selected
 from tfrecorder.loading.decoding import Picture, decode, decode_raw
 from tfrecorder.loading.geometry import decode_mask, place_boxes
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field, image_of, record_features
 from tfrecorder.schema.keys import HEIGHT, NO_LABEL, WIDTH, Feature
 from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number
+from tfrecorder.stored.dataset import StoredDataset
 
 
 def picture_of(stored: StoredDataset, options: LoadOptions) -> Picture:

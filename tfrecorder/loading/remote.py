@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
-from tfrecorder.reading.dataset import Files
-from tfrecorder.reading.files import local_files
+from tfrecorder.stored.dataset import Files
+from tfrecorder.stored.files import local_files
 
 
 def files_of(path: str) -> Files:

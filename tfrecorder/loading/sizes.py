@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfrecorder.loading.options import LoadOptions, caches_pixels
-from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.stored.dataset import StoredDataset
 
 #: Where nothing better is known.
 _DECODED_TO_ENCODED = 8

@@ -16,8 +16,9 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, CorruptRecordError, read_records
 from tfrecorder.errors import DatasetError
-from tfrecorder.reading.dataset import ShardFile, StoredDataset, open_dataset
-from tfrecorder.reading.files import local_files, stored_files
+from tfrecorder.stored.dataset import ShardFile, StoredDataset
+from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.open import open_dataset
 
 _LENGTH = struct.Struct("<Q")
 

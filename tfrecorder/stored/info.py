@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,13 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.tables import html_table, one_line, text_table
 from tfrecorder.errors import DatasetError
-from tfrecorder.reading.class_counts import count_classes
-from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
-from tfrecorder.reading.dataset import Files, StoredDataset, open_dataset, parse_json
-from tfrecorder.reading.files import local_files, stored_files
+from tfrecorder.schema.fields import Field, image_of
+from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.schema.statistics import by_name
+from tfrecorder.stored.class_counts import count_classes
+from tfrecorder.stored.dataset import Files, StoredDataset, parse_json
+from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.open import open_dataset
 
 #: Classes that the table for people shows; a program gets all.
 SHOWN_CLASSES = 20
@@ -283,3 +286,90 @@ def class_name(stored: StoredDataset, number: int) -> str:
     """The name of a class; its number where it has none."""
     names = stored.class_names or ()
     return names[number] if 0 <= number < len(names) else str(number)
+
+
+#: The most frequent values that the table for people shows; a program gets ten.
+SHOWN_VALUES = 3
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """One column of a dataset with a stated schema.
+
+    Attributes:
+        kind: its word in a schema's file, as "image" or "number".
+        dtype: "uint8" of pixels, "int64" of classes, "float32" of boxes, "string" of texts and
+            bytes; of numbers as stated.
+        shape: () is one value, (None,) a list of any length; of images and masks height, width
+            and channels, None where they differ.
+        num_classes: of labels and of boxes with labels; None of others.
+        class_names: by integer; None where there are none.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    num_classes: int | None = None
+    class_names: tuple[str, ...] | None = None
+
+
+def columns_of(stored: StoredDataset) -> dict[str, ColumnInfo]:
+    """The columns by name, those that make features."""
+    fields = stored.fields or ()
+    return {field.column: _column(field, fields, stored) for field in fields}
+
+
+def _column(field: Field, fields: Sequence[Field], stored: StoredDataset) -> ColumnInfo:
+    kind = field.kind
+    dtype, shape = "int64", tuple[int | None, ...]()
+    if isinstance(kind, Image):
+        dtype, shape = "uint8", _pixels(field, stored)
+    elif isinstance(kind, Mask):
+        dtype, shape = "uint8", (*_pixels(image_of(field, fields), stored)[:2], 1)
+    elif isinstance(kind, Boxes):
+        dtype, shape = "float32", (None, 4)
+    elif isinstance(kind, Labels):
+        shape = (None,)
+    elif isinstance(kind, Number):
+        dtype, shape = kind.dtype, kind.shape
+    elif isinstance(kind, (Text, Bytes)):
+        dtype, shape = "string", kind.shape
+    with_classes = isinstance(kind, (Label, Labels)) or field.label_key is not None
+    count = field.num_classes if with_classes else None
+    return ColumnInfo(kind.word, dtype, shape, count, field.names)
+
+
+def _pixels(image: Field, stored: StoredDataset) -> tuple[int | None, ...]:
+    return stored.shapes.get(f"{image.key}/encoded", (None, None, 3))
+
+
+def column_tables(
+    columns: Mapping[str, ColumnInfo], statistics: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> list[list[list[str]]]:
+    """Tables for people: the columns, the statistics of numbers, and the most frequent values."""
+    kinds = [["column", "kind", "type", "classes", "shape"]]
+    for name, column in columns.items():
+        classes = "" if column.num_classes is None else f"{column.num_classes:,}"
+        kinds.append([one_line(name), column.kind, column.dtype, classes, str(column.shape)])
+    numbers = [["numbers", "split", "count", "min", "max", "mean", "std"]]
+    values = [["values", "split", "count", "distinct", "most frequent"]]
+    for name, split, found in by_name(statistics):
+        cells = [one_line(name), split, f"{found['count']:,}"]
+        if "top" in found:
+            values.append([*cells, f"{found['distinct']:,}", _most_frequent(found)])
+        else:
+            wanted = (found.get(what) for what in ("min", "max", "mean", "std"))
+            numbers.append([*cells, *map(_number, wanted)])
+    return [table for table in (kinds, numbers, values) if len(table) > 1]
+
+
+def _most_frequent(found: Mapping[str, Any]) -> str:
+    shown = [f"{count:,} {one_line(value, 20)!r}" for value, count in found["top"][:SHOWN_VALUES]]
+    return ", ".join(shown) + (", …" if found["distinct"] > len(shown) else "")
+
+
+def _number(value: float | int | bool | None) -> str:
+    """A statistic as a cell; empty where no value is finite."""
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

@@ -14,12 +14,13 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.reading.dataset import StoredDataset, open_dataset, parse_json
-from tfrecorder.reading.files import local_files, stored_files
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field, dataset_fields
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.stored.dataset import StoredDataset, parse_json
+from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.open import open_dataset
 
 IMAGES = ("uri", "bytes")
 

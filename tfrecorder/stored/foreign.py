@@ -9,9 +9,9 @@ from typing import Any
 
 from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
-from tfrecorder.reading.dataset import Files, ShardFile, StoredDataset, check_shards, parse_json
 from tfrecorder.schema.keys import DEFAULT_FEATURES, ENCODED, LABEL
 from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset, check_shards, parse_json
 
 #: TFDS's own template, where a dataset names no other.
 _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"

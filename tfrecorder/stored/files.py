@@ -11,7 +11,7 @@ import struct
 from tfrecorder import storage
 from tfrecorder.dataset import tfrecord
 from tfrecorder.errors import DatasetError
-from tfrecorder.reading.dataset import Files
+from tfrecorder.stored.dataset import Files
 
 _LENGTH = struct.Struct("<Q")
 

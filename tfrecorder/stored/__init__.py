@@ -1,0 +1,1 @@
+"""A dataset directory opened, without TensorFlow."""
