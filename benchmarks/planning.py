@@ -31,9 +31,9 @@ def plan(source: str, out: str) -> Timed:
     from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.plan.plan import make_plan
     from tfrecorder.plan.staging import read_shard_rows, stage_plan
-    from tfrecorder.report import has_errors
-    from tfrecorder.rules import check_source
     from tfrecorder.sources.source import read_source
+    from tfrecorder.validation.report import has_errors
+    from tfrecorder.validation.rules import check_source
 
     del pandas, pyarrow
 

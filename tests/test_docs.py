@@ -186,7 +186,7 @@ def test_every_error_class_is_in_troubleshooting() -> None:
 
 
 def test_every_code_of_the_validation_report_is_explained() -> None:
-    from tfrecorder.report import CODES
+    from tfrecorder.validation.report import CODES
 
     page = (DOCS / "troubleshooting.md").read_text()
     assert [code for code in CODES if f"`{code}`" not in page] == []

@@ -27,8 +27,8 @@ from tfrecorder.plan.plan import (
     shuffled,
 )
 from tfrecorder.plan.staging import read_plan, read_shard_rows, shard_row_blocks, stage_plan
-from tfrecorder.rules import check_source
 from tfrecorder.sources.source import read_source
+from tfrecorder.validation.rules import check_source
 
 SPLITS = ("TRAIN", "VALIDATION", "TEST")
 MIB = 2**20

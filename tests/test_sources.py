@@ -13,8 +13,8 @@ from support import CSV, PHOTOS
 
 import tfrecorder
 from tfrecorder.errors import SourceError
-from tfrecorder.rules import Checked, check_source
 from tfrecorder.sources.source import read_source
+from tfrecorder.validation.rules import Checked, check_source
 
 #: Labels that have broken CSV readers, label files and joined rows elsewhere.
 AWKWARD = [

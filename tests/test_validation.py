@@ -13,7 +13,7 @@ from image_cases import photo, save
 from support import CSV, PHOTOS, photo_frame
 
 import tfrecorder
-from tfrecorder.report import CODES, REPORT_COLUMNS, summarize
+from tfrecorder.validation.report import CODES, REPORT_COLUMNS, summarize
 
 MANY = [f"{n}.jpg" for n in range(20)]
 

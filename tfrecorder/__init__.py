@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from tfrecorder.sources.inference import infer_schema
     from tfrecorder.stored.frame import to_frame
     from tfrecorder.stored.info import ColumnInfo, DatasetInfo, info
-    from tfrecorder.validation import validate
+    from tfrecorder.validation.validate import validate
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
@@ -93,7 +93,7 @@ _LAZY = {
     "Preview": "tfrecorder.inspection.preview",
     "repair": "tfrecorder.checking.repairing",
     "status": "tfrecorder.following",
-    "validate": "tfrecorder.validation",
+    "validate": "tfrecorder.validation.validate",
     "verify": "tfrecorder.checking.verification",
     "ConversionResult": "tfrecorder.result",
     "ConversionStatus": "tfrecorder.following",

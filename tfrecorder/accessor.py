@@ -25,7 +25,7 @@ class TensorFlowAccessor:
 
         See `tfrecorder.validate`.
         """
-        from tfrecorder.validation import validate
+        from tfrecorder.validation.validate import validate
 
         return validate(self._frame, check_images=check_images, **options)
 

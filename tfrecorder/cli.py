@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 
-from tfrecorder import report as reports
 from tfrecorder.cli_checking import repair, verify
 from tfrecorder.cli_looking import inspect, preview
 from tfrecorder.cli_reading import benchmark, info
@@ -23,6 +22,7 @@ from tfrecorder.cli_schema import schema
 from tfrecorder.errors import TfrecorderError, ValidationError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
 from tfrecorder.options.convert import ON_ERROR, ConvertOptions
+from tfrecorder.validation import report as reports
 from tfrecorder.version import __version__
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -219,7 +219,7 @@ def convert(source: str, output_dir: str, **options: Any) -> None:
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> None:
-    from tfrecorder.validation import validate as run
+    from tfrecorder.validation.validate import validate as run
 
     found = run(source, check_images, **options)
     if as_csv:

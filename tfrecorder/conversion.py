@@ -21,14 +21,14 @@ from tfrecorder.plan.plan import Plan, make_plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.plan.staging import stage_plan
 from tfrecorder.progress import progress_bar
-from tfrecorder.report import has_errors, summarize
 from tfrecorder.result import ConversionResult, read_result
-from tfrecorder.rules import Checked, check_source
 from tfrecorder.runners import run
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
+from tfrecorder.validation.report import has_errors, summarize
+from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
     import pandas as pd

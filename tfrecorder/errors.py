@@ -39,7 +39,7 @@ class ValidationError(TfrecorderError, ValueError):
 
     Attributes:
         report: every fault and warning, a row each, with the columns of
-            `tfrecorder.report.REPORT_COLUMNS`.
+            `tfrecorder.validation.report.REPORT_COLUMNS`.
     """
 
     def __init__(self, message: str, report: pd.DataFrame) -> None:

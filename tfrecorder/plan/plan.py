@@ -21,7 +21,6 @@ from tfrecorder.dataset.forms import plan_form
 from tfrecorder.dataset.json_form import parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.rules import Checked
 from tfrecorder.schema.fields import Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
 from tfrecorder.schema.fields import to_json as fields_to_json
@@ -36,9 +35,10 @@ from tfrecorder.schema.keys import (
 )
 from tfrecorder.schema.labels import number_labels
 from tfrecorder.schema.splits import SPLITS
+from tfrecorder.validation.rules import Checked
 
 if TYPE_CHECKING:
-    from tfrecorder.kinds.checking import Stated
+    from tfrecorder.validation.rules import Stated
 
 
 #: The form of the plan's files; another number is another form.

@@ -9,8 +9,8 @@ from tfrecorder import storage
 from tfrecorder.errors import ImagesUnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import SAMPLE_ROWS, sample_rows
-from tfrecorder.rules import Checked
 from tfrecorder.schema.keys import URI_COLUMN
+from tfrecorder.validation.rules import Checked
 
 #: Rows whose images are opened, and the share of them that may be missing.
 OPENED_ROWS = 100

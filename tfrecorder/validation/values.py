@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import at, check_unicode, has_faults
-from tfrecorder.kinds.classes import Outcome, as_lists
-from tfrecorder.report import Finding
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Bytes, Number, Text
+from tfrecorder.validation.classes import Outcome, as_lists
+from tfrecorder.validation.columns import at, check_unicode, has_faults
+from tfrecorder.validation.report import Finding
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _TRUE = {"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}
 _DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.int64}

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.report import CODES, ERROR, Finding
 from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.table import as_objects
+from tfrecorder.validation.report import CODES, ERROR, Finding
 
 
 def has_faults(findings: Iterable[Finding]) -> bool:

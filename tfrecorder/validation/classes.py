@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import at, check_labels, has_faults
-from tfrecorder.report import Finding
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Label, Labels
 from tfrecorder.schema.labels import number_labels
 from tfrecorder.sources.table import as_objects
+from tfrecorder.validation.columns import at, check_labels, has_faults
+from tfrecorder.validation.report import Finding
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 #: A checked column: its field with the vocabulary, its values by key, and what is wrong.
 Outcome = tuple[Field, "dict[str, pa.Array]", list[Finding]]

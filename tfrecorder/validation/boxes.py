@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import at, has_faults
-from tfrecorder.kinds.classes import Outcome, as_lists, flatten, number_flat
-from tfrecorder.report import Finding
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes
 from tfrecorder.sources.table import as_objects
+from tfrecorder.validation.classes import Outcome, as_lists, flatten, number_flat
+from tfrecorder.validation.columns import at, has_faults
+from tfrecorder.validation.report import Finding
 
 
 @dataclass(frozen=True)

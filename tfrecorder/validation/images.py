@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.column_rules import check_uris
-from tfrecorder.kinds.boxes import gather, shown_edges, sound_edges
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.report import CODES, ERROR, Finding
-from tfrecorder.rules import Checked
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Schema, columns_of
 from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.threads import map_ahead
+from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
+from tfrecorder.validation.columns import check_uris
+from tfrecorder.validation.report import CODES, ERROR, Finding
+from tfrecorder.validation.rules import Checked
 
 #: Rows under way at once.
 ROWS_AHEAD = 64

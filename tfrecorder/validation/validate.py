@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.report import build_report
-from tfrecorder.rules import check_source
 from tfrecorder.sources.source import read_source
+from tfrecorder.validation.report import build_report
+from tfrecorder.validation.rules import check_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,6 +63,6 @@ def validate(
     checked = check_source(table, options.seed, options.labels)
     if not check_images:
         return checked.report
-    from tfrecorder.unusable import unusable_files
+    from tfrecorder.validation.images import unusable_files
 
     return build_report([*checked.findings, *unusable_files(table, checked, options)])

@@ -1,0 +1,1 @@
+"""Validation: every fault of a table at once."""
