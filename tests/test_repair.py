@@ -15,12 +15,12 @@ from support import PHOTOS, public_files
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder.checking.repairing import repair
-from tfrecorder.checking.verification import verify
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan import directory
 from tfrecorder.plan.plan import PlannedRow
 from tfrecorder.plan.staging import read_shard_rows
+from tfrecorder.verification.repair import repair
+from tfrecorder.verification.verify import verify
 
 OTHER = "train-00001-of-00003.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
@@ -386,7 +386,7 @@ def test_what_is_repaired_is_read_as_before(out: Path) -> None:
 
 def test_neither_tensorflow_nor_beam_is_loaded(out: Path) -> None:
     (out / SHARD).unlink()
-    code = f"from tfrecorder.checking.repairing import repair; assert repair({str(out)!r}).files"
+    code = f"from tfrecorder.verification.repair import repair; assert repair({str(out)!r}).files"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 

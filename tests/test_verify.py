@@ -20,13 +20,13 @@ from support import PHOTOS, photo_frame
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder.checking import faults as fault_codes
-from tfrecorder.checking.expectation import read_expectation
-from tfrecorder.checking.faults import FAULT_COLUMNS, Fault, VerificationReport, at_most
-from tfrecorder.checking.shard_check import check_shard
-from tfrecorder.checking.verification import verify
 from tfrecorder.errors import DatasetError
 from tfrecorder.plan.staging import read_shard_rows
+from tfrecorder.verification import faults as fault_codes
+from tfrecorder.verification.expectation import read_expectation
+from tfrecorder.verification.faults import FAULT_COLUMNS, Fault, VerificationReport, at_most
+from tfrecorder.verification.shard import check_shard
+from tfrecorder.verification.verify import verify
 
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
 DONE = "_tfrecorder/done/train-00000-of-00003.json"
@@ -543,7 +543,7 @@ def test_memory_holds_no_shard() -> None:
 
 
 def test_neither_tensorflow_nor_beam_is_loaded(clean: Path) -> None:
-    code = f"from tfrecorder.checking.verification import verify; assert verify({str(clean)!r}).ok"
+    code = f"from tfrecorder.verification.verify import verify; assert verify({str(clean)!r}).ok"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 

@@ -30,9 +30,6 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
-    from tfrecorder.checking.faults import VerificationReport
-    from tfrecorder.checking.repairing import RepairResult, repair
-    from tfrecorder.checking.verification import verify
     from tfrecorder.conversion import convert, convert_and_load
     from tfrecorder.following import ConversionStatus, status
     from tfrecorder.inspection.inspect import inspect
@@ -60,6 +57,9 @@ if TYPE_CHECKING:
     from tfrecorder.stored.frame import to_frame
     from tfrecorder.stored.info import ColumnInfo, DatasetInfo, info
     from tfrecorder.validation.validate import validate
+    from tfrecorder.verification.faults import VerificationReport
+    from tfrecorder.verification.repair import RepairResult, repair
+    from tfrecorder.verification.verify import verify
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
@@ -91,14 +91,14 @@ _LAZY = {
     "load": "tfrecorder.loading.load",
     "preview": "tfrecorder.inspection.preview",
     "Preview": "tfrecorder.inspection.preview",
-    "repair": "tfrecorder.checking.repairing",
+    "repair": "tfrecorder.verification.repair",
     "status": "tfrecorder.following",
     "validate": "tfrecorder.validation.validate",
-    "verify": "tfrecorder.checking.verification",
+    "verify": "tfrecorder.verification.verify",
     "ConversionResult": "tfrecorder.result",
     "ConversionStatus": "tfrecorder.following",
-    "RepairResult": "tfrecorder.checking.repairing",
-    "VerificationReport": "tfrecorder.checking.faults",
+    "RepairResult": "tfrecorder.verification.repair",
+    "VerificationReport": "tfrecorder.verification.faults",
 }
 
 __all__ = [

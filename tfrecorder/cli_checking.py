@@ -26,7 +26,7 @@ _progress_option = click.option(
 @click.option("--csv", "as_csv", is_flag=True, help="Print all faults as CSV.")
 @_progress_option
 def verify(directory: str, decode: bool, as_csv: bool, progress: bool | None) -> None:
-    from tfrecorder.checking.verification import verify as run
+    from tfrecorder.verification.verify import verify as run
 
     report = run(directory, decode, progress)
     if as_csv:
@@ -51,6 +51,6 @@ def verify(directory: str, decode: bool, as_csv: bool, progress: bool | None) ->
 )
 @_progress_option
 def repair(directory: str, base: str | None, progress: bool | None) -> None:
-    from tfrecorder.checking.repairing import repair as run
+    from tfrecorder.verification.repair import repair as run
 
     click.echo(run(directory, base, progress))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.checking.faults import Fault
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.forms import DONE, plan_form
 from tfrecorder.dataset.json_form import anything, each, parse, record, text, whole
@@ -21,6 +20,7 @@ from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import Plan
+from tfrecorder.verification.faults import Fault
 
 _SHARDS = each(record({"file": text, "records": whole(), "bytes": whole(), "crc32c": whole()}))
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)

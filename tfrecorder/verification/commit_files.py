@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tfrecorder import metadata, storage
-from tfrecorder.checking.expectation import Expectation, parquet_errors, unread
-from tfrecorder.checking.faults import Fault
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
+from tfrecorder.verification.expectation import Expectation, parquet_errors, unread
+from tfrecorder.verification.faults import Fault
 
 
 def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:

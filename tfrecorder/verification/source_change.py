@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.checking.expectation import Expectation
-from tfrecorder.checking.record_walk import SummedFile, walk
-from tfrecorder.checking.side_files import Place, RowList, read_index, read_rejects
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import PlannedRow
 from tfrecorder.plan.staging import read_shard_rows
+from tfrecorder.verification.expectation import Expectation
+from tfrecorder.verification.side_files import Place, RowList, read_index, read_rejects
+from tfrecorder.verification.walk import SummedFile, walk
 
 
 def changed_row(old: Expectation, new: Expectation, group: int) -> str | None:

@@ -1,31 +1,81 @@
-"""A whole dataset directory: every shard, and what all shards have in common.
-
-Shards are checked in parallel, each record by record, so that memory holds a few records, the plan
-of a few shards, and the faults.
-"""
+"""`verify`: is every byte of a dataset directory as it was written, and as it was planned?"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from tfrecorder import storage
-from tfrecorder.checking.expectation import Expectation
-from tfrecorder.checking.faults import Fault, at_most
-from tfrecorder.checking.metadata_check import (
+from tfrecorder import metadata, storage
+from tfrecorder.dataset.layout import Shard
+from tfrecorder.display.bars import bar_class, is_shown
+from tfrecorder.errors import DatasetError
+from tfrecorder.metadata import DoneRecord
+from tfrecorder.threads import map_ahead
+from tfrecorder.verification.commit_files import (
     check_commit,
     check_gathered,
     check_names,
     check_plan_rows,
+    common_files,
 )
-from tfrecorder.checking.shard_check import Decode, ShardFindings, check_shard
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.display.bars import bar_class, is_shown
-from tfrecorder.metadata import DoneRecord
-from tfrecorder.threads import map_ahead
+from tfrecorder.verification.expectation import Expectation, read_expectation
+from tfrecorder.verification.faults import Fault, VerificationReport, at_most
+from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
+
+
+def verify(
+    directory: str | os.PathLike[str], decode: bool = False, progress: bool | None = None
+) -> VerificationReport:
+    """Check every byte of a dataset directory that `convert` wrote; change nothing.
+
+    Checked are: each shard's size and CRC32C; each record's checksums, keys, types, image header,
+    label and text; that boxes lie within their image and masks have its size; that every planned
+    row is one record or one reject, with what was planned; the index, the lists of rejects and
+    suspects, and the files of the commit.  No source is read, so of boxes that moved with a resized
+    image only what the plan tells of them is compared.
+
+    Args:
+        directory: the output_dir of a finished conversion.
+        decode: also decode every image as `load` does, which takes TensorFlow and many times as
+            long.
+        progress: show a bar; None shows it in a terminal and in a notebook.
+
+    Returns:
+        The faults, each with its file and, for a shard, its record and byte offset; `.ok` is True
+        if there are none.
+
+    Raises:
+        DatasetError: the directory holds no committed dataset, or one that another tool wrote, or
+            cannot be read.
+
+    Example:
+        >>> report = tfrecorder.verify("out")  # doctest: +SKIP
+        >>> report.ok  # doctest: +SKIP
+        True
+    """
+    started = time.perf_counter()
+    where = os.fspath(directory)
+    decoder: Decode | None = None
+    with storage.failing_as(DatasetError, where):
+        expected = read_expectation(where)
+        if decode:
+            from tfrecorder.loading import decode_check  # TensorFlow, only where it is asked for
+
+            decoder = decode_check.decoder(metadata.image_shape(expected.done.values()))
+        shards, faults = check_all(expected, decoder, progress)
+    return VerificationReport(
+        directory=where,
+        files=sum(one.files for one in shards) + common_files(expected),
+        records=sum(one.records for one in shards),
+        bytes=sum(one.bytes for one in shards),
+        seconds=time.perf_counter() - started,
+        decoded=decode,
+        found=tuple(faults),
+    )
 
 
 def check_all(

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder.checking.side_files import is_row_number
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field, primary_image, record_features
 from tfrecorder.schema.keys import Feature
+from tfrecorder.verification.side_files import is_row_number
 
 #: A fault of one record: its code and its words.
 Finding = tuple[str, str]

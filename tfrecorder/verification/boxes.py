@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder.checking.record_form import Finding, Record
 from tfrecorder.images.transform import Transform, geometry_of, transform_of
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes
+from tfrecorder.verification.record import Finding, Record
 
 #: How far a moved edge may be from where it was computed again: some of float32's last digits.
 _CLOSE = 1e-6

@@ -10,27 +10,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tfrecorder import storage
-from tfrecorder.checking.done_check import compare_done, compare_file, shows_sources
-from tfrecorder.checking.expectation import Expectation, Written, parquet_errors, unread
-from tfrecorder.checking.faults import Fault, at_most
-from tfrecorder.checking.record_check import check_against_plan, check_image, check_label
-from tfrecorder.checking.record_form import NotOfSchemaError, Record, read_record
-from tfrecorder.checking.record_walk import SummedFile, Walked, walk
-from tfrecorder.checking.side_files import (
-    Place,
-    RowList,
-    check_list,
-    compare_index,
-    read_index,
-    read_rejects,
-    read_suspects,
-)
-from tfrecorder.checking.typed_check import stored_images
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import read_shard_rows
+from tfrecorder.verification.contents import (
+    check_against_plan,
+    check_image,
+    check_label,
+    stored_images,
+)
+from tfrecorder.verification.expectation import Expectation, Written, parquet_errors, unread
+from tfrecorder.verification.faults import Fault, at_most
+from tfrecorder.verification.record import NotOfSchemaError, Record, read_record
+from tfrecorder.verification.side_files import (
+    Place,
+    RowList,
+    check_list,
+    compare_done,
+    compare_file,
+    compare_index,
+    read_index,
+    read_rejects,
+    read_suspects,
+    shows_sources,
+)
+from tfrecorder.verification.walk import SummedFile, Walked, walk
 
 #: Decodes an encoded image as training does; gives its shape, or raises ValueError with words.
 Decode = Callable[[bytes], tuple[int, ...]]

@@ -19,13 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tfrecorder import storage
-from tfrecorder.checking.directory_check import check_all, check_common, check_shards
-from tfrecorder.checking.done_check import shows_sources
-from tfrecorder.checking.expectation import Expectation, Written, read_expectation
-from tfrecorder.checking.faults import Fault
-from tfrecorder.checking.metadata_check import check_commit, check_gathered
-from tfrecorder.checking.shard_check import ShardFindings
-from tfrecorder.checking.source_change import describe
 from tfrecorder.commit import commit
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.json_form import anything, parse
@@ -33,6 +26,13 @@ from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan.directory import claim, refuse_foreign
 from tfrecorder.shards import Pool, write_shard
+from tfrecorder.verification.commit_files import check_commit, check_gathered
+from tfrecorder.verification.expectation import Expectation, Written, read_expectation
+from tfrecorder.verification.faults import Fault
+from tfrecorder.verification.shard import ShardFindings
+from tfrecorder.verification.side_files import shows_sources
+from tfrecorder.verification.source_change import describe
+from tfrecorder.verification.verify import check_all, check_common, check_shards
 
 _NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."
 

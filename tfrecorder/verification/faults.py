@@ -34,6 +34,7 @@ from tfrecorder.display.tables import html_table
 if TYPE_CHECKING:
     import pandas as pd
 
+
 FAULT_COLUMNS = ("file", "record", "offset", "code", "message")
 
 #: Of one code in one file; a shard that was exchanged would else list each of its records.
