@@ -49,9 +49,9 @@ def _prepare() -> None:
     """Import what the steps need before the processes are forked."""
     import google_crc32c
     import simplejpeg
+    import tfrecorder.rows
 
     import tfrecorder.images.jpeg
-    import tfrecorder.rows
 
     del google_crc32c, simplejpeg, tfrecorder
 
@@ -122,7 +122,7 @@ def _encode() -> Act:
     from tfrecorder.dataset.example import encode_parts
     from tfrecorder.images.check import CheckedImage
     from tfrecorder.plan.plan import PlannedRow
-    from tfrecorder.rows import record_features
+    from tfrecorder.writing.rows import record_features
 
     row = PlannedRow(1234, "train/class_1/0001/0001234.jpg", 1, "class_1")
 

@@ -22,7 +22,13 @@ from harness import Numbers, Timed
 
 #: What the process of a worker imports: Beam's own part, and what the work needs.
 BEAM = "apache_beam.runners.worker.sdk_worker_main"
-OUR_IMPORTS = (BEAM, "tfrecorder.pipeline", "simplejpeg", "PIL.Image", "google.cloud.storage")
+OUR_IMPORTS = (
+    BEAM,
+    "tfrecorder.writing.pipeline",
+    "simplejpeg",
+    "PIL.Image",
+    "google.cloud.storage",
+)
 TENSORFLOW_IMPORTS = (BEAM, "tensorflow", "PIL.Image", "apache_beam.io.gcp.gcsio")
 
 #: Part of every Python image, beside what Beam's list names.

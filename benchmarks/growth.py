@@ -102,8 +102,8 @@ def _graph(out: str) -> Numbers:
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    from tfrecorder import pipeline
     from tfrecorder.plan.staging import read_plan
+    from tfrecorder.writing import pipeline
 
     staged = read_plan(out)
     assert staged is not None

@@ -76,8 +76,8 @@ def graph(source: str, out: str) -> Timed:
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    from tfrecorder import pipeline
     from tfrecorder.plan.staging import read_plan
+    from tfrecorder.writing import pipeline
 
     plan(source, out)()
     staged = read_plan(out)

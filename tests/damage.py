@@ -15,12 +15,12 @@ from support import PHOTOS, SAMPLES
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.commit import commit
 from tfrecorder.dataset.example import encode_example, parse_example
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.tfrecord import frame, read_records
-from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.staging import read_plan
+from tfrecorder.writing.commit import commit
+from tfrecorder.writing.done import DoneRecord
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
 SHARD = "train-00000-of-00003.tfrecord"

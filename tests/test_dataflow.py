@@ -21,10 +21,10 @@ import tfrecorder
 from tfrecorder import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
-from tfrecorder.failures import Failure, note_failure
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners.dataflow.job import DataflowJob
 from tfrecorder.schema.kinds import BOX_COLUMNS
+from tfrecorder.writing.failure import Failure, note_failure
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 

@@ -138,7 +138,7 @@ def test_a_simplejpeg_of_which_files_are_missing_is_downloaded(
 def imported_by_workers() -> set[str]:
     """Top-level packages that a worker imports, at import or within a function."""
     package = Path(tfrecorder.__file__).parent
-    code = "import sys; before = set(sys.modules); import tfrecorder.pipeline; "
+    code = "import sys; before = set(sys.modules); import tfrecorder.writing.pipeline; "
     code += "print(*[m.partition('.')[2].replace('.', '/') for m in set(sys.modules) - before "
     code += "if m.startswith('tfrecorder.')])"
     loaded = [package / f"{name}.py" for name in run("-c", code).stdout.split()]

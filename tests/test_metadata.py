@@ -14,8 +14,8 @@ from support import photo_frame, records
 
 import tfrecorder
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.metadata import read_done
 from tfrecorder.plan.staging import read_plan
+from tfrecorder.writing.done import read_done
 
 SIZES = ("height", "width", "channels")
 

@@ -6,10 +6,11 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from tfrecorder import pipeline, storage
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError
 from tfrecorder.plan.staging import read_plan
+from tfrecorder.writing import pipeline
 
 
 @pytest.fixture

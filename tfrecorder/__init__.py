@@ -31,14 +31,12 @@ from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
     from tfrecorder.conversion import convert, convert_and_load
-    from tfrecorder.following import ConversionStatus, status
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
     from tfrecorder.loading.load import load
     from tfrecorder.loading.options import LoadOptions
     from tfrecorder.loading.throughput import Throughput, benchmark
     from tfrecorder.loading.training import TrainingPosition
-    from tfrecorder.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob, JobStatus
     from tfrecorder.schema.kinds import (
         Boxes,
@@ -60,6 +58,8 @@ if TYPE_CHECKING:
     from tfrecorder.verification.faults import VerificationReport
     from tfrecorder.verification.repair import RepairResult, repair
     from tfrecorder.verification.verify import verify
+    from tfrecorder.writing.result import ConversionResult
+    from tfrecorder.writing.status import ConversionStatus, status
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
@@ -92,11 +92,11 @@ _LAZY = {
     "preview": "tfrecorder.inspection.preview",
     "Preview": "tfrecorder.inspection.preview",
     "repair": "tfrecorder.verification.repair",
-    "status": "tfrecorder.following",
+    "status": "tfrecorder.writing.status",
     "validate": "tfrecorder.validation.validate",
     "verify": "tfrecorder.verification.verify",
-    "ConversionResult": "tfrecorder.result",
-    "ConversionStatus": "tfrecorder.following",
+    "ConversionResult": "tfrecorder.writing.result",
+    "ConversionStatus": "tfrecorder.writing.status",
     "RepairResult": "tfrecorder.verification.repair",
     "VerificationReport": "tfrecorder.verification.faults",
 }

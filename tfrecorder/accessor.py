@@ -9,8 +9,8 @@ import pandas as pd
 
 if TYPE_CHECKING:
     from tfrecorder.inspection.frame import FramePreview
-    from tfrecorder.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob
+    from tfrecorder.writing.result import ConversionResult
 
 
 @pd.api.extensions.register_dataframe_accessor("tensorflow")

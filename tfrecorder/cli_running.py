@@ -47,7 +47,7 @@ runner_option = click.option(
 @click.argument("directory")
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
 def status(directory: str, as_json: bool) -> None:
-    from tfrecorder.following import status as run
+    from tfrecorder.writing.status import status as run
 
     found = run(directory)
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tfrecorder import metadata, storage
+from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import OptionError, ValidationError
@@ -20,8 +20,6 @@ from tfrecorder.plan.directory import claim, clear, plan_to_continue, reopen
 from tfrecorder.plan.plan import Plan, make_plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.plan.staging import stage_plan
-from tfrecorder.progress import progress_bar
-from tfrecorder.result import ConversionResult, read_result
 from tfrecorder.runners import run
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
@@ -29,6 +27,9 @@ from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import has_errors, summarize
 from tfrecorder.validation.rules import Checked, check_source
+from tfrecorder.writing.done import read_all_done
+from tfrecorder.writing.progress import progress_bar
+from tfrecorder.writing.result import ConversionResult, read_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +152,7 @@ def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard
     These are images that could not be read; but any rejects where the conversion could only stop
     for them once more.
     """
-    done = metadata.read_all_done(output_dir, plan.shards, plan.digest)
+    done = read_all_done(output_dir, plan.shards, plan.digest)
     rejects = sum(one.rejects for one in done.values() if one)
     every = options.on_error == "raise" or rejects > options.max_reject_fraction * plan.rows
     return [

@@ -12,7 +12,6 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
-from tfrecorder.failures import find_failure, read_failure
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
@@ -23,7 +22,8 @@ from tfrecorder.runners.beam_patches import (
     quiet_beam,
     stop_samplers,
 )
-from tfrecorder.shards import default_threads
+from tfrecorder.writing.failure import find_failure, read_failure
+from tfrecorder.writing.shards import default_threads
 
 #: The handle of a job of Dataflow: `tfrecorder.runners.dataflow.launcher.DataflowJob`.
 Job = Any
@@ -97,7 +97,7 @@ def _run_locally(
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-    from tfrecorder import pipeline
+    from tfrecorder.writing import pipeline
 
     workers, environment = options.num_workers or 1, None
     if workers > 1:
@@ -134,7 +134,7 @@ def _run_elsewhere(
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from tfrecorder import pipeline
+    from tfrecorder.writing import pipeline
 
     flags = beam_options.beam_flags(options) + _default_flags(plan, options)
     pipe = beam.Pipeline(beam_options.load_runner(options.runner)(), PipelineOptions(flags))

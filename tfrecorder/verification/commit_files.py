@@ -9,23 +9,25 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tfrecorder import metadata, storage
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.metadata import DoneRecord
-from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 from tfrecorder.verification.expectation import Expectation, parquet_errors, unread
 from tfrecorder.verification.faults import Fault
+from tfrecorder.writing import metadata
+from tfrecorder.writing.done import DoneRecord
+from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
+from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files
 
 
 def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
     """Each file of the commit that follows from the plan and the done-records of all shards."""
     plan = expected.plan
     files = {
-        layout.FEATURES: metadata.features_json(plan, done.values()),
-        layout.COMMIT: metadata.dataset_info_json(plan, done),
+        layout.FEATURES: features_json(plan, done.values()),
+        layout.COMMIT: dataset_info_json(plan, done),
     }
-    files |= metadata.labels_files(plan)
+    files |= labels_files(plan)
     if expected.staged:
         files[layout.METADATA] = metadata.metadata_json(plan, done)
     return files
@@ -34,7 +36,7 @@ def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dic
 def common_files(expected: Expectation) -> int:
     """How many files are looked at beside those of the shards."""
     others = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA, layout.REJECTS, layout.SUSPECTS}
-    labels = metadata.labels_files(expected.plan)
+    labels = labels_files(expected.plan)
     return len(others | {layout.FEATURES, layout.COMMIT, *labels})
 
 

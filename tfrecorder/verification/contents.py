@@ -13,13 +13,13 @@ from tfrecorder.dataset.example import Values
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.header import Header
 from tfrecorder.images.rejects import Reject
-from tfrecorder.kinds.records import converters
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field, image_of, primary_image
 from tfrecorder.schema.kinds import Boxes, Image, Mask
 from tfrecorder.verification.boxes import boxes_against_plan, check_boxes
 from tfrecorder.verification.record import Finding, Record
+from tfrecorder.writing.rows import converters
 
 _SIZES = ("height", "width", "channels")
 

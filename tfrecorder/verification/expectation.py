@@ -18,9 +18,9 @@ from tfrecorder.dataset.forms import DONE, plan_form
 from tfrecorder.dataset.json_form import anything, each, parse, record, text, whole
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
-from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.verification.faults import Fault
+from tfrecorder.writing.done import DoneRecord
 
 _SHARDS = each(record({"file": text, "records": whole(), "bytes": whole(), "crc32c": whole()}))
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)

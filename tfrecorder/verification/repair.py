@@ -19,13 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tfrecorder import storage
-from tfrecorder.commit import commit
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan.directory import claim, refuse_foreign
-from tfrecorder.shards import Pool, write_shard
 from tfrecorder.verification.commit_files import check_commit, check_gathered
 from tfrecorder.verification.expectation import Expectation, Written, read_expectation
 from tfrecorder.verification.faults import Fault
@@ -33,6 +31,8 @@ from tfrecorder.verification.shard import ShardFindings
 from tfrecorder.verification.side_files import shows_sources
 from tfrecorder.verification.source_change import describe
 from tfrecorder.verification.verify import check_all, check_common, check_shards
+from tfrecorder.writing.commit import commit
+from tfrecorder.writing.shards import Pool, write_shard
 
 _NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."
 

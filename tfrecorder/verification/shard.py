@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import read_shard_rows
 from tfrecorder.verification.contents import (
@@ -37,6 +36,7 @@ from tfrecorder.verification.side_files import (
     shows_sources,
 )
 from tfrecorder.verification.walk import SummedFile, Walked, walk
+from tfrecorder.writing.done import DoneRecord
 
 #: Decodes an encoded image as training does; gives its shape, or raises ValueError with words.
 Decode = Callable[[bytes], tuple[int, ...]]

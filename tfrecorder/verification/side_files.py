@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.images.transform import transform_of
-from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import Plan, PlannedRow
-from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 from tfrecorder.verification.expectation import Expectation, Written, unread
 from tfrecorder.verification.faults import Fault
+from tfrecorder.writing.done import DoneRecord
+from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 
 #: Where a record begins, and its bytes with the framing.
 Place = tuple[int, int]

@@ -8,12 +8,12 @@ import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import PlannedRow
 from tfrecorder.plan.staging import read_shard_rows
 from tfrecorder.verification.expectation import Expectation
 from tfrecorder.verification.side_files import Place, RowList, read_index, read_rejects
 from tfrecorder.verification.walk import SummedFile, walk
+from tfrecorder.writing.done import DoneRecord
 
 
 def changed_row(old: Expectation, new: Expectation, group: int) -> str | None:

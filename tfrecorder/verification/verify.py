@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from tfrecorder import metadata, storage
+from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import bar_class, is_shown
 from tfrecorder.errors import DatasetError
-from tfrecorder.metadata import DoneRecord
 from tfrecorder.threads import map_ahead
 from tfrecorder.verification.commit_files import (
     check_commit,
@@ -25,6 +24,8 @@ from tfrecorder.verification.commit_files import (
 from tfrecorder.verification.expectation import Expectation, read_expectation
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
+from tfrecorder.writing.done import DoneRecord
+from tfrecorder.writing.tfds import image_shape
 
 
 def verify(
@@ -65,7 +66,7 @@ def verify(
         if decode:
             from tfrecorder.loading import decode_check  # TensorFlow, only where it is asked for
 
-            decoder = decode_check.decoder(metadata.image_shape(expected.done.values()))
+            decoder = decode_check.decoder(image_shape(expected.done.values()))
         shards, faults = check_all(expected, decoder, progress)
     return VerificationReport(
         directory=where,

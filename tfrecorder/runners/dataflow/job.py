@@ -14,12 +14,12 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
-from tfrecorder.failures import find_failure, read_failure
-from tfrecorder.following import ConversionStatus, status
-from tfrecorder.result import ConversionResult, read_result
 from tfrecorder.runners.dataflow.service import JobAddress, ask_job, error_messages, request_cancel
 from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
+from tfrecorder.writing.failure import find_failure, read_failure
+from tfrecorder.writing.result import ConversionResult, read_result
+from tfrecorder.writing.status import ConversionStatus, status
 
 #: Seconds between two looks at a job: the first, by how much each further one is longer, the most.
 FIRST_LOOK = 0.5

@@ -38,7 +38,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
     from apache_beam.options.pipeline_options import PipelineOptions
     from google.api_core.exceptions import GoogleAPICallError
 
-    from tfrecorder import pipeline
+    from tfrecorder.writing import pipeline
 
     settings, mark = Settings.of(output_dir, options), uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:

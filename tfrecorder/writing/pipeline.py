@@ -19,15 +19,15 @@ from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
 from tfrecorder import storage
-from tfrecorder.commit import commit
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, TfrecorderError
-from tfrecorder.failures import Failure, note_failure
-from tfrecorder.metadata import DoneRecord, read_done
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import PLAN_OF_ROWS, read_footer, read_plan
-from tfrecorder.shards import Pool, default_threads, write_shard
 from tfrecorder.threads import side_by_side
+from tfrecorder.writing.commit import commit
+from tfrecorder.writing.done import DoneRecord, read_done
+from tfrecorder.writing.failure import Failure, note_failure
+from tfrecorder.writing.shards import Pool, default_threads, write_shard
 
 #: Shards of an element that are written at a time where the output is elsewhere.  What begins and
 #: ends one is a dozen requests that wait for each other; the other's images are loaded meanwhile.

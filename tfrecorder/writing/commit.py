@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from tfrecorder import metadata, storage
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, RejectedError
-from tfrecorder.metadata import DoneRecord, Totals
 from tfrecorder.plan.plan import Plan
-from tfrecorder.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
+from tfrecorder.writing import metadata
+from tfrecorder.writing.done import DoneRecord, Totals, add_up
+from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
+from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files
 
 
 def commit(
@@ -27,13 +29,13 @@ def commit(
     by_name = {one.shard: one for one in done}
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
     _check_conservation(plan, by_shard)
-    check_rejects(metadata.add_up(by_shard.values()), max_reject_fraction, output_dir)
+    check_rejects(add_up(by_shard.values()), max_reject_fraction, output_dir)
 
     rejects = [shard.rejects for shard, one in by_shard.items() if one.rejects]
     suspects = [shard.suspects for shard, one in by_shard.items() if one.suspects]
     files = {
-        **metadata.labels_files(plan),
-        layout.FEATURES: metadata.features_json(plan, by_shard.values()),
+        **labels_files(plan),
+        layout.FEATURES: features_json(plan, by_shard.values()),
         layout.METADATA: metadata.metadata_json(plan, by_shard),
     }
     # On a bucket all at a time: one after the other, a small conversion would mostly wait here.
@@ -44,7 +46,7 @@ def commit(
         *(partial(publish, file, data) for file, data in files.items()),
     ]
     storage.each(lambda one: one(), work, output_dir)
-    publish(layout.COMMIT, metadata.dataset_info_json(plan, by_shard))
+    publish(layout.COMMIT, dataset_info_json(plan, by_shard))
     leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE)
     storage.each(lambda name: storage.remove(os.path.join(output_dir, name)), leftovers, output_dir)
 

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder import metadata, storage
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.tables import html_report, text_table
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.failures import read_failure
-from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
+from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
+from tfrecorder.writing.failure import read_failure
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _of_committed(output_dir: str, plan: Plan) -> ConversionStatus:
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     # The notes first: a shard that is done meanwhile is counted then, rather than in neither.
     noted = _noted_rows(output_dir, plan)
-    found = metadata.read_all_done(output_dir, plan.shards, plan.digest)
+    found = read_all_done(output_dir, plan.shards, plan.digest)
     done = {shard: one for shard, one in found.items() if one is not None}
     splits = {}
     for name, rows in plan.split_rows.items():
@@ -196,12 +196,12 @@ def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
         splits[name] = _split_status(rows, plan.split_shards[name], of_split, under_way)
     failure = read_failure(output_dir)
     words = None if failure is None else f"{failure.error}: {failure.message}"
-    reasons = metadata.add_up(done.values()).reasons
+    reasons = add_up(done.values()).reasons
     return ConversionStatus(output_dir, False, splits, reasons, words)
 
 
 def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int) -> SplitStatus:
-    totals = metadata.add_up(done)
+    totals = add_up(done)
     return SplitStatus(
         rows=rows,
         rows_through=totals.rows + under_way,

@@ -20,11 +20,11 @@ from tfrecorder.dataset.tfrecord import framed_crc
 from tfrecorder.errors import RejectedError
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget
-from tfrecorder.metadata import DoneRecord
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import shard_row_blocks
-from tfrecorder.rows import Loaded, LoadRow, Rejected, row_loader
 from tfrecorder.threads import cores, run_in_order
+from tfrecorder.writing.done import DoneRecord
+from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader
 
 #: Tasks of the pool under way for each thread, images under way in all of them, and the fewest and
 #: most images of one task.  Fewer a task, and threads hand over more often than they load (a fifth

@@ -1,0 +1,1 @@
+"""Writing: rows become records, records shards, shards a committed dataset."""

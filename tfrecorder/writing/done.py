@@ -1,0 +1,149 @@
+"""Done-records: what a worker wrote for one shard, read back and added up."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.forms import DONE
+from tfrecorder.dataset.json_form import parse
+from tfrecorder.dataset.layout import Shard
+from tfrecorder.errors import OutputError
+
+
+@dataclass(frozen=True)
+class DoneRecord:
+    """What a worker wrote for one shard.
+
+    Attributes:
+        plan: the digest of the plan that it followed.
+        shard: the shard's name.
+        rows: planned; always records + rejects.
+        records: written.
+        reasons: rejects by "stage/code".
+        suspects: records whose image decodes, but with a decoder's warning.
+        oriented: records whose image carries an EXIF orientation other than upright.
+        input_bytes: of the files of the images that became records.
+        bytes: of the shard's file.
+        crc32c: of the shard's file.
+        formats: records by image format.
+        shapes: smallest and largest (height, width, channels) of the records; empty without any.
+        sides: smallest and largest (shorter side, longer side) of the records.
+        retries: further attempts that reading the images took.
+        further: of a second and later image, smallest and largest (height, width, channels), by
+            what its keys begin with.
+    """
+
+    plan: str
+    shard: str
+    rows: int
+    records: int
+    reasons: dict[str, int]
+    suspects: int
+    oriented: int
+    input_bytes: int
+    bytes: int
+    crc32c: int
+    formats: dict[str, int]
+    shapes: list[list[int]] = field(default_factory=list)
+    sides: list[list[int]] = field(default_factory=list)
+    retries: int = 0
+    further: dict[str, list[list[int]]] = field(default_factory=dict)
+
+    @property
+    def rejects(self) -> int:
+        return sum(self.reasons.values())
+
+    @property
+    def unread(self) -> int:
+        """Rejects of the stage `read`, which a rerun may cure."""
+        return sum(count for why, count in self.reasons.items() if why.startswith("read/"))
+
+    def to_json(self) -> builtins.bytes:
+        return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
+
+
+def read_done(
+    output_dir: str,
+    shard: Shard,
+    plan_digest: str,
+    sizes: Mapping[str, int | None] | None = None,
+) -> DoneRecord | None:
+    """The done-record of a shard whose file is whole, or None if it must be written (again).
+
+    Args:
+        sizes: what lies in the directory, where that is known; else the shard is asked for.
+    """
+    try:
+        data = storage.read_bytes(os.path.join(output_dir, shard.done))
+        done = DoneRecord(**parse(data, DONE))
+    except storage.UnreadableError as error:
+        if error.code == "not_found":
+            return None
+        raise OutputError(f"{output_dir}/{shard.done} cannot be read: {error}.") from error
+    except (ValueError, TypeError):  # after a loss of power a file may be there without its bytes
+        return None
+    path = os.path.join(output_dir, shard.file)
+    size = storage.size_or_none(path) if sizes is None else sizes.get(shard.file)
+    return done if done.plan == plan_digest and size == done.bytes else None
+
+
+def read_all_done(
+    output_dir: str, shards: Collection[Shard], plan_digest: str
+) -> dict[Shard, DoneRecord | None]:
+    """`read_done` of many shards: nothing is asked about those without a done-record."""
+    there = set(storage.names(os.path.join(output_dir, layout.DONE)))
+    begun = [shard for shard in shards if os.path.basename(shard.done) in there]
+    sizes = storage.sizes(output_dir) if begun else {}
+
+    def read(shard: Shard) -> DoneRecord | None:
+        return read_done(output_dir, shard, plan_digest, sizes)
+
+    found = storage.each(read, begun, output_dir)
+    return {**dict.fromkeys(shards), **dict(zip(begun, found, strict=True))}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Done-records added up."""
+
+    rows: int
+    records: int
+    reasons: dict[str, int]
+    suspects: int
+    oriented: int
+    input_bytes: int
+    bytes: int
+    formats: dict[str, int]
+    retries: int
+
+    @property
+    def rejects(self) -> int:
+        return sum(self.reasons.values())
+
+
+def add_up(done: Iterable[DoneRecord]) -> Totals:
+    done = list(done)
+    reasons: Counter[str] = Counter()
+    formats: Counter[str] = Counter()
+    for one in done:
+        reasons.update(one.reasons)
+        formats.update(one.formats)
+    return Totals(
+        rows=sum(one.rows for one in done),
+        records=sum(one.records for one in done),
+        # By count, then by name: the same of done-records in memory and of those read back.
+        reasons=dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
+        suspects=sum(one.suspects for one in done),
+        oriented=sum(one.oriented for one in done),
+        input_bytes=sum(one.input_bytes for one in done),
+        bytes=sum(one.bytes for one in done),
+        formats=dict(sorted(formats.items())),
+        retries=sum(one.retries for one in done),
+    )

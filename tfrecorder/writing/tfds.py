@@ -1,0 +1,163 @@
+"""The files of the commit in TFDS's form: `features.json`, `dataset_info.json`, labels files.
+
+`tfds.builder_from_directory` reads them (tensorflow_datasets/core/features/features_dict.py and
+core/proto/dataset_info.proto).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.layout import Shard
+from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.keys import ENCODED, LABEL, Feature
+from tfrecorder.schema.labels import to_labels_file
+from tfrecorder.writing.done import DoneRecord
+
+#: Of the data, not of this package: TFDS wants one, and the directory holds one data set.
+DATASET_NAME = "dataset"
+DATASET_VERSION = "1.0.0"
+
+_TFDS = "tensorflow_datasets.core.features"
+
+
+def image_shape(done: Iterable[DoneRecord]) -> tuple[int | None, int | None, int]:
+    """(height, width, channels) that hold for every image; None where images differ.
+
+    Channels that differ, or are 2, become 3: what a decoder is then asked for.
+    """
+    extremes = [shape for one in done for shape in one.shapes]
+    same = [
+        values.pop() if len(values := {shape[axis] for shape in extremes}) == 1 else None
+        for axis in range(3)
+    ]
+    height, width, channels = same
+    return height or None, width or None, channels if channels in (1, 3, 4) else 3
+
+
+def image_sides(done: Iterable[DoneRecord]) -> list[list[int]]:
+    """[smallest, largest] of the shorter sides of all images, and of their longer sides.
+
+    From these a reader may know, before it looks at an image, how small it can be decoded.
+    """
+    extremes = [sides for one in done for sides in one.sides]
+    return [[min(axis), max(axis)] for axis in zip(*extremes, strict=True)]
+
+
+def image_shapes(
+    plan: Plan, done: Iterable[DoneRecord]
+) -> dict[str, tuple[int | None, int | None, int]]:
+    """`image_shape` of each key that holds encoded images."""
+    done = list(done)
+    keys = [feature.key for feature in plan.features if feature.kind == "image"]
+    shapes = {}
+    for number, key in enumerate(keys):
+        stem = key.removesuffix("/encoded")
+        of_key = done if number == 0 else [_of_further(one, stem) for one in done]
+        shapes[key] = image_shape(of_key)
+    return shapes
+
+
+def _of_further(one: DoneRecord, stem: str) -> DoneRecord:
+    return replace(one, shapes=one.further.get(stem, []))
+
+
+def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
+    """`features.json`: every key of the record with its type, in TFDS's form."""
+    shapes = image_shapes(plan, done)
+    forms = {feature.key: _tfds_form(feature, plan, shapes) for feature in plan.features}
+    document = {
+        "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
+        "featuresDict": {"features": forms},
+    }
+    return json_bytes(document)
+
+
+_TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "string"}
+
+
+def _tfds_form(
+    feature: Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
+) -> dict[str, Any]:
+    if feature.shape == (None,):
+        of_one = _tfds_form(replace(feature, shape=()), plan, shapes)
+        content = {"feature": of_one, "length": "-1"}
+        return {"pythonClassName": f"{_TFDS}.sequence_feature.Sequence", "sequence": content}
+    if feature.kind in ("image", "mask"):
+        return _tfds_image(feature, plan, shapes)
+    if feature.kind == "text" and feature.shape == ():
+        return {"pythonClassName": f"{_TFDS}.text_feature.Text", "text": {}}
+    classes = plan.classes.get(feature.key, 0)
+    if feature.kind == "label" and classes:
+        number = {"numClasses": str(classes)}
+        return {"pythonClassName": f"{_TFDS}.class_label_feature.ClassLabel", "classLabel": number}
+    dtype = {**_TFDS_DTYPES, "label": "int64", "text": "string"}[feature.kind]
+    if feature.shape:
+        sides = {"dimensions": list(map(str, feature.shape))}
+        array = {"dtype": dtype, "encoding": "none", "shape": sides}
+        return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
+    scalar = {"dtype": dtype, "encoding": "none", "shape": {}}
+    return {"pythonClassName": f"{_TFDS}.scalar.Scalar", "tensor": scalar}
+
+
+def _tfds_image(
+    feature: Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
+) -> dict[str, Any]:
+    if feature.kind == "mask":
+        sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
+    else:
+        sides = shapes[feature.key]
+    dimensions = [str(-1 if size is None else size) for size in sides]
+    shape = {"dimensions": dimensions}
+    if feature.kind == "image" and plan.options.get("image_format") == "raw":
+        # Pixels as they are: TFDS knows them as the bytes of an array.
+        array = {"dtype": "uint8", "encoding": "bytes", "shape": shape}
+        return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
+    content = {"dtype": "uint8", "shape": shape}
+    if feature.kind == "mask":
+        content["encodingFormat"] = "png"
+    return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
+
+
+def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
+    """`dataset_info.json`: the splits with their shard lengths and bytes, in TFDS's form."""
+    splits = []
+    for split in plan.split_rows:
+        of_split = [done[shard] for shard in plan.shards if shard.split == split]
+        splits.append(
+            {
+                "name": split.lower(),
+                "filepathTemplate": layout.TFDS_TEMPLATE,
+                "numBytes": str(sum(one.bytes for one in of_split)),
+                "shardLengths": [str(one.records) for one in of_split],
+            }
+        )
+    document: dict[str, Any] = {
+        "name": DATASET_NAME,
+        "version": DATASET_VERSION,
+        "description": "Written by tfrecorder.",
+        "fileFormat": "tfrecord",
+        "splits": splits,
+    }
+    present = {feature.key for feature in plan.features}
+    if plan.num_classes and {ENCODED, LABEL} <= present:
+        keys = [{"featureKey": ENCODED}, {"featureKey": LABEL}]
+        document["supervisedKeys"] = {"tuple": {"items": keys}}
+    return json_bytes(document)
+
+
+def labels_files(plan: Plan) -> dict[str, bytes]:
+    """The files of class names, of each key whose classes have names."""
+    return {
+        layout.labels_file(key): to_labels_file(names).encode()
+        for key, names in plan.vocabularies.items()
+        if names is not None
+    }
+
+
+def json_bytes(document: Any) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
