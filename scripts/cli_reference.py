@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tfrecorder.cli import main
+from tfrecorder.cli.main import main
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/cli.md"
 

@@ -114,7 +114,7 @@ class NoDask:
 
 sys.meta_path.insert(0, NoDask())
 sys.argv = ["tfrecorder", "convert", {str(CSV)!r}, "out", "--runner", "DaskRunner"]
-import tfrecorder.cli; tfrecorder.cli.main()
+import tfrecorder.cli.main; tfrecorder.cli.main.main()
 """
     ended = run("-c", code)
     assert ended.returncode == 1

@@ -19,7 +19,7 @@ from doc_pages import DOCS, PAGES, ROOT, Block, anchors, blocks, links, prose, s
 from support import SAMPLES, run
 
 import tfrecorder
-from tfrecorder.cli import main
+from tfrecorder.cli.main import main
 
 CODE_PAGES = [name for name, path in PAGES.items() if any(blocks(path))]
 #: Pages that a person wrote; the others are made from the code, and name everything anyhow.

@@ -15,7 +15,7 @@ from support import PHOTOS, SAMPLES, photo_frame
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Mask, Number, Schema, Split, Text
-from tfrecorder.cli_reading import info as command
+from tfrecorder.cli.read import info as command
 
 
 @pytest.fixture(scope="module")

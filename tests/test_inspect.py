@@ -19,7 +19,7 @@ from support import records
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder.cli import main
+from tfrecorder.cli.main import main
 
 
 def run(*arguments: Any) -> str:

@@ -19,7 +19,7 @@ from test_cli import in_terminal
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder.cli import main
+from tfrecorder.cli.main import main
 
 EVIL = "<script>alert(1)</script>\"'&"
 

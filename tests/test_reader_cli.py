@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from reading_cases import SAMPLES, convert_images, convert_photos, jpeg
 
 import tfrecorder
-from tfrecorder.cli_reading import benchmark, info
+from tfrecorder.cli.read import benchmark, info
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from tfrecorder import (
     Text,
     infer_schema,
 )
-from tfrecorder.cli import main
+from tfrecorder.cli.main import main
 from tfrecorder.schema.schema_file import from_plain, read_schema, to_plain, write_schema
 
 AUTOML = Schema(split=Split(), image_uri=Image(), label=Label())

@@ -13,7 +13,7 @@ from damage import flip
 from test_walls import COMMAND, HEAVY, attempts_of
 
 import tfrecorder
-from tfrecorder.cli import main
+from tfrecorder.cli.main import main
 
 SHARD = "train-00001-of-00003.tfrecord"
 

@@ -1,5 +1,5 @@
 """`python -m tfrecorder`."""
 
-from tfrecorder.cli import main
+from tfrecorder.cli.main import main
 
 main()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support import LISTEN_TO_CTRL_C
 
-_COMMAND = LISTEN_TO_CTRL_C + "import tfrecorder.cli; tfrecorder.cli.main()"
+_COMMAND = LISTEN_TO_CTRL_C + "import tfrecorder.cli.main; tfrecorder.cli.main.main()"
 
 
 def start_command(

@@ -18,7 +18,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from tfrecorder.cli import main
+from tfrecorder.cli.main import main
 from tfrecorder.errors import TfrecorderError
 from torture.counts import BrokenError, demand
 

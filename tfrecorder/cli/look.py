@@ -11,6 +11,7 @@ from tfrecorder.display.tables import one_line, text_table
 if TYPE_CHECKING:
     import pandas as pd
 
+
 _DIRECTORY_HELP = """DIRECTORY is the output of a conversion, a TFDS directory of one version, or a
     pattern of TFRecord files."""
 

@@ -1,4 +1,4 @@
-"""The command line: `tfrecorder convert`, `tfrecorder validate`.
+"""The commands before and during a conversion: `convert`, `validate`, `schema`, `status`.
 
 The options of `convert` are the fields of `ConvertOptions`, with their help texts.
 """
@@ -6,81 +6,81 @@ The options of `convert` are the fields of `ConvertOptions`, with their help tex
 from __future__ import annotations
 
 import dataclasses
-import re
+import json
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from tfrecorder.cli_checking import repair, verify
-from tfrecorder.cli_looking import inspect, preview
-from tfrecorder.cli_reading import benchmark, info
-from tfrecorder.cli_running import runner_option, status
-from tfrecorder.cli_schema import schema
-from tfrecorder.errors import TfrecorderError, ValidationError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
 from tfrecorder.options.convert import ON_ERROR, ConvertOptions
 from tfrecorder.validation import report as reports
-from tfrecorder.version import __version__
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+def _runner_options(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """NAME=VALUE arguments as a dict: a flag alone is True, a name given twice has both values."""
+    found: dict[str, Any] = {}
+    for argument in values:
+        name, equals, text = argument.partition("=")
+        if not name.strip("-"):
+            raise click.BadParameter(
+                f"{argument!r}; write for instance machine_type=n1-standard-4."
+            )
+        value = text if equals else True
+        if name in found:
+            before = found[name]
+            found[name] = [*(before if isinstance(before, list) else [before]), value]
+        else:
+            found[name] = value
+    return found or None
+
+
+runner_option = click.option(
+    "--runner-option",
+    "runner_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_runner_options,
+    help="An option of Beam or its runner, checked by Beam itself; may be repeated.",
+)
+
+
+@click.command(
+    help="""Show how far the conversion into DIRECTORY is.
+
+    Read from the directory alone, whatever runs the conversion; nothing is changed.""",
+    epilog="Example: tfrecorder status gs://my-bucket/flowers",
+)
+@click.argument("directory")
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
+def status(directory: str, as_json: bool) -> None:
+    from tfrecorder.writing.status import status as run
+
+    found = run(directory)
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found)
+
+
+@click.command(
+    help="""Print a schema for SOURCE, a line a column, as a YAML file to look over and edit.
+
+    SOURCE is a CSV, Vertex AI's JSON Lines, or a folder of images. Give the edited file to
+    `tfrecorder convert --schema`.""",
+    epilog="Example: tfrecorder schema flowers.csv > schema.yaml",
+)
+@click.argument("source")
+def schema(source: str) -> None:
+    from tfrecorder.schema.schema_file import write_schema
+    from tfrecorder.sources.inference import infer_schema
+
+    click.echo(write_schema(infer_schema(source)), nl=False)
+
 
 _SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
     CSV in the order of AutoML or Vertex AI without a header; or a folder of images,
     split/label/file or label/file."""
-
-
-class _UsageError(click.ClickException):
-    """A wrong argument in one line: Click's own form takes four."""
-
-    exit_code = 2
-
-
-class _Group(click.Group):
-    """Turns the errors that a user can meet into one clear message and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        warnings.showwarning = _show_warning
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx else ctx.command_path
-            words = f"{error.format_message()} See {command} --help."
-            raise _UsageError(words) from error
-        except ValidationError as error:
-            raise click.ClickException(_with_flags(str(error))) from error
-        except TfrecorderError as error:
-            words = " ".join(str(error).splitlines())
-            raise click.ClickException(_with_flags(words)) from error
-        except KeyboardInterrupt as error:
-            click.echo(f"\n{str(error) or 'interrupted'}", err=True)
-            ctx.exit(INTERRUPTED)
-
-
-def _with_flags(words: str) -> str:
-    """A message of the library with its options as the command line writes them."""
-    return re.sub(r"\b([a-z_]+)=True\b", lambda m: "--" + m[1].replace("_", "-"), words)
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {message}", err=True)
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, package_name="tfrecorder")
-def main() -> None:
-    """A table or folder of images in, a training-ready TFRecord dataset out.
-
-    \b
-    tfrecorder schema flowers.csv
-    tfrecorder validate flowers.csv
-    tfrecorder convert flowers.csv out
-    tfrecorder status out
-    tfrecorder verify out
-    tfrecorder repair out
-    """
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
@@ -229,15 +229,3 @@ def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> N
     else:
         click.echo(reports.summarize(found))
     sys.exit(1 if reports.has_errors(found) else 0)
-
-
-main.add_command(convert)
-main.add_command(validate)
-main.add_command(status)
-main.add_command(verify)
-main.add_command(repair)
-main.add_command(info)
-main.add_command(benchmark)
-main.add_command(inspect)
-main.add_command(preview)
-main.add_command(schema)
