@@ -49,9 +49,9 @@ def _prepare() -> None:
     """Import what the steps need before the processes are forked."""
     import google_crc32c
     import simplejpeg
-    import tfrecorder.rows
 
     import tfrecorder.images.jpeg
+    import tfrecorder.writing.rows
 
     del google_crc32c, simplejpeg, tfrecorder
 

@@ -32,7 +32,7 @@ PATTERNS = {
     CRC: r"\(tfrecorder/(tfrecord|crc32c)\.py",
     ENCODE: r"\(tfrecorder/examples\.py|\brecord_features \(",
     WRITE: r"\b(write_all|append|appending|_find_room|publish|publish_bytes) \(",
-    READ: r"\(tfrecorder/stores/local\.py|\b(read_bytes|read_image|_asked|resolve) \(",
+    READ: r"\(tfrecorder/storage/local\.py|\b(read_bytes|read_image|_asked|resolve) \(",
     ROW: r"\(tfrecorder/(shards|rows|metadata|metadata_form|commit|storage)\.py",
     PLAN: r"\(tfrecorder/",
     BEAM: r"\(apache_beam/",

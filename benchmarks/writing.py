@@ -142,7 +142,7 @@ def import_writer() -> None:
     import pyarrow.parquet
 
     import tfrecorder.conversion
-    import tfrecorder.pipeline
+    import tfrecorder.writing.pipeline
 
     del apache_beam, filelock, pandas, pyarrow, tfrecorder
 

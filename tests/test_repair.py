@@ -368,7 +368,7 @@ def test_a_disk_that_is_full_is_one_clear_error(out: Path, monkeypatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tfrecorder.storage.write_all", full)
+    monkeypatch.setattr("tfrecorder.storage.files.write_all", full)
     with pytest.raises(OutputError, match="out cannot be written: No space left on device"):
         repair(out)
     assert all_files(out) == harmed

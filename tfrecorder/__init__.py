@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
-    "ColumnInfo": "tfrecorder.loading.column_info",
+    "ColumnInfo": "tfrecorder.stored.info",
     "DataflowJob": "tfrecorder.runners.dataflow.job",
-    "DatasetInfo": "tfrecorder.loading.summary",
+    "DatasetInfo": "tfrecorder.stored.info",
     "JobStatus": "tfrecorder.runners.dataflow.job",
     "LoadOptions": "tfrecorder.loading.options",
     "Throughput": "tfrecorder.loading.throughput",
@@ -84,9 +84,9 @@ _LAZY = {
     "Text": "tfrecorder.schema.kinds",
     "convert": "tfrecorder.conversion",
     "convert_and_load": "tfrecorder.conversion",
-    "infer_schema": "tfrecorder.schema.inference",
-    "to_frame": "tfrecorder.loading.frame",
-    "info": "tfrecorder.loading.summary",
+    "infer_schema": "tfrecorder.sources.inference",
+    "to_frame": "tfrecorder.stored.frame",
+    "info": "tfrecorder.stored.info",
     "inspect": "tfrecorder.inspection.inspect",
     "load": "tfrecorder.loading.load",
     "preview": "tfrecorder.inspection.preview",

@@ -1,8 +1,8 @@
 """A worker process of a local run: Beam's own, which does not also print what it tells.
 
-Run as `python -m tfrecorder.runners.local_worker`.  Beam's worker sends the traceback of a failed step to
-the launcher and prints it too, on the terminal that they share: 200 lines above the launcher's one.
-What ends the process itself is printed still.
+Run as `python -m tfrecorder.runners.local_worker`.  Beam's worker sends the traceback of a failed
+step to the launcher and prints it too, on the terminal that they share: 200 lines above the
+launcher's one.  What ends the process itself is printed still.
 """
 
 from __future__ import annotations

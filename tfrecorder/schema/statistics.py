@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfrecorder.schema.kinds import BOX_COLUMNS
-
-if TYPE_CHECKING:
-    pass
-
 
 #: What is told of boxes: how many an image has, the four edges, and their area.
 BOX_NUMBERS = ("per_image", *BOX_COLUMNS, "area")
