@@ -35,6 +35,7 @@ EXTRAS = {
         "dask[distributed]>=2024.11",
         "fsspec>=2024.6",
         "hypothesis>=6.100",
+        "import-linter>=2.13",
         "mypy>=1.11",
         "pandas-stubs",
         "psutil>=5.9",

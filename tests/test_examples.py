@@ -3,8 +3,6 @@
 import contextlib
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -17,7 +15,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NUMBERS = npst.integer_dtypes() | npst.unsigned_integer_dtypes(sizes=(8, 16, 32))
 ARRAYS = npst.arrays(
-    NUMBERS | npst.boolean_dtypes() | npst.floating_dtypes(sizes=(16, 32, 64)),
+    NUMBERS | npst.floating_dtypes(sizes=(16, 32, 64)),
     npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
 )
 VALUES = st.one_of(
@@ -27,8 +25,6 @@ VALUES = st.one_of(
     st.booleans(),
     st.floats(),
     st.lists(st.binary(max_size=20) | TEXT, min_size=1, max_size=5),
-    st.lists(INT64 | st.booleans(), min_size=1, max_size=5),
-    st.lists(st.floats(), min_size=1, max_size=5),
     ARRAYS,
 )
 FEATURES = st.dictionaries(TEXT, VALUES, max_size=5)
@@ -90,58 +86,33 @@ def test_no_features_at_all():
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
-        (np.int8(-3), -3),
-        (np.uint64(2**63 - 1), 2**63 - 1),
-        (np.bool_(True), 1),
-        (np.float16(0.5), 0.5),
-        (np.float32(0.1), float(np.float32(0.1))),
-        (np.longdouble(0.25), 0.25),
-        (np.str_("ä"), "ä"),
-        (np.bytes_(b"a\0"), b"a\0"),
-        (bytearray(b"ab"), b"ab"),
-        (memoryview(b"ab"), b"ab"),
-        ((1, 2), [1, 2]),
-        ([np.int32(1), 2], [1, 2]),
-        ([1, 2.5], [1.0, 2.5]),
+        (True, 1),
         (1e300, float("inf")),
         (np.array(7), 7),
         (np.array([1, 2], dtype=">i4"), [1, 2]),
         (np.array([1.5, 2.5], dtype=">f8"), [1.5, 2.5]),
         (np.arange(6).reshape(2, 3).T, [0, 3, 1, 4, 2, 5]),
         (np.asfortranarray([[1.0, 2.0], [3.0, 4.0]]), [1.0, 2.0, 3.0, 4.0]),
-        (np.array(["a", "bc"]), ["a", "bc"]),
         (np.array([b"a", b"bc"]), [b"a", b"bc"]),
-        (np.array(["a", b"bc"], dtype=object), ["a", b"bc"]),
-        (pd.Series([1, 2], dtype="Int64"), [1, 2]),
-        (pd.Series([1.5, 2.5], dtype="Float32"), [1.5, 2.5]),
-        (pd.Series(["a", "b"], dtype="string"), ["a", "b"]),
-        (pd.Series(["a", "b"], dtype="category"), ["a", "b"]),
-        (pd.Series([1, 2], dtype="int32[pyarrow]"), [1, 2]),
-        (pd.Series([True, False], dtype="boolean"), [1, 0]),
-        (pd.Index(["a"]), ["a"]),
-        (pd.array([3], dtype="UInt8"), [3]),
-        (pa.scalar(5, pa.int16()), 5),
-        (pa.scalar(2.5, pa.float32()), 2.5),
-        (pa.scalar("ä"), "ä"),
-        (pa.scalar(b"\xff", pa.large_binary()), b"\xff"),
-        (pa.scalar([1, 2]), [1, 2]),
-        (pa.array([1, 2], pa.uint8()), [1, 2]),
-        (pa.array(["a", "b"]).dictionary_encode(), ["a", "b"]),
-        (pa.chunked_array([[1.5], [2.5]]), [1.5, 2.5]),
-        ([pa.scalar(1), pa.scalar(2)], [1, 2]),
     ],
-    ids=repr,
+    ids=str,
 )
-def test_a_scalar_or_array_of_any_library_counts_as_what_it_holds(value, plain):
+def test_a_value_counts_as_what_it_holds(value, plain):
     assert encode_example({"key": value}) == tensorflow_example({"key": plain})
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kind"),
-    [("S1", "bytes"), ("U1", "bytes"), (object, "bytes"), ("f8", "float"), ("u2", "int64")],
+    ("value", "kind"),
+    [
+        ([], "bytes"),
+        (np.empty(0, "S1"), "bytes"),
+        (np.empty(0, "f8"), "float"),
+        (np.empty(0, "u2"), "int64"),
+    ],
+    ids=["list", "S1", "f8", "u2"],
 )
-def test_an_empty_array_is_an_empty_list_of_its_own_type(dtype, kind):
-    example = tf.train.Example.FromString(encode_example({"key": np.empty(0, dtype=dtype)}))
+def test_an_empty_array_is_an_empty_list_of_its_own_type(value, kind):
+    example = tf.train.Example.FromString(encode_example({"key": value}))
     assert example.features.feature["key"].WhichOneof("kind") == f"{kind}_list"
 
 
@@ -180,23 +151,17 @@ def test_fields_that_a_later_protocol_may_add_are_passed_over():
     ("value", "error", "words"),
     [
         (None, TypeError, "NoneType"),
-        (pd.NA, TypeError, "NA"),
-        (pd.Series([1, None], dtype="Int64"), TypeError, "NA"),
-        (pa.array([1, None]), TypeError, "None"),
-        ([], TypeError, "give an empty NumPy array"),
-        (["a", 1], TypeError, "do not mix"),
+        (["a", 1], TypeError, "numbers go into a NumPy array"),
+        ([1, 2], TypeError, "numbers go into a NumPy array"),
         (1j, TypeError, "complex"),
         (np.array([1j]), TypeError, "complex"),
-        (pd.Timestamp(0), TypeError, "Timestamp"),
         (np.array([0], dtype="datetime64[ns]"), TypeError, "datetime64"),
-        (pd.Series(pd.to_datetime(["2020-01-01"])), TypeError, "Timestamp"),
         ({"a": 1}, TypeError, "dict"),
         (2**63, OverflowError, str(2**63)),
-        ([-(2**63) - 1], OverflowError, "int64"),
         (np.array([2**63], dtype=np.uint64), OverflowError, "int64"),
         ("\ud800", ValueError, "Unicode"),
     ],
-    ids=repr,
+    ids=ascii,
 )
 def test_what_no_feature_can_hold_is_refused_with_the_key_and_the_reason(value, error, words):
     with pytest.raises(error, match="feature 'the key'") as refused:

@@ -23,7 +23,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 #: A parsed feature: a list of bytes, or an array of float32 or int64.
 Values = list[bytes] | np.ndarray
@@ -54,14 +53,13 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
     """Features as the bytes of a tf.train.Example.
 
     Args:
-        features: for each key one value, or a list, tuple or array of them.  bytes and str (as
-            UTF-8) become a bytes list; float and NumPy floating a float list (float32); int, bool
-            and NumPy integer an int64 list.  Arrays are flattened in C order.  NumPy, pandas and
-            Arrow scalars count as what they hold.  An empty sequence must be a NumPy array, whose
-            dtype says which list it is.
+        features: for each key one value, a list of bytes or str, or an array.  bytes and str (as
+            UTF-8) become a bytes list, also an array of bytes; a float and an array of floating
+            point a float list (float32); an int, a bool and an array of integers an int64 list.
+            Arrays are flattened in C order.
 
     Raises:
-        TypeError: a value of another type, a missing value (None, NA), or an empty list.
+        TypeError: a value of another type, or a missing value.
         OverflowError: an integer outside -2**63 to 2**63 - 1.
         ValueError: a text that UTF-8 cannot hold.
 
@@ -149,54 +147,39 @@ def _key_field(key: str) -> bytes:
 
 
 def _feature(value: Any) -> bytes:
-    if type(value).__module__.partition(".")[0] == "pyarrow":
-        value = value.as_py() if hasattr(value, "as_py") else value.to_pylist()
-    if isinstance(value, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
-        value = value.tolist()  # not to_numpy, which turns a missing integer into a float
     if isinstance(value, np.ndarray):
         return _array_feature(value)
-    if not isinstance(value, (list, tuple)):
-        value = [value]
-    return _list_feature([item.as_py() if hasattr(item, "as_py") else item for item in value])
+    if isinstance(value, float):
+        return _float_feature(np.array([value]))
+    if isinstance(value, int):  # a truth, as 0 or 1
+        return _int64_feature((int(value),))
+    if isinstance(value, list):
+        return _bytes_feature(value)
+    raise _refusal(value)
 
 
 def _array_feature(array: np.ndarray) -> bytes:
     kind = array.dtype.kind
     if kind == "f":
         return _float_feature(array)
-    if kind in "iub":
+    if kind in "iu":
         return _int64_feature(array.ravel().tolist())
-    if kind not in "SUTO":
-        raise TypeError(f"an array of {array.dtype} has no place in an Example")
-    return _list_feature(array.ravel().tolist()) if array.size else _BYTES + b"\x00"
+    if kind == "S":
+        return _bytes_feature(array.tolist())
+    raise _refusal(array)
 
 
-def _list_feature(values: Sequence[Any]) -> bytes:
-    if not values:
-        raise TypeError("an empty list has no type; give an empty NumPy array")
-    kinds = set(map(_kind, values))
-    if kinds == {"bytes"}:
-        raw = [item.encode() if isinstance(item, str) else bytes(item) for item in values]
-        body = b"".join(b"\x0a" + varint(len(item)) + item for item in raw)
-        return _BYTES + varint(len(body)) + body
-    if kinds == {"int64"}:
-        return _int64_feature([int(item) for item in values])
-    if kinds <= {"float", "int64"}:
-        return _float_feature(np.array(values, dtype=np.float64))
-    raise TypeError(f"text and numbers do not mix in one feature: {values!r}")
+def _bytes_feature(values: Sequence[bytes | str]) -> bytes:
+    raw = [value.encode() if isinstance(value, str) else value for value in values]
+    if not all(type(item) is bytes for item in raw):
+        raise TypeError(f"a list holds bytes or str; numbers go into a NumPy array: {values!r}")
+    body = b"".join(b"\x0a" + varint(len(item)) + item for item in raw)
+    return _BYTES + varint(len(body)) + body
 
 
-def _kind(item: Any) -> str:
-    if isinstance(item, (str, bytes, bytearray, memoryview)):
-        return "bytes"
-    if isinstance(item, (bool, int, np.integer, np.bool_)):
-        return "int64"
-    if isinstance(item, (float, np.floating)):
-        return "float"
-    raise TypeError(
-        f"{item!r} of type {type(item).__name__} has no place in an Example; give bytes, str, int, "
-        "float or bool"
-    )
+def _refusal(value: Any) -> TypeError:
+    kind = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    return TypeError(f"{value!r} ({kind}) has no place in an Example")
 
 
 def _int64_feature(values: Sequence[int]) -> bytes:

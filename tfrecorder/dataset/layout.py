@@ -43,8 +43,6 @@ SHARD_REJECTS = f"{PRIVATE}/rejects"
 SHARD_SUSPECTS = f"{PRIVATE}/suspects"
 PROGRESS = f"{PRIVATE}/progress"
 
-PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS)
-
 #: Written by desktops into any folder that somebody looked at; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
 
@@ -113,9 +111,3 @@ def labels_file(key: str) -> str:
     'image.class.label.labels.txt'
     """
     return f"{key.replace('/', '.')}.labels.txt"
-
-
-def is_ours(file: str, label_keys: tuple[str, ...]) -> bool:
-    """True if a name at the top of a dataset directory is one that a conversion writes."""
-    known = {COMMIT, FEATURES, REJECTS, SUSPECTS, PRIVATE, *map(labels_file, label_keys)}
-    return file in known or parse_shard(file) is not None

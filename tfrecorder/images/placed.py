@@ -110,7 +110,7 @@ def placed_boxes(
 def _kept(values: Any, kept: np.ndarray) -> Any:
     if isinstance(values, np.ndarray):
         return values[kept]
-    return [value for value, stays in zip(values, kept, strict=True) if stays] or np.empty(0, "S1")
+    return [value for value, stays in zip(values, kept, strict=True) if stays]
 
 
 def boxes_outside(edges: np.ndarray, width: int, height: int) -> Iterator[tuple[int, str]]:

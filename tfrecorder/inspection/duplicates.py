@@ -90,11 +90,6 @@ class Duplicates:
         """Images that are more than once in one split, and in no other."""
         return tuple(group for group in self.groups if not group.leaks)
 
-    @property
-    def extra(self) -> int:
-        """Records that could go without an image being lost."""
-        return sum(group.records - 1 for group in self.groups)
-
     def leaked(self, split: str, other: str) -> int:
         """The records of a split whose image is in another split too."""
         return sum(group.counts.get(split, 0) for group in self.groups if other in group.counts)

@@ -52,5 +52,3 @@ DEFAULT_FEATURES = (
     Feature(LABEL, "label"),
     Feature(TEXT, "text"),
 )
-
-LABEL_KEYS = tuple(feature.key for feature in DEFAULT_FEATURES if feature.kind == "label")

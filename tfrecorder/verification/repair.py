@@ -24,6 +24,7 @@ from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan.directory import claim, refuse_foreign
+from tfrecorder.threads import cores
 from tfrecorder.verification.commit_files import check_commit, check_gathered
 from tfrecorder.verification.expectation import Expectation, Written, read_expectation
 from tfrecorder.verification.faults import Fault
@@ -251,7 +252,7 @@ def _write_shards(
     plan = expected.plan if base is None else dataclasses.replace(expected.plan, base=base)
     written: list[str] = []
     refusals: list[str] = []
-    threads = os.cpu_count() or 1
+    threads = cores()
     with _folder_aside(expected) as folder, ThreadPoolExecutor(threads) as executor:
         aside = dataclasses.replace(expected, directory=folder, done={}, listed={})
         pool = Pool(executor, threads)

@@ -13,7 +13,7 @@ from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import bar_class, is_shown
 from tfrecorder.errors import DatasetError
-from tfrecorder.threads import map_ahead
+from tfrecorder.threads import cores, map_ahead
 from tfrecorder.verification.commit_files import (
     check_commit,
     check_gathered,
@@ -99,7 +99,7 @@ def check_shards(
     """Some shards, by their places in the plan, in parallel."""
     groups = list(groups)
     local = storage.is_local(expected.directory)
-    threads = (os.cpu_count() or 1) if local else storage.REMOTE_THREADS
+    threads = cores() if local else storage.REMOTE_THREADS
     with (
         _byte_bar(expected, groups, is_shown(progress)) as advance,
         ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool,

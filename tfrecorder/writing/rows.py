@@ -185,13 +185,10 @@ def converters(fields: tuple[Field, ...]) -> dict[str, Callable[[Any], Any]]:
 
 
 def _converter(feature: Feature) -> Callable[[Any], Any]:
-    if feature.shape == ():
-        return _itself
     dtype = _DTYPES.get(feature.kind)
-    if dtype is not None:
-        return lambda values: np.asarray(values, dtype)
-    # An empty list has no type; an empty array of bytes has.
-    return lambda values: values or np.empty(0, "S1")
+    if feature.shape == () or dtype is None:
+        return _itself
+    return lambda values: np.asarray(values, dtype)
 
 
 def _itself(value: Any) -> Any:
