@@ -11,7 +11,7 @@ import pytest
 
 from gcs.control import Gcs, in_process
 from gcs.tls_proxy import TlsProxy, tls_proxy
-from tfrecorder import storage
+from tfrecorder.storage import files
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +29,9 @@ def gcs(gcs_process: Gcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gcs]:
     for key, value in gcs_process.environment().items():
         monkeypatch.setenv(key, value)
     # A process keeps its client, which other tests must not meet.
-    storage._remote_store.cache_clear()
+    files._remote_store.cache_clear()
     yield gcs_process
-    storage._remote_store.cache_clear()
+    files._remote_store.cache_clear()
 
 
 @pytest.fixture(scope="session")

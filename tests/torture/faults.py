@@ -13,7 +13,7 @@ from gcs.control import Gcs, in_process
 from support import PHOTOS
 
 import tfrecorder
-from tfrecorder import storage
+from tfrecorder.storage import files
 from torture.counts import Count, demand, lost_rows
 
 #: The share of all requests that fail, one way or another.
@@ -54,11 +54,11 @@ def disturb(rounds: int, rows: int, folder: Path, seed: int = 0) -> list[Count]:
 @contextlib.contextmanager
 def _client_of_its_own() -> Iterator[None]:
     """A process keeps its client, which other tests must not meet."""
-    storage._remote_store.cache_clear()
+    files._remote_store.cache_clear()
     try:
         yield
     finally:
-        storage._remote_store.cache_clear()
+        files._remote_store.cache_clear()
 
 
 def _make_table(gcs: Gcs, rows: int) -> pd.DataFrame:

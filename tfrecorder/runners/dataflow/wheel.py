@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib.metadata import Distribution
 from pathlib import Path
 
+from tfrecorder import version
 from tfrecorder.version import __version__
 
 #: The least that a wheel says of itself.  It declares no requirement: Beam's worker runs pip on
@@ -30,7 +31,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 def build_wheel(folder: str) -> str:
     """Write a wheel of this package, as it is installed here, into a folder; its path."""
-    package = Path(__file__).parent.parent
+    package = Path(version.__file__).parent  # version.py lies at the top of the package
     files = {
         f"{package.name}/{path.relative_to(package).as_posix()}": path.read_bytes()
         for path in sorted(package.rglob("*"))
