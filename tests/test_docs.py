@@ -214,3 +214,16 @@ def test_the_completion_script_is_made(shell: str) -> None:
 def test_completion_knows_commands_and_values(words: str, completed: str) -> None:
     done = _complete("bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
     assert done.stdout.splitlines() == [f"plain,{completed}"]
+
+
+def test_the_layout_names_files_that_are_there() -> None:
+    page, package = (DOCS / "contributing.md").read_text(), ROOT / "tfrecorder"
+    files = re.findall(r"`((?:\w+/)*\w+\.py)`", page)
+    assert len(files) > 50
+    assert [one for one in files if not any((top / one).exists() for top in (package, ROOT))] == []
+
+
+def test_the_layout_names_every_folder_of_the_package() -> None:
+    page = (DOCS / "contributing.md").read_text()
+    folders = [path.parent.name for path in (ROOT / "tfrecorder").glob("*/__init__.py")]
+    assert [folder for folder in folders if f"`{folder}/`" not in page] == []

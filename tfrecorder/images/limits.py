@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 VERIFY_LEVELS = ("decode", "strict", "header", "none")
-
-
 FITS = ("stretch", "crop", "pad", "fit")
 FORMATS = ("keep", "jpeg", "png", "raw")
 

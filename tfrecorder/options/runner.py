@@ -66,7 +66,7 @@ def plain_name(name: str) -> str:
 def check_form(value: Any) -> str | None:
     """What is wrong with the form of `runner_options`, as option checks say it; None if nothing.
 
-    Whether Beam has such options is for `runners.check_runner` to tell.
+    Whether Beam has such options is for `runners/beam_options.py` to tell.
     """
     if value is None:
         return None

@@ -1,7 +1,7 @@
 """The plan: which row goes to which position of which shard, decided from the frame alone.
 
 Pure arithmetic over values, without Beam, without files and without any image's pixels;
-`plan_files.py` stages what is decided here.
+`staging.py` writes down what is decided here.
 """
 
 from __future__ import annotations

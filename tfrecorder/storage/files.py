@@ -1,7 +1,6 @@
 """Files by their paths or uris: all that this package reads and writes goes through here.
 
-A path without a scheme is a local one.  What each scheme needs is in `stores/`; this module picks
-the store, tries again what failed in passing, and knows what a uri is.
+Each scheme has its own store; this module picks it, and tries again what failed in passing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ R = TypeVar("R")
 
 #: Requests under way at once where a store is elsewhere: each waits for an answer, not for a core.
 REMOTE_THREADS = 16
-
 
 _LOCAL = LocalStore()
 

@@ -12,10 +12,6 @@ from urllib.parse import unquote
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-# ---------------------------------------------------------------------------------------------
-# Uris.
-
-
 def scheme(uri: str) -> str:
     """The storage scheme of a uri, in lower case; "" for a local path.
 

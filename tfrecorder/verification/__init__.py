@@ -1,1 +1,1 @@
-"""Checking and repairing a finished directory: `verification.verify`, `repairing.repair`."""
+"""Checking and repairing a finished directory: `verify.verify`, `repair.repair`."""

@@ -91,7 +91,7 @@ def write_shard(
         pool: loads rows; its threads bound how far loading runs ahead of writing.
         on_error: "raise" stops at the first reject.
         report: is told, every so often, how many rows are through.
-        footer: of the plan's rows, as `plan_files.read_footer` returns it.
+        footer: of the plan's rows, as `staging.read_footer` returns it.
         unwanted: once it is set, no further image is loaded.
 
     Raises:
