@@ -31,7 +31,7 @@ PATTERNS = {
     HEADER: r"\(tfrecorder/images/",
     CRC: r"\(tfrecorder/(tfrecord|crc32c)\.py",
     ENCODE: r"\(tfrecorder/examples\.py|\brecord_features \(",
-    WRITE: r"\b(write_all|append|appending|_find_room|publish|publish_bytes) \(",
+    WRITE: r"\b(write_all|publish|publish_bytes) \(",
     READ: r"\(tfrecorder/storage/local\.py|\b(read_bytes|read_image|_asked|resolve) \(",
     ROW: r"\(tfrecorder/(shards|rows|metadata|metadata_form|commit|storage)\.py",
     PLAN: r"\(tfrecorder/",

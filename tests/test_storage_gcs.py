@@ -349,14 +349,6 @@ def test_a_large_file_goes_up_while_it_is_written(gcs: Gcs) -> None:
     assert gcs.get("gs://bkt/out/a") == bytes(PIECE + 1) + b"end"
 
 
-def test_room_asked_for_ahead_is_not_uploaded(gcs: Gcs) -> None:
-    data = os.urandom(PIECE + 1000)
-    with storage.publish("gs://bkt/out", "a") as file, storage.appending(file) as append:
-        for at in range(0, len(data), 2**20):
-            append(data[at : at + 2**20])
-    assert gcs.get("gs://bkt/out/a") == data
-
-
 def test_a_large_file_given_up_half_way_appears_nowhere(gcs: Gcs) -> None:
     def write() -> None:
         with storage.publish("gs://bkt/out", "a") as file:

@@ -15,6 +15,7 @@ from typing import Any
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import RUNNERS, plain_name, refusal
+from tfrecorder.runners.beam_patches import options_parser
 
 #: Options that name a server which must run already.
 _ENDPOINTS = ("dask_client_address", "job_endpoint")
@@ -85,7 +86,10 @@ def beam_flags(options: ConvertOptions) -> list[str]:
         OptionError: Beam has no such option, its value is of a wrong type, or a conversion cannot
             go with it; all of them at once.
     """
-    parser = _parser()
+    parser = options_parser()
+    if parser is None:
+        return _unchecked_flags(options.runner_options)
+    parser.error = _raise_fault
     flags: list[str] = []
     faults: list[str] = []
     for name, value in options.runner_options.items():
@@ -107,19 +111,17 @@ class _FaultError(Exception):
     """What the parser says of an argument."""
 
 
-def _parser() -> Any:
-    """Beam's parser with the options of every runner that is loaded."""
-    from apache_beam.options import pipeline_options as beam
+def _raise_fault(message: str) -> None:
+    raise _FaultError(message.partition(": ")[2] or message)
 
-    class Parser(beam._BeamArgumentParser):
-        def error(self, message: str) -> None:
-            raise _FaultError(message.partition(": ")[2] or message)
 
-    parser = Parser(allow_abbrev=False, add_help=False, usage="")
-    # By name, as Beam does it: a notebook's cell that is run again defines a class once more.
-    for cls in {str(cls): cls for cls in beam.PipelineOptions.__subclasses__()}.values():
-        cls._add_argparse_args(parser)
-    return parser
+def _unchecked_flags(options: Mapping[str, Any]) -> list[str]:
+    """Options as they are, for Beam to check."""
+    flags: list[str] = []
+    for name, value in options.items():
+        values = value if isinstance(value, (list, tuple)) else [value]
+        flags += [f"--{name}" if one is True else f"--{name}={_text(one)}" for one in values]
+    return flags
 
 
 def _parsed(parser: Any, name: str, value: Any, runner: str) -> list[str]:
@@ -127,6 +129,7 @@ def _parsed(parser: Any, name: str, value: Any, runner: str) -> list[str]:
     known = {
         plain_name(flag): (flag, action)
         for action in parser._actions
+        if action.dest != "help"
         for flag in reversed(action.option_strings)
     }
     shown = f"runner_options[{name!r}]={value!r}"

@@ -1,83 +1,30 @@
-"""What Beam starts for a local run and waits for too long, or forgets: threads, processes."""
+"""All that reaches past Beam's public interface: one function for each thing it mends.
+
+Each says what it mends, in which version of Beam it was seen, and what happens where the name it
+reaches for is gone: a conversion then runs as Beam alone would run it.  A test takes each name away
+in turn.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
-
-#: Milliseconds between two looks of such a thread.
-SAMPLING_MS = 10
-
-
-@contextlib.contextmanager
-def quick_samplers() -> Iterator[None]:
-    """A block in which these threads end soon after their step.
-
-    Beam waits for each at the end of its bundle, while the thread sleeps for up to 200 ms: a fifth
-    of a second at the end of each conversion (apache-beam 2.77, which has no option for it).
-    """
-    from apache_beam.runners.worker.statesampler import StateSampler
-
-    start: Any = StateSampler.__init__
-    before = start.__defaults__
-    if before is None or len(before) != 1:  # another version of Beam: as it likes
-        yield
-        return
-    start.__defaults__ = (SAMPLING_MS,)
-    try:
-        yield
-    finally:
-        start.__defaults__ = before
-
-
-@contextlib.contextmanager
-def late_workers_told() -> Iterator[None]:
-    """A block in which a worker process that calls after the end is told of it.
-
-    Beam tells the end only to those that have called, and waits for the others without end: Ctrl-C
-    while they start would hang (apache-beam 2.77).
-    """
-    from apache_beam.runners.portability.fn_api_runner import worker_handlers
-
-    servicer, connection = worker_handlers.BeamFnControlServicer, worker_handlers.ControlConnection
-    close: Any = connection.close
-
-    def close_and_tell(self: Any) -> None:
-        if self._state == servicer.UNSTARTED_STATE:
-            self.push(servicer._DONE_MARKER)
-        close(self)
-
-    connection.close = close_and_tell
-    try:
-        yield
-    finally:
-        connection.close = close
-
-
-def stop_samplers() -> None:
-    """End those that Beam has forgotten.
-
-    Beam notes that such a thread runs after it has started it.  An interrupt between the two leaves
-    it running for ever, and Python waits for it at its own end (apache-beam 2.77).  To be called
-    when no pipeline is at work.
-    """
-    for thread in threading.enumerate():
-        sampler: Any = getattr(getattr(thread, "_target", None), "__self__", None)
-        beams = type(sampler).__module__.startswith("apache_beam.")
-        if beams and hasattr(sampler, "stop_if_still_running") and not sampler.finished:
-            sampler.stop()
 
 
 @contextlib.contextmanager
 def quiet_beam() -> Iterator[None]:
-    """Keep Beam's chatter out of the terminal, unless the user set its log level.
+    """Keep Beam's log messages out of the terminal, unless the user set its log level.
 
-    What fails is raised all the same.  Beam also calls `logging.basicConfig` in passing: what it
-    adds to the root logger is taken away, or the user's own basicConfig would have no effect later.
+    Mends: hundreds of lines of warnings and tracebacks in front of our one line; what fails is
+    raised all the same.  Beam also calls `logging.basicConfig` in passing: the handler it adds to
+    the root logger is removed, or the user's own basicConfig would have no effect later.
+    Seen in: apache-beam 2.77.
+    Without it: Beam's messages are printed.
     """
     logger, root = logging.getLogger("apache_beam"), logging.getLogger()
     level, handlers = logger.level, list(root.handlers)
@@ -94,32 +41,113 @@ def quiet_beam() -> Iterator[None]:
 
 
 def _is_not_of_beam(record: logging.LogRecord) -> bool:
-    """False for what Beam logs past its own logger: its PortableRunner, what workers report."""
+    """False for what Beam logs past its own logger: its PortableRunner, and workers' reports."""
     return "/apache_beam/" not in record.pathname
 
 
 @contextlib.contextmanager
 def as_in_a_script() -> Iterator[None]:
-    """Keep Beam from noticing that it is in a notebook.
+    """Keep Beam from noticing that it runs in a notebook.
 
-    There it would import its interactive runner, only to put the cell's number into each step's
-    label: seconds of imports, which fail with pandas 3 (apache-beam 2.77).  And its DaskRunner
-    refuses to run at all, because it cannot show what that interactive runner shows.
+    Mends: in a notebook Beam imports its interactive runner to put the cell's number into each
+    step's label. That takes seconds, and fails with pandas 3. And its DaskRunner refuses to run.
+    Seen in: apache-beam 2.77.
+    Without it: Beam looks, and does what it does in notebooks.
     """
-    from apache_beam import pipeline as beam_pipeline
-
-    modules = (beam_pipeline, sys.modules.get("apache_beam.runners.dask.dask_runner"))
+    pipeline = importlib.import_module("apache_beam.pipeline")
+    # A runner's module is there only once that runner was asked for.
+    modules = (pipeline, sys.modules.get("apache_beam.runners.dask.dask_runner"))
     names = ("is_in_ipython", "alter_label_if_ipython", "is_in_notebook")
-    found = [
-        (module, name, getattr(module, name))
-        for module in modules
-        for name in names
-        if hasattr(module, name)
-    ]
-    for module, name, _ in found:
-        setattr(module, name, lambda *_: False)
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            for name in names:
+                stack.enter_context(_replaced(module, name, lambda *_: False))
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """A block in which an attribute has another value; nothing changes where there is none."""
+    if not hasattr(owner, name):
+        yield
+        return
+    before = getattr(owner, name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        for module, name, original in found:
-            setattr(module, name, original)
+        setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def late_workers_end() -> Iterator[None]:
+    """A block after which worker processes that were still starting end too.
+
+    Mends: Beam announces the end only to workers that have called, and waits for the others for
+    ever: Ctrl-C while they start would hang.
+    Seen in: apache-beam 2.77, BeamFnControlServicer and ControlConnection.
+    Without it: such a Ctrl-C has to be pressed twice.
+    """
+    from apache_beam.runners.portability.fn_api_runner import worker_handlers
+
+    connection: Any = getattr(worker_handlers, "ControlConnection", None)
+    servicer: Any = getattr(worker_handlers, "BeamFnControlServicer", None)
+    unstarted = getattr(servicer, "UNSTARTED_STATE", None)
+    done = getattr(servicer, "_DONE_MARKER", None)
+    close: Callable[[Any], None] | None = getattr(connection, "close", None)
+    if unstarted is None or done is None or close is None:
+        yield
+        return
+
+    def close_and_announce(self: Any) -> None:
+        if getattr(self, "_state", None) == unstarted:
+            self.push(done)
+        close(self)
+
+    with _replaced(connection, "close", close_and_announce):
+        yield
+
+
+def stop_samplers() -> None:
+    """End the threads that Beam has forgotten; to be called when no pipeline runs.
+
+    Mends: Beam notes that such a thread runs only after it has started it. An interrupt between
+    the two leaves it running for ever, and Python waits for it at its own end.
+    Seen in: apache-beam 2.77, StateSampler.
+    Without it: after such a Ctrl-C the process does not end.
+    """
+    for thread in threading.enumerate():
+        sampler: Any = getattr(getattr(thread, "_target", None), "__self__", None)
+        beams = type(sampler).__module__.startswith("apache_beam.")
+        running = beams and not getattr(sampler, "finished", True)
+        if running and hasattr(sampler, "stop_if_still_running"):
+            sampler.stop()
+
+
+def silent_worker() -> None:
+    """Keep a worker process from printing the tracebacks that it also sends to its launcher.
+
+    Mends: 200 lines above the launcher's one, on the terminal that they share.  Only Beam's module
+    `sdk_worker` prints no more; what ends the process itself is printed still.
+    Seen in: apache-beam 2.77, `_execute`.
+    Without it: the tracebacks are printed.
+    """
+    from apache_beam.runners.worker import sdk_worker
+
+    vars(sdk_worker)["print"] = lambda *words, **to: None
+
+
+def options_parser() -> Any | None:
+    """Beam's parser with the options of every runner that is loaded; None where it is not given.
+
+    Mends: Beam drops options that it does not know, and so a misspelt one has no effect.  The
+    parser is handed out by a public call, but what it knows only stands in argparse's `_actions`.
+    Seen in: apache-beam 2.77, Python 3.10 to 3.13.
+    Without it: options are passed to Beam unchecked.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    found: list[Any] = []
+    with contextlib.suppress(TypeError):  # no such argument
+        PipelineOptions([]).get_all_options(add_extra_args_fn=found.append)
+    return found[0] if found and hasattr(found[0], "_actions") else None

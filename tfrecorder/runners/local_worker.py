@@ -1,21 +1,17 @@
-"""A worker process of a local run: Beam's own, which does not also print what it tells.
-
-Run as `python -m tfrecorder.runners.local_worker`.  Beam's worker sends the traceback of a failed
-step to the launcher and prints it too, on the terminal that they share: 200 lines above the
-launcher's one.  What ends the process itself is printed still.
-"""
+"""A worker process of a local run: `python -m tfrecorder.runners.local_worker`."""
 
 from __future__ import annotations
 
 import sys
 
+from tfrecorder.runners.beam_patches import silent_worker
+
 
 def main() -> None:
-    """Work until the launcher, whom the environment names, ends it."""
-    from apache_beam.runners.worker import sdk_worker, sdk_worker_main
+    """Work until the launcher ends it; Beam names the launcher in the environment."""
+    from apache_beam.runners.worker import sdk_worker_main
 
-    # In that module alone, where nothing else is printed (apache-beam 2.77, `_execute`).
-    vars(sdk_worker)["print"] = lambda *told, **to: None
+    silent_worker()
     sdk_worker_main.main(sys.argv)
 
 

@@ -17,8 +17,7 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import (
     as_in_a_script,
-    late_workers_told,
-    quick_samplers,
+    late_workers_end,
     quiet_beam,
     stop_samplers,
 )
@@ -112,8 +111,7 @@ def _run_locally(
     runner = FnApiRunner(default_environment=environment)
     flags = beam_options.beam_flags(options)
     pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
-    mended = quick_samplers() if workers == 1 else late_workers_told()
-    with mended, beam.Pipeline(runner, pipeline_options) as pipe:
+    with late_workers_end(), beam.Pipeline(runner, pipeline_options) as pipe:
         pipeline.build(
             pipe,
             plan,

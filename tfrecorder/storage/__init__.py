@@ -5,7 +5,6 @@ What the rest of the package uses of this folder, as `storage.read_bytes` and so
 
 from tfrecorder.storage.files import (
     REMOTE_THREADS,
-    appending,
     crc32c_or_none,
     each,
     exists,
@@ -35,7 +34,6 @@ __all__ = [
     "UnreadableError",
     "UnwritableError",
     "absolute",
-    "appending",
     "crc32c_or_none",
     "each",
     "exists",

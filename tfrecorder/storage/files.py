@@ -246,52 +246,6 @@ def write_all(file: BinaryIO, *parts: bytes) -> None:
             rest = rest[file.write(rest) :]
 
 
-#: Bytes of room that a growing file asks for at a time.
-_ROOM = 2**25
-
-
-@contextlib.contextmanager
-def appending(file: BinaryIO) -> Iterator[Callable[..., None]]:
-    """`write_all` for a large file, with room for it asked for ahead.
-
-    A file system that finds room for each write anew takes a fifth longer to write (ext4).  Where
-    it cannot find room ahead, or not so much, the file grows as any other.
-    """
-    written = room = 0
-
-    def append(*parts: bytes) -> None:
-        nonlocal written, room
-        written += sum(map(len, parts))
-        if written > room:
-            room = written + _ROOM
-            _find_room(file.fileno(), room)
-        write_all(file, *parts)
-
-    yield append
-    file.truncate(written)
-
-
-def _find_room(descriptor: int, size: int) -> None:
-    """Extend a file to `size` bytes if the file system has a way that writes nothing.
-
-    Not `os.posix_fallocate`, which writes into every block where there is no such way.
-    """
-    fallocate = _fallocate()
-    if fallocate is not None:
-        fallocate(descriptor, 0, 0, size)  # its failure changes nothing
-
-
-@functools.cache
-def _fallocate() -> Callable[..., int] | None:
-    import ctypes
-
-    fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
-    if fallocate is not None:
-        # A descriptor, a mode, and two numbers of 64 bits: fallocate(2).
-        fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    return fallocate
-
-
 # ---------------------------------------------------------------------------------------------
 # Stores.
 

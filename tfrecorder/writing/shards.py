@@ -106,7 +106,7 @@ def write_shard(
         load = _unless(unwanted, load)
 
     tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
-    with storage.publish(output_dir, shard.file) as file, storage.appending(file) as append:
+    with storage.publish(output_dir, shard.file) as file:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:
             parts: list[bytes] = []
@@ -118,7 +118,7 @@ def write_shard(
                     raise _as_error(outcome)
                 else:
                     tally.add_reject(outcome)
-            append(*parts)
+            storage.write_all(file, *parts)
 
         for block in shard_row_blocks(output_dir, group, footer):
             rows += len(block)
