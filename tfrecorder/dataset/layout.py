@@ -23,9 +23,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tfrecorder.storage import local
+from tfrecorder.storage import folders, local
 
-PRIVATE = "_tfrecorder"
+PRIVATE = folders.PRIVATE
 COMMIT = "dataset_info.json"
 FEATURES = "features.json"
 REJECTS = "rejects.csv"
