@@ -43,6 +43,8 @@ SHARD_REJECTS = f"{PRIVATE}/rejects"
 SHARD_SUSPECTS = f"{PRIVATE}/suspects"
 PROGRESS = f"{PRIVATE}/progress"
 
+PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS)
+
 #: Written by desktops into any folder that somebody looked at; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
 
