@@ -18,6 +18,7 @@ from pathlib import Path
 from support import CSV
 
 import tfrecorder
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import TfrecorderError
 from torture.counts import Count, demand
@@ -81,12 +82,18 @@ def swap(folder: Path, times: int) -> list[Count]:
 
 
 def race(folder: Path, name: str, times: int) -> int:
-    """Convert and repair while a folder is exchanged for a link and back; gives the commands."""
+    """Write, convert and repair while a folder is exchanged for a link; gives the commands.
+
+    A command ends at the first link it meets; so files are written and removed one by one too.
+    """
     with sandbox(folder) as box:
         other = make_other(box.images / "clean")
         tfrecorder.convert(CSV, box.out, num_shards={"TRAIN": 2}, progress=False)
         before = listing(box.folder, box.out)
         with _exchanged(box.out / name, other / name, folder / "aside"):
+            for number in range(2500 * times):
+                with contextlib.suppress(OSError):
+                    (storage.remove if number % 2 else _write)(str(box.out), f"{name}/note")
             for _ in range(times):
                 (box.out / SHARD).unlink(missing_ok=True)
                 with contextlib.suppress(TfrecorderError):
@@ -98,20 +105,24 @@ def race(folder: Path, name: str, times: int) -> int:
     return 2 * times
 
 
-#: Lets a link take a folder's place, and the folder its own again, as fast as can be.
+def _write(directory: str, name: str) -> None:
+    storage.publish_bytes(directory, name, b"ours")
+
+
+#: Exchanges a folder and a link, in one step each time, as fast as can be.
 _EXCHANGE = """
-import os, shutil, sys
-path, target, aside = sys.argv[1:]
+import ctypes, os, shutil, sys
+path, target, aside = map(os.fsencode, sys.argv[1:])
+here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+rename = ctypes.CDLL(None).renameat2
 while True:
+    shutil.rmtree(aside, ignore_errors=True)
     try:
-        os.rename(path, aside)
-        os.symlink(target, path)
-    except OSError:  # a command made the folder anew
-        shutil.rmtree(aside, ignore_errors=True)
-    try:
-        os.unlink(path)
-        os.rename(aside, path)
+        os.symlink(target, aside)
     except OSError:
+        pass
+    # Until a command has removed one of them.
+    while rename(here, path, here, aside, exchange) == 0:
         pass
 """
 

@@ -96,7 +96,8 @@ def _opened(above: int, name: str, path: str, make: bool) -> int:
 
 
 def _refusal(above: int, name: str, path: str) -> str:
-    if stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+    mode = os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a folder only now: a moment ago it was a link
         return (
             f"{path} is a link, and nothing is written through a link inside a dataset; remove it, "
             "or put the folder that it leads to in its place"
