@@ -14,7 +14,6 @@ REQUIRES = [
     "apache-beam[gcp]>=2.70",
     "certifi",
     "click>=8.1",
-    "filelock>=3.12",
     "google-cloud-storage>=2.18",
     "google-crc32c>=1.5",
     "numpy>=1.26",

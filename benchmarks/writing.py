@@ -137,14 +137,13 @@ def import_writer() -> None:
     """All modules that a conversion imports when it is called."""
     import apache_beam
     import apache_beam.runners.portability.fn_api_runner
-    import filelock
     import pandas
     import pyarrow.parquet
 
     import tfrecorder.conversion
     import tfrecorder.writing.pipeline
 
-    del apache_beam, filelock, pandas, pyarrow, tfrecorder
+    del apache_beam, pandas, pyarrow, tfrecorder
 
 
 def read_rows(source: str) -> list[list[str]]:

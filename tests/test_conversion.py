@@ -342,8 +342,9 @@ def test_the_output_may_lie_in_the_source_but_not_be_it() -> None:
 
 
 def test_only_one_conversion_at_a_time_writes_a_directory(frame: pd.DataFrame) -> None:
-    code = "import filelock, os, time; os.makedirs('out/_tfrecorder')\n"
-    code += "with filelock.FileLock('out/_tfrecorder/lock'): open('held', 'w'); time.sleep(60)"
+    code = "import fcntl, os, time; os.makedirs('out/_tfrecorder')\n"
+    code += "lock = open('out/_tfrecorder/lock', 'w'); fcntl.flock(lock, fcntl.LOCK_EX)\n"
+    code += "open('held', 'w'); time.sleep(60)"
     holder = start(code)
     wait_for(Path("held").exists)
     assert "another conversion is writing this directory" in error_of(OutputError, frame)

@@ -163,9 +163,9 @@ def test_what_workers_import_is_in_the_stock_image() -> None:
         for name in imported - {"apache_beam", "simplejpeg", "google"}
         if not any(image.normal(one) in stock for one in bring[name])
     }
-    # Of these, each is imported only where it is needed, and no worker needs it: a lock on a local
-    # directory, and stores other than gs://, whose packages the user names.
-    assert missing <= {"filelock", "fsspec"}
+    # It is imported only where it is needed: for stores other than gs://, whose packages the user
+    # names.
+    assert missing <= {"fsspec"}
     assert {"google-cloud-storage", "google-api-core", "google-auth", "requests"} <= set(stock)
 
 
@@ -175,7 +175,7 @@ def test_the_workers_environment_hides_what_the_image_lacks(
     python = image.start(stock_image, tmp_path / "environment")
     code = """
         import importlib.util as u, json, apache_beam, pandas, pyarrow, PIL, google.cloud.storage
-        names = ["tensorflow", "tfrecorder", "simplejpeg", "filelock", "keras", "fsspec"]
+        names = ["tensorflow", "tfrecorder", "simplejpeg", "keras", "fsspec"]
         print(json.dumps([pandas.__version__, [n for n in names if u.find_spec(n)]]))
     """
     asked = [str(python), "-I", "-c", textwrap.dedent(code)]

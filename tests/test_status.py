@@ -160,7 +160,7 @@ def test_on_a_bucket_it_asks_once_for_each_shard_that_is_done(gcs: Gcs, frame) -
     finished = tfrecorder.status(out)
     assert finished.committed
     assert gcs.count() < 10
-    storage.remove(f"{out}/dataset_info.json")
+    storage.remove(str(out), "dataset_info.json")
     gcs.inject("stall", operation="download", object="*/done/*", seconds=0.1)
     gcs.forget_requests()
     found = tfrecorder.status(out)

@@ -285,7 +285,7 @@ def test_a_folder_of_more_names_than_an_answer_holds(gcs: Gcs) -> None:
     assert storage.names("gs://bkt/out") == names
     assert storage.files_below("gs://bkt") == [f"out/{name}" for name in names]
     gcs.mend()
-    storage.remove("gs://bkt/out")
+    storage.remove("gs://bkt", "out")
     assert gcs.names("gs://bkt/") == []
 
 
@@ -386,8 +386,8 @@ def test_no_temporary_file_is_left(
         (lambda: storage.publish_bytes("gs://elsewhere", "a", b""), "bucket does not exist"),
         (lambda: storage.publish_bytes("gs://bkt", "secret", b""), "denied"),
         (lambda: storage.publish_bytes("gs://bkt", "busy", b""), "attempts"),
-        (lambda: storage.remove("gs://bkt/secret"), "denied"),
-        (lambda: storage.remove("gs://bkt/busy"), "attempts"),
+        (lambda: storage.remove("gs://bkt", "secret"), "denied"),
+        (lambda: storage.remove("gs://bkt", "busy"), "attempts"),
     ],
     ids=["bucket", "publish 403", "publish 503", "remove 403", "remove 503"],
 )
@@ -406,9 +406,9 @@ def test_removing(gcs: Gcs) -> None:
     for name in ("a", "a/1", "a/b/2", "ab"):
         gcs.put(f"gs://bkt/{name}", b"")
     gcs.inject("reset", operation="delete", times=2, after=True)
-    storage.remove("gs://bkt/a")
+    storage.remove("gs://bkt", "a")
     assert gcs.names("gs://bkt/") == ["ab"]
-    storage.remove("gs://bkt/a")
+    storage.remove("gs://bkt", "a")
     storage.remove_all("gs://bkt", ["ab", "none"])
     assert gcs.names("gs://bkt/") == []
 

@@ -27,7 +27,6 @@ HEAVY = (
     "PIL",
     "simplejpeg",
     "tqdm",
-    "filelock",
 )
 
 CONTRACT = ("schema.keys", "schema.labels", "dataset.layout", "dataset.forms", "storage", "errors")

@@ -1,7 +1,7 @@
 """Dataset directories made by somebody hostile, given to every command that opens one.
 
-Nothing in them is unpickled or evaluated, no path in them leads out of the directory, and each
-command ends, within seconds and little memory, in a result or in one clear error.
+Nothing in them is unpickled or evaluated, no path and no link in them leads out of the directory,
+and each command ends, within seconds and little memory, in a result or in one clear error.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from support import CSV
 
 import tfrecorder
 from tfrecorder.errors import TfrecorderError
+from torture import hostile_links
 from torture.children import Child, DiedError, FailedError, HungError
 from torture.counts import Count, demand
 from torture.sandbox import Sandbox, listing, sandbox
@@ -87,7 +88,8 @@ def _special(path: Path) -> dict[str, Any]:
 
 
 def attacks(clean: Path) -> Iterator[tuple[str, str]]:
-    """(file, attack) for every file of a dataset; `apply` makes the attack."""
+    """(file or folder, attack) for all of a dataset; `apply` makes the attack."""
+    yield from hostile_links.attacks(clean)
     for path in sorted(path for path in clean.rglob("*") if path.is_file()):
         name = str(path.relative_to(clean))
         if path.name == "lock":
@@ -128,10 +130,13 @@ def _parquets(clean: Path) -> dict[str, pa.Table]:
 
 
 def apply(attack: tuple[str, str], clean: Path, out: Path) -> None:
-    """Make a copy of a dataset with one file of it attacked."""
+    """Make a copy of a dataset with one file or folder of it attacked."""
     file, how = attack
     shutil.copytree(clean, out)
     path = out / file
+    if how.startswith("link "):
+        hostile_links.apply(how, path, out)
+        return
     data = path.read_bytes()
     path.unlink()
     if how.startswith("payload "):
@@ -207,8 +212,10 @@ def poison(folder: Path, share: float = 1.0, seed: int = 0) -> list[Count]:
         sound = child.ask(str(box.out))  # the first use also makes files of Keras at home
         demand(not sound, f"a sound directory: {sound}")
         shutil.rmtree(box.out)
+        hostile_links.make_other(clean)
         for attack in attacks(clean):
-            if rng.random() >= share:
+            # Of links there are few: all of them are tried where a fifth of the rest is.
+            if rng.random() >= share * (5 if attack[1].startswith("link ") else 1):
                 continue
             tried += 1
             broken += _open(attack, clean, box, child)

@@ -20,7 +20,15 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from torture import crashes, disks, faults, fuzzing, hostile_directories, hostile_tables
+from torture import (
+    crashes,
+    disks,
+    faults,
+    fuzzing,
+    hostile_directories,
+    hostile_links,
+    hostile_tables,
+)
 from torture.counts import BrokenError, Count, print_table
 from torture.material import make_material
 
@@ -87,6 +95,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "hostile_directories": lambda: hostile_directories.poison(
             folder / "poison", options.share, options.seed
         ),
+        "hostile_links": lambda: hostile_links.swap(folder / "links", options.often),
     }
 
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tfrecorder.storage import local
+from tfrecorder.storage import folders, local
 
-PRIVATE = "_tfrecorder"
+PRIVATE = folders.PRIVATE
 COMMIT = "dataset_info.json"
 FEATURES = "features.json"
 REJECTS = "rejects.csv"
@@ -42,6 +42,8 @@ INDEX = f"{PRIVATE}/index"
 SHARD_REJECTS = f"{PRIVATE}/rejects"
 SHARD_SUSPECTS = f"{PRIVATE}/suspects"
 PROGRESS = f"{PRIVATE}/progress"
+
+PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS)
 
 #: Written by desktops into any folder that somebody looked at; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})

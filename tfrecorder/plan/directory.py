@@ -14,6 +14,7 @@ from tfrecorder.errors import OutputError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan, describe_difference
 from tfrecorder.plan.staging import read_plan
+from tfrecorder.storage import folders
 
 
 @contextlib.contextmanager
@@ -30,7 +31,8 @@ def claim(output_dir: str) -> Iterator[None]:
         with storage.failing_as(OutputError, output_dir):
             refuse_foreign(output_dir)
             if storage.is_local(output_dir):
-                with _locked(os.path.join(output_dir, layout.LOCK)):
+                folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
+                with _locked(output_dir):
                     yield
             else:
                 yield
@@ -40,18 +42,14 @@ def claim(output_dir: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(lock: str) -> Iterator[None]:
-    import filelock
-
-    os.makedirs(os.path.dirname(lock), exist_ok=True)
-    try:
-        with filelock.FileLock(lock, timeout=0):
-            yield
-    except filelock.Timeout as error:
-        raise OutputError(
-            f"{lock.removesuffix(layout.LOCK).rstrip('/')}: another conversion is writing this "
-            "directory; wait for its end, or choose another output_dir."
-        ) from error
+def _locked(output_dir: str) -> Iterator[None]:
+    with folders.locked(output_dir, layout.LOCK) as is_ours:
+        if not is_ours:
+            raise OutputError(
+                f"{output_dir}: another conversion is writing this directory; wait for its end, or "
+                "choose another output_dir."
+            )
+        yield
 
 
 def refuse_foreign(output_dir: str) -> None:
@@ -117,7 +115,7 @@ def reopen(output_dir: str, staged: Plan, base: str, pending: Iterable[Shard]) -
     private = os.path.join(output_dir, layout.PRIVATE)
     done = storage.names(os.path.join(output_dir, layout.DONE))
     there = {f"{layout.DONE}/{name}" for name in done}
-    storage.remove(os.path.join(output_dir, layout.COMMIT))
+    storage.remove(output_dir, layout.COMMIT)
     leftovers = {f"{layout.PRIVATE}/{name}" for name in storage.names(private)}
     leftovers &= {layout.FAILURE, layout.TMP, layout.PROGRESS}
     storage.remove_all(output_dir, leftovers | (there & {shard.done for shard in pending}))
@@ -137,7 +135,7 @@ def clear(output_dir: str) -> None:
     }
     # The plan last: it makes the directory known as ours should we be interrupted on the way.
     if layout.COMMIT in there:
-        storage.remove(os.path.join(output_dir, layout.COMMIT))
+        storage.remove(output_dir, layout.COMMIT)
     storage.remove_all(output_dir, (public | private) - {layout.COMMIT, layout.LOCK, layout.PLAN})
     if layout.PLAN in private:
-        storage.remove(os.path.join(output_dir, layout.PLAN))
+        storage.remove(output_dir, layout.PLAN)

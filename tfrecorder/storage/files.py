@@ -203,7 +203,7 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """
     path = os.path.join(output_dir, name)
     try:
-        is_first = retried(lambda: _store(path).put_new(path, data))
+        is_first = retried(lambda: _store(output_dir).put_new(output_dir, name, data))
         if is_first is None and size(path) is not None:
             is_first = read_bytes(path) == data
     except (TransientError, UnreadableError) as error:
@@ -219,21 +219,21 @@ def overwrite(folder: str, name: str, text: str) -> None:
         publish_bytes(folder, name, text.encode())
 
 
-def remove(path: str) -> None:
-    """Remove a file, or a folder with all in it; nothing where there is none.
+def remove(folder: str, name: str) -> None:
+    """Remove a file below a folder, or a folder with all in it; nothing where there is none.
 
     Raises:
         OSError: it cannot be removed.
     """
     try:
-        retried(lambda: _store(path).remove(path))
+        retried(lambda: _store(folder).remove(folder, name))
     except TransientError as error:
         raise UnwritableError(str(error)) from error
 
 
 def remove_all(folder: str, unwanted: Collection[str]) -> None:
     """`remove` of many names below a folder, in any order."""
-    each(lambda name: remove(os.path.join(folder, name)), unwanted, folder)
+    each(lambda name: remove(folder, name), unwanted, folder)
 
 
 def write_all(file: BinaryIO, *parts: bytes) -> None:

@@ -147,16 +147,16 @@ class FsspecStore:
 
         return spooled(lambda local: _told(lambda: upload(local)))
 
-    def put_new(self, path: str, data: bytes) -> bool | None:
+    def put_new(self, folder: str, name: str, data: bytes) -> bool | None:
         return None
 
-    def remove(self, path: str) -> None:
-        system, name = _system(path)
+    def remove(self, folder: str, name: str) -> None:
+        system, path = _system(f"{folder}/{name}")
 
         def remove() -> None:
-            system.invalidate_cache(name)
-            if system.exists(name):
-                system.rm(name, recursive=True)
+            system.invalidate_cache(path)
+            if system.exists(path):
+                system.rm(path, recursive=True)
 
         _told(remove)
 

@@ -123,7 +123,9 @@ class BucketStore:
 
         return followed(upload, PIECE)
 
-    def put_new(self, path: str, data: bytes) -> bool | None:
+    def put_new(self, folder: str, name: str, data: bytes) -> bool | None:
+        path = f"{folder}/{name}"
+
         def put() -> bool:
             from google.api_core.exceptions import PreconditionFailed
 
@@ -143,7 +145,9 @@ class BucketStore:
 
         return _told(put)
 
-    def remove(self, path: str) -> None:
+    def remove(self, folder: str, name: str) -> None:
+        path = f"{folder}/{name}"
+
         def delete(blob: Any) -> None:
             from google.api_core.exceptions import NotFound
 

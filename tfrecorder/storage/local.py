@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.storage import folders
 from tfrecorder.storage.store import MAX_FILE_BYTES, TransientError, UnreadableError, too_large
 from tfrecorder.storage.uris import scheme
 
@@ -30,7 +31,9 @@ _CODES = {
 _TRANSIENT = frozenset((errno.ETIMEDOUT, errno.ECONNRESET, errno.ESTALE, errno.EAGAIN))
 
 #: Below the folder that is written to: files that are not complete yet.
-TMP = "_tfrecorder/tmp"
+TMP = f"{folders.PRIVATE}/tmp"
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 _SPECIAL = "it is a folder, a device or a pipe"
 
@@ -92,28 +95,27 @@ class LocalStore:
 
     @contextlib.contextmanager
     def publish(self, folder: str, name: str) -> Iterator[BinaryIO]:
-        final = os.path.join(folder, name)
-        temporary = os.path.join(folder, TMP, f"{os.path.basename(name)}.{uuid.uuid4().hex}")
-        for parent in (os.path.dirname(temporary), os.path.dirname(final)):
-            os.makedirs(parent, exist_ok=True)
-        try:
-            with open(temporary, "wb", buffering=0) as file:
-                yield file
-            os.replace(temporary, final)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(temporary)
-            raise
+        unready = f"{TMP}/{os.path.basename(name)}.{uuid.uuid4().hex}"
+        with (
+            folders.inside(folder, unready, make=True) as (aside, temporary),
+            folders.inside(folder, name, make=True) as (there, final),
+        ):
+            try:
+                descriptor = os.open(temporary, _NEW, 0o666, dir_fd=aside)
+                with open(descriptor, "wb", buffering=0) as file:
+                    yield file
+                # A link by the final name is replaced, not followed.
+                os.replace(temporary, final, src_dir_fd=aside, dst_dir_fd=there)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=aside)
+                raise
 
-    def put_new(self, path: str, data: bytes) -> bool | None:
+    def put_new(self, folder: str, name: str, data: bytes) -> bool | None:
         return None
 
-    def remove(self, path: str) -> None:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
+    def remove(self, folder: str, name: str) -> None:
+        folders.remove(folder, name)
 
 
 def _size_of(found: os.DirEntry[str]) -> int | None:

@@ -88,11 +88,11 @@ class Store(Protocol):
         It is written from its beginning to its end, without seeking.
         """
 
-    def put_new(self, path: str, data: bytes) -> bool | None:
-        """Write a short file where none stands; False if another does, which stays.
+    def put_new(self, folder: str, name: str, data: bytes) -> bool | None:
+        """Write a short file below a folder where none stands; False if another does, which stays.
 
         None of a store that cannot decide between two who write at once: nothing was written.
         """
 
-    def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all in it; nothing where there is none."""
+    def remove(self, folder: str, name: str) -> None:
+        """Remove a file below a folder, or a folder with all in it; nothing where there is none."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
@@ -24,6 +24,7 @@ from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan.directory import claim, refuse_foreign
+from tfrecorder.storage import folders
 from tfrecorder.threads import cores
 from tfrecorder.verification.commit_files import check_commit, check_gathered
 from tfrecorder.verification.expectation import Expectation, Written, read_expectation
@@ -263,30 +264,37 @@ def _write_shards(
                 written += _take_places(expected, aside, shard, shards[group].sound)
             else:
                 refusals.append(describe(expected, aside, group, done))
-            storage.remove(aside.path(shard.file))
+            storage.remove(folder, shard.file)
     return written, refusals
 
 
 @contextlib.contextmanager
 def _folder_aside(expected: Expectation) -> Iterator[str]:
-    """A folder of this machine in which `write_shard` finds the rows of the plan.
-
-    On the disk of a local dataset, so that what is written there need only be renamed.
-    """
-    local = storage.is_local(expected.directory)
-    above = expected.path(layout.TMP) if local else tempfile.gettempdir()
-    folder = os.path.join(above, f"repair-{uuid.uuid4().hex}")
-    lent = os.path.join(folder, layout.PLAN_ROWS)
-    try:
-        os.makedirs(os.path.dirname(lent))
-        with storage.local_copy(expected.path(layout.PLAN_ROWS)) as copy:
-            try:
-                os.link(copy, lent)
-            except OSError:  # another disk, or one that knows no links
-                shutil.copyfile(copy, lent)
+    """A folder of this machine in which `write_shard` finds the rows of the plan."""
+    with _empty_folder(expected.directory) as folder:
+        with storage.publish(folder, layout.PLAN_ROWS) as lent:
+            _copy(expected.path(layout.PLAN_ROWS), lent)
         yield folder
+
+
+@contextlib.contextmanager
+def _empty_folder(directory: str) -> Iterator[str]:
+    """On the disk of a local dataset, so that what is written there need only be renamed."""
+    if not storage.is_local(directory):
+        with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
+            yield folder
+        return
+    name = f"{layout.TMP}/repair-{uuid.uuid4().hex}"
+    try:
+        yield os.path.join(directory, name)
     finally:
-        storage.remove(folder)
+        storage.remove(directory, name)
+
+
+def _copy(path: str, file: BinaryIO) -> None:
+    with storage.open_seekable(path) as found:
+        while data := found.read(2**20):
+            storage.write_all(file, data)
 
 
 def _take_places(old: Expectation, new: Expectation, shard: Shard, sound: bool) -> list[str]:
@@ -296,11 +304,10 @@ def _take_places(old: Expectation, new: Expectation, shard: Shard, sound: bool) 
     moved += [file for file in beside if _bytes_or_none(old, file) != new.read(file)]
     for file in moved:
         if storage.is_local(old.directory):
-            os.makedirs(os.path.dirname(old.path(file)), exist_ok=True)
-            os.replace(new.path(file), old.path(file))
+            folders.move(old.directory, os.path.relpath(new.path(file), old.directory), file)
             continue
-        with storage.publish(old.directory, file) as place, open(new.path(file), "rb") as found:
-            shutil.copyfileobj(found, place)
+        with storage.publish(old.directory, file) as place:
+            _copy(new.path(file), place)
     return moved
 
 

@@ -48,7 +48,7 @@ def commit(
     storage.each(lambda one: one(), work, output_dir)
     publish(layout.COMMIT, dataset_info_json(plan, by_shard))
     leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE)
-    storage.each(lambda name: storage.remove(os.path.join(output_dir, name)), leftovers, output_dir)
+    storage.remove_all(output_dir, leftovers)
 
 
 def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import threading
 import time
 from collections import Counter
@@ -138,7 +137,7 @@ def write_shard(
     done = tally.done_record(plan.digest, shard, rows)
     storage.publish_bytes(output_dir, shard.done, done.to_json())
     if tally.noted:
-        storage.remove(os.path.join(output_dir, shard.progress))
+        storage.remove(output_dir, shard.progress)
     return done
 
 

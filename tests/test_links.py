@@ -1,0 +1,197 @@
+"""Links inside a dataset: nothing is written, renamed or removed through them."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from support import photo_frame, public_files
+from torture import hostile_links
+from torture.sandbox import listing
+
+import tfrecorder
+from tfrecorder.cli.main import main
+from tfrecorder.dataset import layout
+from tfrecorder.errors import OutputError, TfrecorderError
+
+SHARD = "train-00000-of-00002.tfrecord"
+COMMANDS = {
+    "repair": lambda: tfrecorder.repair("out", progress=False),
+    "continue": lambda: convert("out"),
+    "overwrite": lambda: convert("out", overwrite=True),
+}
+
+
+def convert(out: str, **options: object) -> None:
+    tfrecorder.convert(photo_frame(8), out, num_shards=2, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("clean") / "out"
+    convert(str(out))
+    return out
+
+
+@pytest.fixture(autouse=True)
+def _received(clean: Path) -> None:
+    """`out`, a dataset that somebody sent, and `mine`, a sound one with files of the same names."""
+    shutil.copytree(clean, "out")
+    shutil.copytree(clean, "mine")
+    for name in layout.PRIVATE_FOLDERS:
+        Path("mine", name).mkdir(exist_ok=True)
+        Path("mine", name, "note").write_text("mine")
+    for path in (path for path in Path("mine").rglob("*") if path.is_file()):
+        path.write_bytes(path.read_bytes() + b"mine")
+
+
+def put_link(name: str, target: str | Path) -> None:
+    path = Path("out", name)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(Path(target).absolute())
+
+
+def unharmed() -> Callable[[], bool]:
+    before = listing(Path("mine"))
+    return lambda: listing(Path("mine")) == before
+
+
+# ------------------------------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", layout.PRIVATE_FOLDERS)
+def test_a_link_in_the_place_of_a_folder_is_refused_in_one_line(name: str, command: str) -> None:
+    is_unharmed = unharmed()
+    put_link(name, f"mine/{name}")
+    Path("out", SHARD if command == "repair" else layout.COMMIT).unlink()
+    before = listing(Path("out"))
+    with pytest.raises(TfrecorderError) as caught:
+        COMMANDS[command]()
+    assert is_unharmed()
+    assert str(caught.value).endswith(
+        f"out cannot be written: {name} is a link, and nothing is written through a link inside a "
+        "dataset; remove it, or put the folder that it leads to in its place."
+    )
+    assert listing(Path("out")) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_our_whole_folder_may_not_be_a_link_to_a_sound_one(clean: Path, command: str) -> None:
+    shutil.copytree(clean, "other")
+    before = listing(Path("other"))
+    put_link(layout.PRIVATE, "other/_tfrecorder")
+    Path("out", SHARD if command == "repair" else layout.COMMIT).unlink()
+    with pytest.raises(OutputError, match="_tfrecorder is a link"):
+        COMMANDS[command]()
+    assert listing(Path("other")) == before
+
+
+def test_the_command_line_says_so_in_one_line() -> None:
+    put_link(layout.DONE, f"mine/{layout.DONE}")
+    ended = CliRunner().invoke(main, ["repair", "out"])
+    assert ended.exit_code == 1
+    assert len(ended.stderr.splitlines()) == 1
+    assert "_tfrecorder/done is a link" in ended.stderr
+
+
+def test_a_lock_that_is_a_link_is_not_opened() -> None:
+    put_link(layout.LOCK, "mine/new")
+    with pytest.raises(OutputError, match="_tfrecorder/lock is a link; remove it"):
+        tfrecorder.repair("out", progress=False)
+    assert not Path("mine/new").exists()
+
+
+def test_a_file_in_the_place_of_a_folder_is_named() -> None:
+    shutil.rmtree(f"out/{layout.INDEX}")
+    Path("out", layout.INDEX).touch()
+    with pytest.raises(OutputError, match="_tfrecorder/index is a file where a folder belongs"):
+        tfrecorder.repair("out", progress=False)
+
+
+def test_no_link_that_comes_while_a_command_runs_is_followed(tmp_path: Path) -> None:
+    assert hostile_links.race(tmp_path / "race", layout.INDEX, times=2) == 4
+
+
+# ------------------------------------------------------------------------- replaced, not followed
+
+
+@pytest.mark.parametrize(
+    "name", [SHARD, "features.json", layout.METADATA, f"{layout.INDEX}/{SHARD}.idx"]
+)
+def test_a_link_in_the_place_of_a_file_is_replaced(clean: Path, name: str) -> None:
+    is_unharmed = unharmed()
+    put_link(name, f"mine/{name}")
+    assert tfrecorder.repair("out", progress=False).files == (name,)
+    assert is_unharmed()
+    assert not Path("out", name).is_symlink()
+    assert Path("out", name).read_bytes() == (clean / name).read_bytes()
+
+
+def test_links_in_what_is_removed_are_removed_alone(clean: Path) -> None:
+    is_unharmed = unharmed()
+    put_link(SHARD, f"mine/{SHARD}")
+    Path("out", layout.TMP, "deeper").mkdir(parents=True)
+    put_link(f"{layout.TMP}/deeper/folder", "mine")
+    put_link(f"{layout.TMP}/file", f"mine/{SHARD}")
+    convert("out", overwrite=True)
+    assert is_unharmed()
+    assert public_files("out") == public_files(clean)
+    assert not Path("out", layout.TMP).exists()
+
+
+# ---------------------------------------------------------------------- what goes on as it did
+
+
+@pytest.mark.parametrize("where", ["link", "link/below"])
+def test_the_directory_that_the_user_names_may_lie_behind_links(clean: Path, where: str) -> None:
+    Path("elsewhere").mkdir()
+    Path("link").symlink_to("elsewhere")
+    convert(where)
+    Path(where, SHARD).unlink()
+    tfrecorder.repair(where, progress=False)
+    assert public_files(where) == public_files(clean)
+
+
+def test_however_deep_the_leftovers_are_they_are_removed(clean: Path) -> None:
+    above = os.open(f"out/{layout.PRIVATE}", os.O_RDONLY)
+    for name in ("tmp", *["deeper"] * 3000):
+        os.mkdir(name, dir_fd=above)
+        below = os.open(name, os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = below
+    os.close(above)
+    Path("out", layout.COMMIT).unlink()
+    convert("out")
+    assert public_files("out") == public_files(clean)
+    assert not Path("out", layout.TMP).exists()
+
+
+def test_no_descriptor_stays_open() -> None:
+    COMMANDS["overwrite"]()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        Path("out", SHARD).unlink()
+        tfrecorder.repair("out", progress=False)
+    put_link(layout.DONE, f"mine/{layout.DONE}")
+    for _ in range(3):
+        with pytest.raises(OutputError):
+            tfrecorder.repair("out", progress=False)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_disk_that_has_no_locks_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    Path("out", SHARD).unlink()
+    assert tfrecorder.repair("out", progress=False).files == (SHARD,)

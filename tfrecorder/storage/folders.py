@@ -1,0 +1,212 @@
+"""Folders below the one that the user named: opened one by one, never through a link.
+
+A dataset may come from anybody, and a link in it may lead anywhere.  So each folder is opened in
+the one above it, and files are written, moved and removed in the folder that was opened.  There is
+no moment between a look and its use in which a link could take a folder's place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import uuid
+from collections.abc import Iterable, Iterator
+
+from tfrecorder.storage.store import UnwritableError
+
+#: The folder of ours in a dataset.  In a path, it and all behind it is not of the user's naming.
+PRIVATE = "_tfrecorder"
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+_NOT_THROUGH_LINKS = _FOLDER | os.O_NOFOLLOW
+_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+
+#: What a folder that cannot be opened so answers: Linux, macOS, FreeBSD.
+_LINK_OR_FILE = frozenset((errno.ENOTDIR, errno.ELOOP, errno.EMLINK))
+
+#: What a disk that has no locks answers, and whoever holds one.
+_NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK))
+_HELD = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES))
+
+
+@contextlib.contextmanager
+def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
+    """The folder that a file lies in, opened, and the file's name in it.
+
+    Args:
+        folder: a directory that the user named, which may be a link, or one below its
+            `_tfrecorder`.
+        name: of the file below it, with a "/" after each folder.
+        make: make the folders that are missing.
+
+    Raises:
+        UnwritableError: one of the folders below the user's is a link, or is not a folder.
+        FileNotFoundError: one is missing.
+        OSError: one cannot be opened or made.
+    """
+    top, names = _divided(folder, name)
+    opened = _opened_top(top, make)
+    try:
+        for depth, below in enumerate(names[:-1], 1):
+            above = opened
+            opened = _opened(above, below, "/".join(names[:depth]), make)
+            os.close(above)
+        yield opened, names[-1]
+    finally:
+        os.close(opened)
+
+
+def _divided(folder: str, name: str) -> tuple[str, list[str]]:
+    """The directory that the user named, and the names from there to a file."""
+    parts = folder.split("/")
+    at = parts.index(PRIVATE) if PRIVATE in parts else len(parts)
+    top = os.path.join("/" if folder.startswith("/") else ".", *parts[:at])
+    names = [part for part in (*parts[at:], *name.split("/")) if part]
+    if not names or not {".", ".."}.isdisjoint(names):
+        raise UnwritableError(f"{name!r} is not a name below a dataset")
+    return top, names
+
+
+def _opened_top(path: str, make: bool) -> int:
+    try:
+        return os.open(path, _FOLDER)
+    except FileNotFoundError:
+        if not make:
+            raise
+        os.makedirs(path, exist_ok=True)
+        return os.open(path, _FOLDER)
+
+
+def _opened(above: int, name: str, path: str, make: bool) -> int:
+    try:
+        return os.open(name, _NOT_THROUGH_LINKS, dir_fd=above)
+    except FileNotFoundError:
+        if not make:
+            raise
+        with contextlib.suppress(FileExistsError):  # another thread made it meanwhile
+            os.mkdir(name, dir_fd=above)
+        return _opened(above, name, path, make=False)
+    except OSError as error:
+        if error.errno not in _LINK_OR_FILE:
+            raise
+        raise UnwritableError(_refusal(above, name, path)) from error
+
+
+def _refusal(above: int, name: str, path: str) -> str:
+    mode = os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a folder only now: a moment ago it was a link
+        return (
+            f"{path} is a link, and nothing is written through a link inside a dataset; remove it, "
+            "or put the folder that it leads to in its place"
+        )
+    return f"{path} is a file where a folder belongs; remove it"
+
+
+def refuse_links(folder: str, names: Iterable[str]) -> None:
+    """Raise an UnwritableError where one of the folders below a directory is a link."""
+    for name in names:
+        with contextlib.suppress(FileNotFoundError), inside(folder, f"{name}/file"):
+            continue
+
+
+def move(folder: str, old: str, new: str) -> None:
+    """Rename a file below a directory, in place of any other that has the new name.
+
+    Raises:
+        OSError: it cannot be moved; see `inside`.
+    """
+    with inside(folder, old) as (here, name), inside(folder, new, make=True) as (there, final):
+        os.replace(name, final, src_dir_fd=here, dst_dir_fd=there)
+
+
+def remove(folder: str, name: str) -> None:
+    """Remove a file, a link, or a folder with all in it; nothing where there is none.
+
+    Raises:
+        OSError: it cannot be removed; see `inside`.
+    """
+    with contextlib.suppress(FileNotFoundError), inside(folder, name) as (above, last):
+        if stat.S_ISDIR(os.stat(last, dir_fd=above, follow_symlinks=False).st_mode):
+            _remove_folder(above, last)
+        else:
+            os.unlink(last, dir_fd=above)
+
+
+def _remove_folder(above: int, name: str) -> None:
+    """Remove a folder, however deep, with three descriptors: what is deep in it is moved up."""
+    top = os.open(name, _NOT_THROUGH_LINKS, dir_fd=above)
+    try:
+        waiting = _cleared(top, top)
+        while waiting:
+            one = waiting.pop()
+            below = os.open(one, _NOT_THROUGH_LINKS, dir_fd=top)
+            try:
+                waiting += _cleared(below, top)
+            finally:
+                os.close(below)
+            os.rmdir(one, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=above)
+
+
+def _cleared(folder: int, top: int) -> list[str]:
+    """Remove the files of a folder and move its folders into `top`; gives their new names."""
+    with os.scandir(folder) as found:
+        entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in found]
+    moved = []
+    for name, is_folder in entries:
+        with contextlib.suppress(FileNotFoundError):  # its writer removed it meanwhile
+            if is_folder:
+                new = uuid.uuid4().hex
+                os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
+                moved.append(new)
+            else:
+                os.unlink(name, dir_fd=folder)
+    return moved
+
+
+@contextlib.contextmanager
+def locked(folder: str, name: str) -> Iterator[bool]:
+    """Hold a lock file while the block runs; it is given up when the process dies.
+
+    A disk that has no locks is as a bucket is: the block runs without.
+
+    Returns:
+        False where another process, or another thread, holds it.
+
+    Raises:
+        OSError: the file cannot be made or opened; see `inside`.
+    """
+    with inside(folder, name, make=True) as (above, last):
+        descriptor = _opened_lock(above, last, name)
+    try:
+        yield _is_free(descriptor)
+    finally:
+        # Not by closing alone: a process that was forked meanwhile has the descriptor too.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _opened_lock(above: int, name: str, path: str) -> int:
+    try:
+        return os.open(name, _LOCK, 0o644, dir_fd=above)
+    except OSError as error:
+        if error.errno not in _LINK_OR_FILE:
+            raise
+        raise UnwritableError(f"{path} is a link; remove it") from error
+
+
+def _is_free(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
