@@ -28,6 +28,7 @@ HEAVY = (
     "simplejpeg",
     "tqdm",
     "filelock",
+    "jinja2",
 )
 
 CONTRACT = ("schema.keys", "schema.labels", "dataset.layout", "dataset.forms", "storage", "errors")
