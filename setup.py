@@ -74,7 +74,7 @@ setup(
     python_requires=">=3.10",
     install_requires=REQUIRES,
     extras_require=EXTRAS,
-    entry_points={"console_scripts": ["tfrecorder = tfrecorder.cli.main.main:main"]},
+    entry_points={"console_scripts": ["tfrecorder = tfrecorder.cli.main:main"]},
     keywords="tensorflow tfrecord pandas apache-beam dataflow images dataset tf.data",
     classifiers=[
         "Development Status :: 4 - Beta",
