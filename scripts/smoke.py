@@ -47,6 +47,7 @@ COMMANDS = (
     ("tfrecorder", "convert", "photos.csv", "by-command"),
     ("tfrecorder", "verify", "by-command", "--decode"),
     ("tfrecorder", "info", "by-command"),
+    ("tfrecorder", "preview", "by-command", "--html", "preview.html"),
     ("python", "-c", FIRST_USE),
     ("diff", "--recursive", "--exclude", "_tfrecorder", "by-command", "by-frame"),
 )
@@ -90,10 +91,11 @@ def build(folder: Path) -> Path:
     missing = {"LICENSE", "README.md", "setup.py", "pyproject.toml"} - names
     if missing:
         sys.exit(f"the sdist lacks {sorted(missing)}")
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "tfrecorder").rglob("*.py")}
+    files = filter(Path.is_file, (ROOT / "tfrecorder").rglob("*"))
+    ours = {str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts}
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
-    if missing := (modules | {"tfrecorder/py.typed"}) - packed:
+    if missing := ours - packed:
         sys.exit(f"the wheel lacks {sorted(missing)}")
     if more := {name for name in packed if not name.startswith("tfrecorder")}:
         sys.exit(f"the wheel would install {sorted(more)}")

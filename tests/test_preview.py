@@ -290,14 +290,47 @@ def test_no_text_of_the_data_becomes_markup(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["a\0b", "a\u202eb", "\ud800", "line\nbreak", "é漢🙂", " "])
 def test_texts_of_every_kind_give_a_page_in_utf8(tmp_path: Path, text: str) -> None:
-    record = {"image/encoded": png(noise(0))}
-    record["image/class/text"] = text.encode(errors="surrogatepass")
-    tfrecorder.preview(write_records(tmp_path / "in", [record]), html="page.html")
+    stored = text.encode(errors="surrogatepass")
+    keys = ("class/text", "filename", "source_id", "format")
+    record = annotated(**{f"image/{key}": stored for key in keys})
+    record["image/object/class/text"] = [stored, stored]
+    broken = record | {"image/encoded": b"no image"}
+    out = write_records(tmp_path / "in", [record, record, broken])  # a repeat, and a fault
+    tfrecorder.preview(out, html="page.html")
     page = Path("page.html").read_bytes().decode()
     assert not re.search("[\0\x01-\x08\ud800-\udfff]", page)
     assert ("\u202e" in page) == ("\u202e" in text)
-    # What turns the direction of writing stays within its own element.
+    assert_direction_kept(page)
+
+
+def assert_direction_kept(page: str) -> None:
+    """What turns the direction of writing stays within its own element."""
     assert "\u202e" not in re.sub('<bdi>.*?</bdi>|="[^"]*"', "", page)
+
+
+def test_rejects_and_class_names_of_a_conversion_stay_text() -> None:
+    evil = f"{EVIL}\u202e{{{{ 7 * 7 }}}}"
+    rows = [("TRAIN", photo, evil) for photo in PHOTOS[:9]]
+    found = tfrecorder.preview(convert([*rows, ("TRAIN", f"{evil}\x07.jpg", evil)]))
+    page = ReadPage(found.page)
+    assert f"9 {evil}␇.jpg read not_found" in page.text
+    assert f"{evil} 9 100.0%" in page.text
+    assert not page.all("script")
+    assert_direction_kept(found.page)
+
+
+@pytest.mark.parametrize("form", ["dataset", "frame"])
+def test_texts_beyond_all_length_are_cut(tmp_path: Path, form: str) -> None:
+    text = "x" * 100_000
+    if form == "frame":
+        frame = pd.DataFrame({"image_uri": ["gone.jpg"], "split": "TRAIN", "label": text})
+        read = ReadPage(frame.tensorflow.preview()._repr_html_())
+    else:
+        keys = ("class/text", "filename", "source_id", "object/class/text")
+        record = annotated(**{f"image/{key}": text for key in keys})
+        read = page_of(write_records(tmp_path / "in", [record, record]))
+    assert "x" * 119 + "…" in read.text
+    assert "x" * 120 not in read.text
 
 
 def test_it_holds_all_it_shows(page: ReadPage) -> None:

@@ -18,6 +18,8 @@ import tfrecorder
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+
 #: Narrow and wide, light and dark.
 WINDOWS = list(itertools.product((400, 1400), (False, True)))
 
@@ -149,6 +151,18 @@ def test_links_lead_to_sections(window: Page, report: Path) -> None:
     )
     assert lost == []
     assert window.evaluate("document.querySelectorAll('nav a').length") >= 8
+
+
+def test_long_names_of_objects_and_rows_do_not_widen_it(window: Page, tmp_path: Path) -> None:
+    name = "x" * 300
+    keys = ("class/text", "filename", "source_id", "object/class/text")
+    sides = {f"image/object/bbox/{side}": np.array([0.5], np.float32) for side in _SIDES}
+    record = {"image/encoded": png(noise(0)), **sides, **{f"image/{key}": name for key in keys}}
+    report = tmp_path / "page.html"
+    tfrecorder.preview(write_records(tmp_path / "in", [record, record]), html=report)
+    for width in (400, 1400):
+        window.open(report, width)
+        assert window.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_boxes_lie_over_their_picture(window: Page, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ HEAVY = (
     "PIL",
     "simplejpeg",
     "tqdm",
+    "jinja2",
 )
 
 CONTRACT = ("schema.keys", "schema.labels", "dataset.layout", "dataset.forms", "storage", "errors")

@@ -50,3 +50,17 @@ def one_line(text: str, limit: int = 40) -> str:
     """
     shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def readable_bytes(size: int) -> str:
+    """A size for people.
+
+    >>> readable_bytes(999), readable_bytes(86_000_000_000)
+    ('999 B', '86.0 GB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,6 @@ from tfrecorder.images.check import check_image
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
-from tfrecorder.inspection.markup import Html, data_text, element
 from tfrecorder.inspection.pictures import (
     SMALL_SIDE,
     UnshownError,
@@ -24,6 +22,7 @@ from tfrecorder.inspection.pictures import (
     read_picture,
     to_jpeg,
 )
+from tfrecorder.inspection.rendering import render
 from tfrecorder.options.checks import whole
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -77,9 +76,7 @@ class FramePreview:
         return "\n".join([self._headline(), "", *text_table(table)])
 
     def _repr_html_(self) -> str:
-        style = "display:flex;flex-wrap:wrap;gap:14px 12px;margin:8px 0;align-items:flex-start"
-        tiles = element("div", *map(_tile, self.rows), style=style)
-        return element("div", element("p", self._headline()), tiles)
+        return render("frame.html.jinja", headline=self._headline(), rows=self.rows)
 
     def _headline(self) -> str:
         if len(self.rows) == self.total:
@@ -150,35 +147,3 @@ def _read_row(source: Source, row: int) -> FrameRow:
 
 def _text(value: Any) -> str:
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
-
-
-def _tile(one: FrameRow) -> Html:
-    frame = "width:128px;height:128px;display:flex;align-items:center;justify-content:center;"
-    frame += "background:#8882;border-radius:6px;overflow:hidden"
-    quiet = "opacity:.72;font-size:11px"
-    size = f" · {one.width} × {one.height}" if one.width else ""
-    lines = [
-        element("div", data_text(one.label), style="font-weight:600") if one.label else None,
-        element("div", f"{one.split} row {one.row}{size}".strip(), style=quiet),
-    ]
-    style = "width:128px;font-size:12px;line-height:1.35;overflow-wrap:anywhere;text-align:left"
-    return element(
-        "div",
-        element("div", _picture(one), style=frame),
-        *lines,
-        style=style,
-        title=one.image_uri,
-    )
-
-
-def _picture(one: FrameRow) -> Html:
-    if not one.jpeg:
-        return element("div", data_text(one.fault), style="padding:8px;font-size:11px")
-    data = base64.b64encode(one.jpeg).decode("ascii")
-    words: Sequence[str] = [f"row {one.row}", *([f"label {one.label}"] if one.label else [])]
-    return element(
-        "img",
-        src=f"data:image/jpeg;base64,{data}",
-        alt=", ".join(words),
-        style="max-width:100%;max-height:100%;margin:0",
-    )

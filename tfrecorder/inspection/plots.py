@@ -1,4 +1,4 @@
-"""Plots as inline SVG: values in, markup out; colours and type are the style sheet's."""
+"""Plots: values in, the shapes of an SVG out; `plot.html.jinja` draws them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from tfrecorder.inspection.markup import Html, element, join
 
 #: Of every plot, in its own units; about as many pixels on a page.
 WIDTH, HEIGHT = 360, 204
@@ -26,6 +24,62 @@ Series = Mapping[str, Sequence[float]]
 
 #: A value as the words beside an axis.
 Words = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A line of the grid from one point to another, and the words at it.
+
+    Attributes:
+        x1, y1, x2, y2: the ends of the line, in pixels.
+        words: the value there.
+        x, y: where the words stand.
+        anchor: which part of the words stands there, as in SVG's `text-anchor`.
+    """
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    words: str
+    x: float
+    y: float
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A path in the colour of its split.
+
+    Attributes:
+        split: whose values it shows.
+        kind: curve, area or dots, as the style sheet names them.
+        path: as in the attribute `d` of an SVG path.
+    """
+
+    split: str
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot.
+
+    Attributes:
+        title: above it.
+        description: the plot in words, for those who do not see it.
+        ticks: of both axes.
+        shapes: of all splits.
+        width, height: in pixels.
+    """
+
+    title: str
+    description: str
+    ticks: Sequence[Tick]
+    shapes: Sequence[Shape]
+    width: int = WIDTH
+    height: int = HEIGHT
 
 
 @dataclass(frozen=True)
@@ -91,7 +145,7 @@ def _round_step(size: float) -> float:
 
 def histogram(
     series: Series, words: Words, title: str, span: tuple[float, float] | None = None
-) -> Html:
+) -> Plot:
     """How the values of each split are spread, as shares of the split.
 
     Args:
@@ -112,12 +166,13 @@ def histogram(
     most = max(float(of_split.max()) for of_split in shares.values())
     up = _axis(0, most * 1.05, HEIGHT - _BOTTOM, _TOP)
     largest = max(shares, key=lambda split: len(series[split]))
-    curves = [
-        _steps(split, of_split, edges, axis, up, filled=split == largest)
-        for split, of_split in shares.items()
-    ]
-    frame = _frame(axis, up, words, lambda share: f"{share:.0%}")
-    return _plot(title, _described(series, words), frame, *curves)
+    curves = []
+    for split, of_split in shares.items():
+        path = _steps(of_split, edges, axis, up)
+        kinds = ("area", "curve") if split == largest else ("curve",)
+        curves += [Shape(split, kind, path) for kind in kinds]
+    ticks = _ticks(axis, up, words, lambda share: f"{share:.0%}")
+    return Plot(title, _described(series, words), ticks, curves)
 
 
 def _is_wide(low: float, high: float) -> bool:
@@ -128,22 +183,14 @@ def _bins(values: int) -> int:
     return min(max(int(2 * math.sqrt(values)), FEWEST_BINS), MOST_BINS)
 
 
-def _steps(
-    split: str, shares: np.ndarray, edges: np.ndarray, axis: Axis, up: Axis, filled: bool
-) -> Html:
+def _steps(shares: np.ndarray, edges: np.ndarray, axis: Axis, up: Axis) -> str:
     points = [f"M{axis.place(edges[0]):.1f} {up.place(0):.1f}"]
     for share, end in zip(shares, edges[1:], strict=True):
         points.append(f"V{up.place(float(share)):.1f}H{axis.place(float(end)):.1f}")
-    path = "".join(points) + f"V{up.place(0):.1f}"
-    return element(
-        "g",
-        element("path", class_="area", d=path) if filled else None,
-        element("path", class_="curve", d=path),
-        class_=of_split(split),
-    )
+    return "".join(points) + f"V{up.place(0):.1f}"
 
 
-def scatter(series: Mapping[str, Sequence[tuple[int, int]]], title: str) -> Html:
+def scatter(series: Mapping[str, Sequence[tuple[int, int]]], title: str) -> Plot:
     """Width and height of each split as dots, larger where more fall on one place."""
     pairs = [pair for some in series.values() for pair in some]
     axes = []
@@ -154,14 +201,14 @@ def scatter(series: Mapping[str, Sequence[tuple[int, int]]], title: str) -> Html
         axes.append(_axis(*room, start, end, log=wide))
     across, up = axes
     dots = [_dots(split, some, across, up) for split, some in series.items()]
-    frame = _frame(across, up, _number, _number)
+    ticks = _ticks(across, up, _number, _number)
     words = "; ".join(
         f"{split}: {min(w for w, _ in some):,} to {max(w for w, _ in some):,} wide, "
         f"{min(h for _, h in some):,} to {max(h for _, h in some):,} high"
         for split, some in series.items()
         if some
     )
-    return _plot(title, words, frame, *dots)
+    return Plot(title, words, ticks, dots)
 
 
 def _roomy(low: float, high: float) -> tuple[float, float]:
@@ -169,7 +216,7 @@ def _roomy(low: float, high: float) -> tuple[float, float]:
     return max(low - room, 0), high + room
 
 
-def _dots(split: str, pairs: Sequence[tuple[int, int]], across: Axis, up: Axis) -> Html:
+def _dots(split: str, pairs: Sequence[tuple[int, int]], across: Axis, up: Axis) -> Shape:
     """All dots of a split as one path: a circle of two arcs for each place of two pixels."""
     at = Counter((round(across.place(x) / 2) * 2, round(up.place(y) / 2) * 2) for x, y in pairs)
     path = "".join(
@@ -178,41 +225,25 @@ def _dots(split: str, pairs: Sequence[tuple[int, int]], across: Axis, up: Axis) 
         for (x, y), count in at.items()
         for radius in [round(min(2 + math.sqrt(count / len(pairs)) * 8, 9), 1)]
     )
-    return element("path", class_=f"dots {of_split(split)}", d=path)
+    return Shape(split, "dots", path)
 
 
-def _frame(across: Axis, up: Axis, across_words: Words, up_words: Words) -> Html:
-    """Grid lines and the words beside them."""
-    bottom = HEIGHT - _BOTTOM
-    parts = []
-    for tick in up.ticks():
-        y = up.place(tick)
-        parts.append(element("line", class_="grid", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y))
-        parts.append(_text(up_words(tick), _LEFT - 6, y + 3.5, "end"))
-    for tick in across.ticks():
-        x = across.place(tick)
-        parts.append(element("line", class_="grid", x1=x, x2=x, y1=bottom, y2=bottom + 4))
-        parts.append(_text(across_words(tick), x, bottom + 16, "middle"))
-    return join(*parts)
-
-
-def _text(words: str, x: float, y: float, anchor: str) -> Html:
-    return element("text", words, x=float(x), y=float(y), text_anchor=anchor)
-
-
-def _plot(title: str, description: str, *parts: Html) -> Html:
-    picture = element(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        aria_label=f"{title}. {description}",
-    )
-    return element("figure", element("figcaption", title), picture, class_="plot")
+def _ticks(across: Axis, up: Axis, across_words: Words, up_words: Words) -> list[Tick]:
+    """Grid lines and the words next to them, of the vertical axis first."""
+    left, right, bottom = float(_LEFT), float(WIDTH - _RIGHT), float(HEIGHT - _BOTTOM)
+    ticks = []
+    for value in up.ticks():
+        y = up.place(value)
+        ticks.append(Tick(left, y, right, y, up_words(value), left - 6, y + 3.5, "end"))
+    for value in across.ticks():
+        x = across.place(value)
+        words = across_words(value)
+        ticks.append(Tick(x, bottom, x, bottom + 4, words, x, bottom + 16, "middle"))
+    return ticks
 
 
 def _described(series: Series, words: Words) -> str:
-    """The plot in words: what a reader who does not see it is told."""
+    """The plot in words."""
     return "; ".join(
         f"{split}: {words(min(some))} to {words(max(some))}, median {words(float(np.median(some)))}"
         for split, some in series.items()
@@ -228,11 +259,3 @@ def of_split(split: str) -> str:
     """The class of the style sheet that gives a split its colour."""
     known = split.lower() if split in ("TRAIN", "VALIDATION", "TEST") else "other"
     return f"of-{known}"
-
-
-def legend(splits: Sequence[str]) -> Html:
-    """Which colour is which split."""
-    keys = [
-        element("span", element("span", class_=f"key {of_split(split)}"), split) for split in splits
-    ]
-    return element("p", *keys, class_="legend")

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.bars import is_shown, record_bar
+from tfrecorder.display.tables import readable_bytes
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.inspection.gather import gather
-from tfrecorder.inspection.markup import readable_bytes
-from tfrecorder.inspection.page import MARK, looked_at, render
+from tfrecorder.inspection.page import MARK, looked_at, render_page
 from tfrecorder.options.checks import whole
 from tfrecorder.storage.local import local_path, write_whole
 from tfrecorder.stored.info import info
@@ -126,7 +126,7 @@ def preview(
             seconds=seconds,
             stage=stage,
         )
-    page = render(gathered)
+    page = render_page(gathered)
     if target is not None:
         write_whole(target, page.encode())
     duplicates = gathered.duplicates
