@@ -6,6 +6,8 @@ What the rest of the package uses of this folder, as `storage.read_bytes` and so
 from tfrecorder.storage.files import (
     REMOTE_THREADS,
     crc32c_or_none,
+    describe,
+    descriptions,
     each,
     exists,
     failing_as,
@@ -18,23 +20,34 @@ from tfrecorder.storage.files import (
     publish,
     publish_bytes,
     publish_new,
+    publish_over,
     read_bytes,
     remove,
     remove_all,
     size,
     size_or_none,
     sizes,
+    sums,
     write_all,
 )
-from tfrecorder.storage.store import UnreadableError, UnwritableError
+from tfrecorder.storage.store import (
+    Description,
+    OtherStandsError,
+    UnreadableError,
+    UnwritableError,
+)
 from tfrecorder.storage.uris import absolute, is_local, parent, refusal, resolve, scheme
 
 __all__ = [
     "REMOTE_THREADS",
+    "Description",
+    "OtherStandsError",
     "UnreadableError",
     "UnwritableError",
     "absolute",
     "crc32c_or_none",
+    "describe",
+    "descriptions",
     "each",
     "exists",
     "failing_as",
@@ -49,6 +62,7 @@ __all__ = [
     "publish",
     "publish_bytes",
     "publish_new",
+    "publish_over",
     "read_bytes",
     "refusal",
     "remove",
@@ -58,5 +72,6 @@ __all__ = [
     "size",
     "size_or_none",
     "sizes",
+    "sums",
     "write_all",
 ]

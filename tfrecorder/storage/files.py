@@ -14,7 +14,16 @@ from typing import BinaryIO, TypeVar, cast
 
 from tfrecorder.storage.local import LocalStore
 from tfrecorder.storage.retry import retried
-from tfrecorder.storage.store import Store, TransientError, UnreadableError, UnwritableError
+from tfrecorder.storage.store import (
+    Claim,
+    Description,
+    OtherStandsError,
+    Store,
+    TransientError,
+    UnreadableError,
+    UnwritableError,
+    sums_of,
+)
 from tfrecorder.storage.uris import is_local, resolve, scheme
 
 T = TypeVar("T")
@@ -93,13 +102,36 @@ def size_or_none(path: str) -> int | None:
         return None
 
 
+def describe(path: str) -> Description | None:
+    """What the store tells of a file: size, CRC32C, generation; None where there is no such file.
+
+    Raises:
+        UnreadableError: as `read_bytes`, but for a file that is missing.
+    """
+    return _asked(lambda: _store(path).describe(path))
+
+
 def crc32c_or_none(path: str) -> int | None:
     """The CRC32C that the store itself keeps of a file; None where it keeps none.
 
     Raises:
         UnreadableError: as `read_bytes`, but for a file that is missing.
     """
-    return _asked(lambda: _store(path).crc32c(path))
+    found = describe(path)
+    return None if found is None else found.crc32c
+
+
+def sums(path: str) -> tuple[int, int]:
+    """A file's size and CRC32C: as the store keeps them, else of the bytes that are read for it.
+
+    Raises:
+        UnreadableError: as `read_bytes`.
+    """
+    found = describe(path)
+    if found is not None and found.crc32c is not None:
+        return found.size, found.crc32c
+    with local_copy(path) as copy, open_seekable(copy) as file:
+        return sums_of(file.read)
 
 
 def exists(path: str) -> bool:
@@ -129,6 +161,15 @@ def sizes(folder: str) -> dict[str, int | None]:
         UnreadableError: as `is_folder`.
     """
     return dict(sorted(_listed(folder, _store(folder).names).items()))
+
+
+def descriptions(folder: str) -> dict[str, Description]:
+    """The files right in a folder, by name, as `describe` tells of them, by one listing.
+
+    Raises:
+        UnreadableError: as `is_folder`.
+    """
+    return _listed(folder, _store(folder).descriptions)
 
 
 def names(folder: str) -> list[str]:
@@ -170,27 +211,46 @@ def _asked(request: Callable[[], T], note_retry: Callable[[], None] = lambda: No
 
 
 @contextlib.contextmanager
-def publish(output_dir: str, name: str) -> Iterator[BinaryIO]:
+def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
     """A file to write that appears under its final name only when the block ends well.
 
     Args:
         output_dir: the dataset directory.
         name: the final name below it, as `layout` gives it.
+        claim: in a bucket of gs://, other bytes that stand there are replaced only once it is held.
 
     Raises:
         OSError: it cannot be written.
     """
     try:
-        with _store(output_dir).publish(output_dir, name) as file:
+        with _store(output_dir).publish(output_dir, name, claim) as file:
             yield file
     except UnreadableError as error:  # no credentials, no package for the scheme
         raise UnwritableError(error.detail) from error
 
 
-def publish_bytes(output_dir: str, name: str, data: bytes) -> None:
+def publish_bytes(output_dir: str, name: str, data: bytes, claim: Claim | None = None) -> None:
     """`publish` of bytes that are at hand."""
-    with publish(output_dir, name) as file:
+    with publish(output_dir, name, claim) as file:
         write_all(file, data)
+
+
+def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> int:
+    """`publish_bytes` in the place of one generation, 0 for none; gives the new one.
+
+    A store without generations replaces whatever stands, and gives 0.
+
+    Raises:
+        OtherStandsError: another generation stands there, of other bytes.
+        OSError: it cannot be written.
+    """
+    try:
+        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, generation))
+    except (TransientError, UnreadableError) as error:
+        raise UnwritableError(str(error)) from error
+    if made is None:
+        publish_bytes(output_dir, name, data)
+    return made or 0
 
 
 def publish_new(output_dir: str, name: str, data: bytes) -> bool:
@@ -203,14 +263,16 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """
     path = os.path.join(output_dir, name)
     try:
-        is_first = retried(lambda: _store(output_dir).put_new(output_dir, name, data))
-        if is_first is None and size(path) is not None:
-            is_first = read_bytes(path) == data
+        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, 0))
+        if made is None and size(path) is not None:
+            return read_bytes(path) == data
+    except OtherStandsError:
+        return False
     except (TransientError, UnreadableError) as error:
         raise UnwritableError(str(error)) from error
-    if is_first is None:
+    if made is None:
         publish_bytes(output_dir, name, data)
-    return is_first is not False
+    return True
 
 
 def overwrite(folder: str, name: str, text: str) -> None:

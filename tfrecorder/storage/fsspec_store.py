@@ -12,9 +12,12 @@ from typing import Any, BinaryIO, TypeVar
 from tfrecorder.storage.ranges import in_parts
 from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
+    Claim,
+    Description,
     TransientError,
     UnreadableError,
     UnwritableError,
+    described,
     is_transient,
     too_large,
 )
@@ -91,8 +94,12 @@ class FsspecStore:
         found = self._described(path)
         return None if found is None or found["type"] == "directory" else int(found["size"])
 
-    def crc32c(self, path: str) -> int | None:
-        return None
+    def describe(self, path: str) -> Description | None:
+        size = self.size(path)
+        return None if size is None else Description(size)
+
+    def descriptions(self, folder: str) -> dict[str, Description]:
+        return described(self.names(folder))
 
     def names(self, folder: str) -> dict[str, int | None]:
         system, name = _system(folder)
@@ -127,7 +134,9 @@ class FsspecStore:
         system, name = _system(path)
         return bool(_asked(lambda: system.isdir(name)))
 
-    def publish(self, folder: str, name: str) -> AbstractContextManager[BinaryIO]:
+    def publish(
+        self, folder: str, name: str, claim: Claim | None = None
+    ) -> AbstractContextManager[BinaryIO]:
         system, final = _system(f"{folder}/{name}")
 
         def upload(local: str) -> None:
@@ -147,7 +156,7 @@ class FsspecStore:
 
         return spooled(lambda local: _told(lambda: upload(local)))
 
-    def put_new(self, folder: str, name: str, data: bytes) -> bool | None:
+    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         return None
 
     def remove(self, folder: str, name: str) -> None:

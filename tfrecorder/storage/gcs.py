@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -9,17 +10,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar, cast
 
+import google_crc32c
+
 from tfrecorder.storage.gcs_get import (
     Ask,
-    Description,
     answer_words,
     asker,
+    decode_crc32c,
     describe_object,
     failure_words,
     read_object,
 )
 from tfrecorder.storage.ranges import in_parts
-from tfrecorder.storage.store import TransientError, UnreadableError, UnwritableError, is_transient
+from tfrecorder.storage.store import (
+    Claim,
+    Description,
+    OtherStandsError,
+    TransientError,
+    UnreadableError,
+    UnwritableError,
+    is_transient,
+)
 from tfrecorder.storage.upload import Reader, followed
 
 T = TypeVar("T")
@@ -36,6 +47,12 @@ PIECE = 2**24
 
 #: The status of an upload in pieces whose session the service has ended.
 GONE = 410
+
+#: The status of a request that wants another generation to stand there.
+NOT_THAT_GENERATION = 412
+
+#: What a listing with checksums is to tell, of some 20 fields an object.
+_LISTED = "items(name,size,crc32c,generation),nextPageToken"
 
 #: Requests under way where many objects are removed.
 REMOVALS = 16
@@ -76,12 +93,34 @@ class BucketStore:
         _asked(lambda: self._blob(path).download_to_file(file, retry=None, timeout=TIMEOUT))
 
     def size(self, path: str) -> int | None:
-        found = self._described(path)
+        found = self.describe(path)
         return None if found is None else found.size
 
-    def crc32c(self, path: str) -> int | None:
-        found = self._described(path)
-        return None if found is None else found.crc32c
+    def describe(self, path: str) -> Description | None:
+        bucket, name = split_path(path)
+        if not name:  # which the service would take for a listing
+            return None
+        try:
+            return _asked(lambda: describe_object(self._asker(), bucket, name))
+        except UnreadableError as error:
+            if error.code == "not_found":
+                return None
+            raise
+
+    def descriptions(self, folder: str) -> dict[str, Description]:
+        prefix = _prefix(folder)
+
+        def ask() -> dict[str, Description]:
+            found = self._list(folder, delimiter="/", fields=_LISTED)
+            return {
+                blob.name[len(prefix) :]: Description(
+                    blob.size, decode_crc32c(blob.crc32c), blob.generation
+                )
+                for blob in found
+                if blob.name != prefix
+            }
+
+        return _asked(ask)
 
     def names(self, folder: str) -> dict[str, int | None]:
         prefix = _prefix(folder)
@@ -102,46 +141,70 @@ class BucketStore:
     def is_folder(self, path: str) -> bool:
         return bool(_asked(lambda: list(self._list(path, max_results=1))))
 
-    def publish(self, folder: str, name: str) -> AbstractContextManager[BinaryIO]:
-        bucket, name = split_path(f"{folder}/{name}")
+    def publish(
+        self, folder: str, name: str, claim: Claim | None = None
+    ) -> AbstractContextManager[BinaryIO]:
+        path = f"{folder}/{name}"
 
         def upload(file: Reader, size: int | None) -> None:
-            # One upload to the final name: the object is there whole, or not at all.
-            blob = self._client().bucket(bucket).blob(name, chunk_size=PIECE)
-            _told(
-                lambda: _in_session(
-                    lambda: blob.upload_from_file(
-                        file,
-                        size=size,
-                        content_type="application/octet-stream",
-                        checksum="crc32c",
-                        retry=None,
-                        timeout=TIMEOUT,
-                    )
-                )
-            )
+            if claim is None:
+                _told(lambda: self._upload(path, file, size))
+            else:
+                self._upload_claimed(path, file, size, claim)
 
         return followed(upload, PIECE)
 
-    def put_new(self, folder: str, name: str, data: bytes) -> bool | None:
+    def _upload(
+        self, path: str, file: Reader, size: int | None, generation: int | None = None
+    ) -> None:
+        """One upload to the final name: the object is there whole, or not at all."""
+        blob = self._blob(path, chunk_size=PIECE)
+        with _in_session():
+            blob.upload_from_file(
+                file,
+                size=size,
+                content_type="application/octet-stream",
+                checksum="crc32c",
+                if_generation_match=generation,
+                retry=None,
+                timeout=TIMEOUT,
+            )
+
+    def _upload_claimed(self, path: str, file: Reader, size: int | None, claim: Claim) -> None:
+        """An upload that replaces other bytes only where the claim to them is held."""
+        standing = _told(lambda: self.describe(path)) if claim.is_held() else None
+        generation = 0 if standing is None else standing.generation
+        try:
+            _told(lambda: self._upload(path, file, size, generation))
+        except OtherStandsError:
+            standing = _told(lambda: self.describe(path))
+            # An upload of ours, whose answer was lost, or one of the same shard by another worker.
+            if standing is None or not standing.is_of(*file.sums()):
+                claim.take()
+                self._upload_claimed(path, file.again(), size, claim)
+
+    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         path = f"{folder}/{name}"
 
-        def put() -> bool:
-            from google.api_core.exceptions import PreconditionFailed
-
+        def put() -> int:
+            blob = self._blob(path)
             try:
-                self._blob(path).upload_from_string(
-                    data,
-                    content_type="application/octet-stream",
-                    checksum="crc32c",
-                    if_generation_match=0,
-                    retry=None,
-                    timeout=TIMEOUT,
-                )
-            except PreconditionFailed:
+                with _in_session():
+                    blob.upload_from_string(
+                        data,
+                        content_type="application/octet-stream",
+                        checksum="crc32c",
+                        if_generation_match=generation,
+                        retry=None,
+                        timeout=TIMEOUT,
+                    )
+            except OtherStandsError:
                 # An attempt of ours, whose answer was lost, may have put it.
-                return self.read(path) == data
-            return True
+                standing = self.describe(path)
+                if standing is None or not standing.is_of(len(data), google_crc32c.value(data)):
+                    raise
+                return standing.generation
+            return int(blob.generation)
 
         return _told(put)
 
@@ -161,21 +224,9 @@ class BucketStore:
         with ThreadPoolExecutor(REMOVALS) as pool:
             list(pool.map(lambda blob: _told(lambda: delete(blob)), below))
 
-    def _blob(self, path: str) -> Any:
+    def _blob(self, path: str, chunk_size: int | None = None) -> Any:
         bucket, name = split_path(path)
-        return self._client().bucket(bucket).blob(name)
-
-    def _described(self, path: str) -> Description | None:
-        """What is known of an object; None where there is none."""
-        bucket, name = split_path(path)
-        if not name:  # which the service would take for a listing
-            return None
-        try:
-            return _asked(lambda: describe_object(self._asker(), bucket, name))
-        except UnreadableError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        return self._client().bucket(bucket).blob(name, chunk_size=chunk_size)
 
     def _list(self, folder: str, **more: Any) -> Any:
         """The objects below a folder; a delimiter gives those directly in it, and `.prefixes`."""
@@ -241,7 +292,8 @@ def _asked(request: Callable[[], T]) -> T:
         raise meant from error
 
 
-def _in_session(upload: Callable[[], None]) -> None:
+@contextlib.contextmanager
+def _in_session() -> Iterator[None]:
     """An upload whose session the service may end: then another attempt begins a new one.
 
     Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#410-gone
@@ -249,10 +301,12 @@ def _in_session(upload: Callable[[], None]) -> None:
     from google.api_core.exceptions import GoogleAPICallError
 
     try:
-        upload()
+        yield
     except GoogleAPICallError as error:
         if error.code == GONE:
             raise TransientError(_words(error)) from error
+        if error.code == NOT_THAT_GENERATION:
+            raise OtherStandsError from error
         raise
 
 

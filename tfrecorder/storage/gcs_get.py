@@ -22,7 +22,6 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from types import FunctionType
 from typing import Any, BinaryIO
@@ -30,6 +29,7 @@ from urllib.parse import SplitResult
 
 from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
+    Description,
     TransientError,
     UnreadableError,
     is_transient,
@@ -43,19 +43,6 @@ _CODES = {401: "no_permission", 403: "no_permission", 404: "not_found", 410: "no
 
 #: The longest answer that is read for its words.
 _ERROR_BYTES = 65536
-
-
-@dataclass(frozen=True)
-class Description:
-    """What the service tells of an object without sending it.
-
-    Attributes:
-        size: in bytes, as it is stored.
-        crc32c: None where the service keeps none.
-    """
-
-    size: int
-    crc32c: int | None
 
 
 def asker(endpoint: str, credentials: Any, timeout: tuple[float, float]) -> Ask:
@@ -106,12 +93,13 @@ def read_object(ask: Ask, bucket: str, name: str) -> bytes:
 
 
 def describe_object(ask: Ask, bucket: str, name: str) -> Description:
-    """An object's size and checksum."""
-    with ask(f"{_place(bucket, name)}?fields=size,crc32c") as response:
+    """An object's size, checksum and generation."""
+    with ask(f"{_place(bucket, name)}?fields=size,crc32c,generation") as response:
         text = response.read()
     try:
         found = json.loads(text)
-        return Description(int(found["size"]), _crc32c(found.get("crc32c")))
+        crc = decode_crc32c(found.get("crc32c"))
+        return Description(int(found["size"]), crc, int(found["generation"]))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise TransientError("what came is no description of an object") from error
 
@@ -151,13 +139,13 @@ def _is_whole(data: bytes, headers: HTTPMessage) -> bool:
     told = ",".join(headers.get_all("X-Goog-Hash", [])).split(",")
     sums: dict[str, str] = dict(one.strip().partition("=")[::2] for one in told)
     try:
-        stored = _crc32c(sums.get("crc32c"))
+        stored = decode_crc32c(sums.get("crc32c"))
     except ValueError:  # no base64: the header is not what was sent
         return False
     return stored is None or google_crc32c.value(data) == stored
 
 
-def _crc32c(told: str | None) -> int | None:
+def decode_crc32c(told: str | None) -> int | None:
     """A checksum as the service writes it, in base64, as a number."""
     return None if told is None else int.from_bytes(base64.b64decode(told), "big")
 

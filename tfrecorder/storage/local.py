@@ -13,7 +13,15 @@ from typing import BinaryIO
 
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.storage import folders
-from tfrecorder.storage.store import MAX_FILE_BYTES, TransientError, UnreadableError, too_large
+from tfrecorder.storage.store import (
+    MAX_FILE_BYTES,
+    Claim,
+    Description,
+    TransientError,
+    UnreadableError,
+    described,
+    too_large,
+)
 from tfrecorder.storage.uris import scheme
 
 _CODES = {
@@ -72,8 +80,12 @@ class LocalStore:
         found = _status(path)
         return None if found is None or stat.S_ISDIR(found.st_mode) else found.st_size
 
-    def crc32c(self, path: str) -> int | None:
-        return None
+    def describe(self, path: str) -> Description | None:
+        size = self.size(path)
+        return None if size is None else Description(size)
+
+    def descriptions(self, folder: str) -> dict[str, Description]:
+        return described(self.names(folder))
 
     def names(self, folder: str) -> dict[str, int | None]:
         try:
@@ -94,7 +106,7 @@ class LocalStore:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     @contextlib.contextmanager
-    def publish(self, folder: str, name: str) -> Iterator[BinaryIO]:
+    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
         unready = f"{TMP}/{os.path.basename(name)}.{uuid.uuid4().hex}"
         with (
             folders.inside(folder, unready, make=True) as (aside, temporary),
@@ -111,7 +123,7 @@ class LocalStore:
                     os.unlink(temporary, dir_fd=aside)
                 raise
 
-    def put_new(self, folder: str, name: str, data: bytes) -> bool | None:
+    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         return None
 
     def remove(self, folder: str, name: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from tfrecorder.errors import TfrecorderError
@@ -38,6 +39,58 @@ class TransientError(Exception):
     """A request failed in a way that may pass: a time-out, a reset connection, a busy server."""
 
 
+class OtherStandsError(Exception):
+    """Another file stands where one was to be written than the one that was to be replaced."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a store tells of a file without sending it.
+
+    Attributes:
+        size: in bytes, as it is stored.
+        crc32c: None where the store keeps none.
+        generation: another number for each time the file is written; 0 where the store has none.
+    """
+
+    size: int
+    crc32c: int | None = None
+    generation: int = 0
+
+    def is_of(self, size: int, crc32c: int) -> bool:
+        """Whether a file has this size and checksum, as far as the store tells."""
+        return self.size == size and self.crc32c in (None, crc32c)
+
+
+def described(sizes: Mapping[str, int | None]) -> dict[str, Description]:
+    """The files among names, by their sizes; None is a folder's."""
+    return {name: Description(size) for name, size in sizes.items() if size is not None}
+
+
+#: Bytes read at a time where a file is summed.
+_SUMMED_BYTES = 2**20
+
+
+def sums_of(read: Callable[[int], bytes]) -> tuple[int, int]:
+    """Size and CRC32C of all that a function still reads."""
+    import google_crc32c
+
+    size = crc = 0
+    while data := read(_SUMMED_BYTES):
+        size, crc = size + len(data), google_crc32c.extend(crc, data)
+    return size, crc
+
+
+class Claim(Protocol):
+    """Who may replace what stands under some names of a store with generations."""
+
+    def is_held(self) -> bool:
+        """True once whatever stands there may be replaced."""
+
+    def take(self) -> None:
+        """Hold the claim from now on; raises what its owner likes where another one goes first."""
+
+
 def too_large(size: int) -> UnreadableError:
     """The error of a file beyond `MAX_FILE_BYTES`; `size` is what it has, at least."""
     return UnreadableError("too_large", f"{size:,} bytes; at most {MAX_FILE_BYTES:,}")
@@ -70,8 +123,11 @@ class Store(Protocol):
     def size(self, path: str) -> int | None:
         """A file's size in bytes; None where there is no such file."""
 
-    def crc32c(self, path: str) -> int | None:
-        """The CRC32C that the store itself keeps of a file; None where it keeps none."""
+    def describe(self, path: str) -> Description | None:
+        """What the store tells of a file; None where there is no such file."""
+
+    def descriptions(self, folder: str) -> dict[str, Description]:
+        """The files right in a folder, by name; empty without it."""
 
     def names(self, folder: str) -> dict[str, int | None]:
         """What lies in a folder, by name: a file's size, None for a folder; empty without it."""
@@ -82,16 +138,23 @@ class Store(Protocol):
     def is_folder(self, path: str) -> bool:
         """True where something lies below this path."""
 
-    def publish(self, folder: str, name: str) -> AbstractContextManager[BinaryIO]:
+    def publish(
+        self, folder: str, name: str, claim: Claim | None = None
+    ) -> AbstractContextManager[BinaryIO]:
         """A file that stands as `name` below a folder only once the block ends well.
 
-        It is written from its beginning to its end, without seeking.
+        It is written from its beginning to its end, without seeking.  With a claim, in a store with
+        generations, a file of other bytes that stands there is replaced only once that is held.
         """
 
-    def put_new(self, folder: str, name: str, data: bytes) -> bool | None:
-        """Write a short file below a folder where none stands; False if another does, which stays.
+    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
+        """Write a short file below a folder where this generation stands, 0 for none.
 
-        None of a store that cannot decide between two who write at once: nothing was written.
+        Gives the new generation.
+        None of a store without generations: nothing was written.
+
+        Raises:
+            OtherStandsError: another generation stands there, of other bytes.
         """
 
     def remove(self, folder: str, name: str) -> None:

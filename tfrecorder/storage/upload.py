@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from tfrecorder.storage.retry import retried
-from tfrecorder.storage.store import TransientError, UnwritableError
+from tfrecorder.storage.store import TransientError, UnwritableError, sums_of
 
 
 @contextlib.contextmanager
@@ -180,3 +180,11 @@ class Reader:
             self._at += len(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def again(self) -> Reader:
+        """The same file from its beginning."""
+        return Reader(self._growing, self._file)
+
+    def sums(self) -> tuple[int, int]:
+        """Size and CRC32C of the file, waited for until it is written."""
+        return sums_of(self.again().read)
