@@ -84,6 +84,26 @@ def read_plan(output_dir: str) -> Plan | None:
         ) from error
 
 
+def staged_plan(output_dir: str, digest: str) -> Plan:
+    """The plan of this launch, unless another conversion has put its own in the place of it.
+
+    Worker processes outlive a killed launcher by some seconds, and may meet the next; and on a
+    bucket two conversions may begin at once.
+
+    Raises:
+        OutputError: the plan is another one now, or gone.
+    """
+    plan = read_plan(output_dir)
+    if plan is None:
+        raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
+    if plan.digest != digest:
+        raise OutputError(
+            f"{output_dir} was planned anew meanwhile, by another conversion; this one stops. "
+            "Let one at a time write there, or give another output_dir."
+        )
+    return plan
+
+
 def read_footer(output_dir: str) -> Any:
     """Where the row groups of the staged plan begin, for whoever reads several of them.
 

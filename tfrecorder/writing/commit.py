@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+import google_crc32c
+
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing import metadata
-from tfrecorder.writing.done import DoneRecord, Totals, add_up
+from tfrecorder.writing.done import DoneRecord, Totals, add_up, list_output, read_done
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files
 
@@ -46,6 +48,7 @@ def commit(
         *(partial(publish, file, data) for file, data in files.items()),
     ]
     storage.each(lambda one: one(), work, output_dir)
+    _check_standing(plan, by_shard, output_dir)
     publish(layout.COMMIT, dataset_info_json(plan, by_shard))
     leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE)
     storage.remove_all(output_dir, leftovers)
@@ -68,6 +71,31 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
         raise OutputError(
             f"{plan.rows} rows were planned, but {total} became records or rejects. This must not "
             "happen: please report it."
+        )
+
+
+def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
+    """What stands in the directory is what was written there, by one more look at it."""
+    with storage.failing_as(OutputError, output_dir):
+        standing = list_output(output_dir)
+
+    def fault(shard: Shard) -> str | None:
+        if words := standing.fault(shard, done[shard]):
+            return words
+        data, found = done[shard].to_json(), standing.files.get(shard.done)
+        if found is not None and found.is_of(len(data), google_crc32c.value(data)):
+            return None
+        # Another version may have written it, with fewer fields.
+        same = read_done(output_dir, shard, plan.digest, standing) == done[shard]
+        return None if same else f"{shard.done} is not what was written"
+
+    faults = list(filter(None, map(fault, plan.shards)))
+    if faults:
+        others = f", and {len(faults) - 1:,} more shards are like it" if faults[1:] else ""
+        raise OutputError(
+            f"{output_dir}: {faults[0]}{others}: replaced after the shard was done, as by a worker "
+            "that was given up and went on. Nothing was committed; run the same conversion again, "
+            "which writes it anew."
         )
 
 

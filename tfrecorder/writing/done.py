@@ -69,16 +69,49 @@ class DoneRecord:
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
 
+@dataclass(frozen=True)
+class Output:
+    """What stands in an output directory.
+
+    Attributes:
+        files: shards, their indexes and done-records, by their names below the directory.
+    """
+
+    files: Mapping[str, storage.Description]
+
+    def fault(self, shard: Shard, done: DoneRecord) -> str | None:
+        """Why a shard is not what its done-record says, in words; None where it is."""
+        found = self.files.get(shard.file)
+        if found is None:
+            return f"{shard.file} is not there"
+        if found.size != done.bytes:
+            return f"{shard.file} has {found.size:,} bytes, but {done.bytes:,} were written"
+        if not found.is_of(done.bytes, done.crc32c):
+            return f"{shard.file} has the CRC32C {found.crc32c:08x}, not {done.crc32c:08x}"
+        return None if shard.index_file in self.files else f"{shard.index_file} is not there"
+
+
+def list_output(output_dir: str) -> Output:
+    """List an output directory: on a bucket a request for 1,000 shards, and as many beside it."""
+
+    def files_of(folder: str) -> dict[str, storage.Description]:
+        found = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
+        return {os.path.join(folder, name): one for name, one in found.items()}
+
+    listed = storage.each(files_of, ("", layout.INDEX, layout.DONE), output_dir)
+    return Output({name: one for files in listed for name, one in files.items()})
+
+
 def read_done(
     output_dir: str,
     shard: Shard,
     plan_digest: str,
-    sizes: Mapping[str, int | None] | None = None,
+    standing: Output | None = None,
 ) -> DoneRecord | None:
     """The done-record of a shard whose file is whole, or None if it must be written (again).
 
     Args:
-        sizes: what lies in the directory, where that is known; else the shard is asked for.
+        standing: the directory, where it was listed; else the shard's file alone is asked for.
     """
     try:
         data = storage.read_bytes(os.path.join(output_dir, shard.done))
@@ -89,21 +122,24 @@ def read_done(
         raise OutputError(f"{output_dir}/{shard.done} cannot be read: {error}.") from error
     except (ValueError, TypeError):  # after a loss of power a file may be there without its bytes
         return None
-    path = os.path.join(output_dir, shard.file)
-    size = storage.size_or_none(path) if sizes is None else sizes.get(shard.file)
-    return done if done.plan == plan_digest and size == done.bytes else None
+    if done.plan != plan_digest:
+        return None
+    if standing is not None:
+        return None if standing.fault(shard, done) else done
+    with storage.failing_as(OutputError, f"{output_dir}/{shard.file}"):
+        found = storage.describe(os.path.join(output_dir, shard.file))
+    return done if found is not None and found.is_of(done.bytes, done.crc32c) else None
 
 
 def read_all_done(
     output_dir: str, shards: Collection[Shard], plan_digest: str
 ) -> dict[Shard, DoneRecord | None]:
     """`read_done` of many shards: nothing is asked about those without a done-record."""
-    there = set(storage.names(os.path.join(output_dir, layout.DONE)))
-    begun = [shard for shard in shards if os.path.basename(shard.done) in there]
-    sizes = storage.sizes(output_dir) if begun else {}
+    standing = list_output(output_dir)
+    begun = [shard for shard in shards if shard.done in standing.files]
 
     def read(shard: Shard) -> DoneRecord | None:
-        return read_done(output_dir, shard, plan_digest, sizes)
+        return read_done(output_dir, shard, plan_digest, standing)
 
     found = storage.each(read, begun, output_dir)
     return {**dict.fromkeys(shards), **dict(zip(begun, found, strict=True))}

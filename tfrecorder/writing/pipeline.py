@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,10 +23,11 @@ from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.plan.plan import Plan
-from tfrecorder.plan.staging import PLAN_OF_ROWS, read_footer, read_plan
+from tfrecorder.plan.staging import PLAN_OF_ROWS, read_footer, staged_plan
 from tfrecorder.threads import side_by_side
+from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit
-from tfrecorder.writing.done import DoneRecord, read_done
+from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.failure import Failure, note_failure
 from tfrecorder.writing.shards import Pool, default_threads, write_shard
 
@@ -59,7 +61,7 @@ class WriteShards(beam.DoFn):
 
     def setup(self) -> None:
         with _failure_noted(self._output_dir, self._launch):
-            self._plan = _staged_plan(self._output_dir, self._digest)
+            self._plan = staged_plan(self._output_dir, self._digest)
             self._shards = self._plan.shards
             self._footer = read_footer(self._output_dir)
             told = (self._footer.metadata or {}).get(PLAN_OF_ROWS.encode())
@@ -84,9 +86,9 @@ class WriteShards(beam.DoFn):
 
     def _write(self, number: int, unwanted: threading.Event | None = None) -> DoneRecord:
         shard = self._shards[number]
-        with _failure_noted(self._output_dir, self._launch, shard.name):
-            _staged_plan(self._output_dir, self._digest)
-            return read_done(self._output_dir, shard, self._plan.digest) or write_shard(
+
+        def write(attempt: Attempt) -> DoneRecord:
+            return write_shard(
                 self._plan,
                 number,
                 self._output_dir,
@@ -95,7 +97,13 @@ class WriteShards(beam.DoFn):
                 self._note(shard) if self._progress else _silent,
                 self._footer,
                 unwanted,
+                attempt,
             )
+
+        pause = time.sleep if unwanted is None else unwanted.wait
+        with _failure_noted(self._output_dir, self._launch, shard.name):
+            staged_plan(self._output_dir, self._digest)
+            return settled(self._output_dir, shard, self._digest, write, pause)
 
     def _note(self, shard: Shard) -> Callable[[int], None]:
         return lambda rows: storage.overwrite(self._output_dir, shard.progress, str(rows))
@@ -114,7 +122,7 @@ class Commit(beam.DoFn):
 
     def process(self, done: list[DoneRecord]) -> None:
         with _failure_noted(self._output_dir, self._launch):
-            plan = _staged_plan(self._output_dir, self._digest)
+            plan = staged_plan(self._output_dir, self._digest)
             commit(plan, done, self._output_dir, self._max_reject_fraction)
 
 
@@ -163,23 +171,6 @@ def _make_pool(threads: int) -> Pool:
 
 def _silent(rows: int) -> None:
     """Progress that nobody watches."""
-
-
-def _staged_plan(output_dir: str, digest: str) -> Plan:
-    """The plan of this launch, unless another conversion has put its own in the place of it.
-
-    Worker processes outlive a killed launcher by some seconds, and may meet the next; and on a
-    bucket two conversions may begin at once.
-    """
-    plan = read_plan(output_dir)
-    if plan is None:
-        raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
-    if plan.digest != digest:
-        raise OutputError(
-            f"{output_dir} was planned anew meanwhile, by another conversion; this one stops. "
-            "Let one at a time write there, or give another output_dir."
-        )
-    return plan
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from tfrecorder.images.memory import DECODING_BYTES, Budget
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import shard_row_blocks
 from tfrecorder.threads import cores, run_in_order
+from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader
 
@@ -80,6 +81,7 @@ def write_shard(
     report: Callable[[int], None] = lambda rows: None,
     footer: Any = None,
     unwanted: threading.Event | None = None,
+    attempt: Attempt | None = None,
 ) -> DoneRecord:
     """Write one shard with all that belongs to it, its done-record last.
 
@@ -92,20 +94,23 @@ def write_shard(
         report: is told, every so often, how many rows are through.
         footer: of the plan's rows, as `staging.read_footer` returns it.
         unwanted: once it is set, no further image is loaded.
+        attempt: decides what may be replaced, where other attempts may be under way.
 
     Raises:
         RejectedError: an image was rejected with on_error="raise".
         UnwantedError: `unwanted` was set before all images were loaded.
+        ShardDoneError, OvertakenError: as `attempt` raises them.
         OSError: the output cannot be written.
     """
     shard = plan.shards[group]
+    attempt = attempt or Attempt(output_dir, shard, plan.digest)
     rows, together = 0, _together(pool.threads)
     load = row_loader(plan, pool.budget.room)
     if unwanted is not None:
         load = _unless(unwanted, load)
 
     tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
-    with storage.publish(output_dir, shard.file) as file:
+    with storage.publish(output_dir, shard.file, attempt) as file:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:
             parts: list[bytes] = []
@@ -133,9 +138,8 @@ def write_shard(
                 weight=WAITING_BYTES,
             )
         # In here, since an upload of the shard still goes on meanwhile.
-        tally.publish(output_dir, shard)
-    done = tally.done_record(plan.digest, shard, rows)
-    storage.publish_bytes(output_dir, shard.done, done.to_json())
+        tally.publish(output_dir, shard, attempt)
+    done = attempt.finish(tally.done_record(plan.digest, shard, rows))
     if tally.noted:
         storage.remove(output_dir, shard.progress)
     return done
@@ -237,13 +241,13 @@ class _Tally:
             self._reported, self.noted = now, True
             self._report(self.records + len(self.reject_rows))
 
-    def publish(self, output_dir: str, shard: Shard) -> None:
+    def publish(self, output_dir: str, shard: Shard, attempt: Attempt) -> None:
         files = {
             shard.index_file: bytes(self.index),
             shard.rejects: to_csv(REJECT_HEADER, self.reject_rows),
             shard.suspects: to_csv(SUSPECT_HEADER, self.suspect_rows),
         }
-        publish = partial(storage.publish_bytes, output_dir)
+        publish = partial(storage.publish_bytes, output_dir, claim=attempt)
         storage.each(lambda name: publish(name, files[name]), files, output_dir)
 
     def done_record(self, plan_digest: str, shard: Shard, rows: int) -> DoneRecord:
