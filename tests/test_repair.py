@@ -290,6 +290,15 @@ def test_without_its_plan_nothing_is_written(out: Path, name: str, how: str) -> 
     assert all_files(out) == harmed
 
 
+def test_a_folder_of_the_sources_that_is_damaged_in_the_plan_is_not_believed(out: Path) -> None:
+    data = (out / PLAN).read_bytes()
+    (out / PLAN).write_bytes(data.replace(b'"base": "', b'"base": "x'))
+    harmed = all_files(out)
+    with pytest.raises(DatasetError, match=r"cannot be repaired: its plan.*plan\.json: size"):
+        repair(out)
+    assert all_files(out) == harmed
+
+
 def test_without_any_checksum_nothing_is_written(out: Path) -> None:
     (out / METADATA).unlink()
     (out / DONE).unlink()

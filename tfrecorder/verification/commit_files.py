@@ -5,6 +5,7 @@ Each is made once more, by the functions of the commit itself, and compared byte
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -29,7 +30,11 @@ def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dic
     }
     files |= labels_files(plan)
     if expected.staged:
-        files[layout.METADATA] = metadata.metadata_json(plan, done)
+        sums = expected.plan_sums
+        if sums is not None and not sums:  # what the list must be, only the files themselves tell
+            with contextlib.suppress(storage.UnreadableError):
+                sums = metadata.plan_sums(expected.directory)
+        files[layout.METADATA] = metadata.metadata_json(plan, done, sums)
     return files
 
 
@@ -124,6 +129,20 @@ def check_names(expected: Expectation) -> Iterator[Fault]:
         if name not in known and ".tfrecord" in name and not name.startswith("."):
             words = "this dataset does not list it; whoever reads *.tfrecord would take it along"
             yield Fault(name, "foreign_shard", words)
+
+
+def check_plan_files(expected: Expectation) -> Iterator[Fault]:
+    """Where a file of the plan is not the one that the commit found."""
+    for file, (size, crc) in (expected.plan_sums or {}).items():
+        try:
+            found, of_bytes = storage.sums(expected.path(file))
+        except storage.UnreadableError:
+            continue  # whoever reads the plan says so
+        if found != size:
+            yield Fault(file, "size", f"it has {found:,} bytes; {size:,} were written")
+        elif of_bytes != crc:
+            words = f"its CRC32C is {of_bytes:08x}; {crc:08x} was written"
+            yield Fault(file, "checksum", words)
 
 
 def check_plan_rows(expected: Expectation) -> Iterator[Fault]:

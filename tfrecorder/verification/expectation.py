@@ -15,14 +15,18 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.forms import DONE, plan_form
-from tfrecorder.dataset.json_form import anything, each, parse, record, text, whole
+from tfrecorder.dataset.json_form import anything, each, parse, record, text, whole, word
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.done import DoneRecord
+from tfrecorder.writing.metadata import PlanSums, plan_list
 
 _SHARDS = each(record({"file": text, "records": whole(), "bytes": whole(), "crc32c": whole()}))
+_PLAN_FILES = "plan_files"
+_FILE = word(layout.PLAN, layout.PLAN_ROWS)
+_PLAN_LIST = each(record({"file": _FILE, "bytes": whole(), "crc32c": whole()}))
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
@@ -46,6 +50,8 @@ class Expectation:
         digest: of the plan that wrote the dataset.
         done: the done-records that are sound.
         listed: by the name of a shard's file, what the commit's list says; empty if it is damaged.
+        plan_sums: size and CRC32C of the plan's files, as the commit's list says; None of a dataset
+            of an earlier version, which does not list them; empty if the list is damaged.
         faults: found on the way.
     """
 
@@ -55,6 +61,7 @@ class Expectation:
     digest: str
     done: Mapping[Shard, DoneRecord]
     listed: Mapping[str, Written]
+    plan_sums: PlanSums | None
     faults: tuple[Fault, ...]
 
     def path(self, name: str) -> str:
@@ -117,7 +124,8 @@ def read_expectation(directory: str) -> Expectation:
         elif not storage.exists(os.path.join(directory, shard.done)):
             faults.append(Fault(shard.done, "missing", "the shard's done-record is not there"))
     files = {} if listed is None else _listed_shards(metadata)
-    return Expectation(directory, plan, staged, digest, done, files, tuple(faults))
+    sums = _listed_plan(metadata)
+    return Expectation(directory, plan, staged, digest, done, files, sums, tuple(faults))
 
 
 def parquet_errors() -> tuple[type[Exception], ...]:
@@ -214,6 +222,16 @@ def _listed_shards(metadata: Any) -> dict[str, Written]:
         one["file"]: Written(one["records"], one["bytes"], one["crc32c"])
         for one in metadata["shards"]
     }
+
+
+def _listed_plan(metadata: Any) -> PlanSums | None:
+    if not isinstance(metadata, dict) or _PLAN_FILES not in metadata:
+        return None
+    listed = metadata[_PLAN_FILES]
+    if _PLAN_LIST(listed) is not None:
+        return {}
+    sums = {one["file"]: (one["bytes"], one["crc32c"]) for one in listed}
+    return sums if plan_list(sums).items() <= metadata.items() else {}
 
 
 def _read_plan(directory: str, votes: Mapping[str, int], faults: list[Fault]) -> Plan | None:

@@ -5,8 +5,8 @@ The codes:
     missing           a file is not there
     unreadable        a file cannot be read
     foreign_shard     a shard that this dataset does not list
-    size              a shard is longer or shorter than it was written
-    checksum          a shard of the right size holds other bytes than were written
+    size              a shard, or a file of the plan, is longer or shorter than it was written
+    checksum          one of the right size holds other bytes than were written
     record_length     a record's length, or its checksum, is wrong: where the record ends is unknown
     record_checksum   the checksum of a record's data is wrong
     not_an_example    a record is no tf.train.Example

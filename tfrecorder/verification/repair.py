@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
 
+import google_crc32c
+
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.json_form import anything, parse
@@ -132,7 +134,7 @@ def _repair(directory: str, base: str | None, progress: bool | None) -> list[str
     shards, faults = check_all(expected, progress=progress)
     if not faults:
         return []
-    _refuse_damaged_plan(directory, faults)
+    _refuse_damaged_plan(expected, faults)
     faulty = {fault.file for fault in faults}
     written = _write_plan(expected, faulty) + _write_indexes(expected, shards, faulty)
     groups = _groups_to_write(expected, shards, faulty - set(written))
@@ -167,12 +169,17 @@ def _check_again(directory: str, groups: Sequence[int]) -> None:
         )
 
 
-def _refuse_damaged_plan(directory: str, faults: Sequence[Fault]) -> None:
+def _refuse_damaged_plan(expected: Expectation, faults: Sequence[Fault]) -> None:
+    head = expected.plan.to_json()
+    wanted = (expected.plan_sums or {}).get(layout.PLAN)
+    damaged = {layout.PLAN_ROWS}
+    if wanted not in (None, (len(head), google_crc32c.value(head))):
+        damaged.add(layout.PLAN)
     for fault in faults:
-        if fault.file == layout.PLAN_ROWS:
+        if fault.file in damaged:
             raise DatasetError(
-                f"{directory} cannot be repaired: its plan is damaged: {fault.file}: {fault} "
-                f"{_NO_PLAN}"
+                f"{expected.directory} cannot be repaired: its plan is damaged: {fault.file}: "
+                f"{fault}. {_NO_PLAN}"
             )
 
 

@@ -18,6 +18,7 @@ from tfrecorder.verification.commit_files import (
     check_commit,
     check_gathered,
     check_names,
+    check_plan_files,
     check_plan_rows,
     common_files,
 )
@@ -125,6 +126,7 @@ def check_common(
         *check_commit(expected, done),
         *check_gathered(expected, damaged),
         *check_names(expected),
+        *check_plan_files(expected),
         *check_plan_rows(expected),
     ]
 

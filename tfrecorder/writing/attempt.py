@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable
 
@@ -28,8 +29,15 @@ from tfrecorder.errors import OutputError
 from tfrecorder.plan.staging import staged_plan
 from tfrecorder.writing.done import DoneRecord, read_done
 
-#: Times that an attempt begins again before it gives way to those that overtake it.
+#: Times that an attempt begins, each time overtaken by another.
 TURNS = 4
+
+#: An attempt that was overtaken waits for the other one: so many times as long as it took itself,
+#: and so many seconds more.  Then that one is given up too.
+PATIENCE = (2, 10)
+
+#: How often it looks meanwhile whether the other one is done.
+LOOKS = 40
 
 
 class ShardDoneError(Exception):
@@ -118,26 +126,35 @@ class Attempt:
 
 
 def settled(
-    output_dir: str, shard: Shard, plan_digest: str, write: Callable[[Attempt], DoneRecord]
+    output_dir: str,
+    shard: Shard,
+    plan_digest: str,
+    write: Callable[[Attempt], DoneRecord],
+    pause: Callable[[float], object] = time.sleep,
 ) -> DoneRecord:
     """The done-record of a shard: of this attempt, or of another that was first.
 
     Args:
         write: writes the shard and finishes the attempt that it is given.
+        pause: waits for some seconds, or less where nobody wants the shard any more.
 
     Raises:
         OutputError: other attempts have claimed the shard each time.
         Whatever else `write` raises.
     """
     for _ in range(TURNS):
-        attempt = Attempt(output_dir, shard, plan_digest)
+        attempt, began = Attempt(output_dir, shard, plan_digest), time.monotonic()
         try:
             attempt.begin()
             return write(attempt)
         except ShardDoneError as other:
             return other.done
         except OvertakenError:
-            continue
+            took = time.monotonic() - began
+        for _ in range(LOOKS):
+            pause((PATIENCE[0] * took + PATIENCE[1]) / LOOKS)
+            if (done := read_done(output_dir, shard, plan_digest)) is not None:
+                return done
     raise OutputError(
         f"{output_dir}: {shard.file} is being written by another conversion at the same time, with "
         "other bytes. Wait for its end, then run the same conversion again."

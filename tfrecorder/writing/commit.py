@@ -33,12 +33,14 @@ def commit(
     _check_conservation(plan, by_shard)
     check_rejects(add_up(by_shard.values()), max_reject_fraction, output_dir)
 
+    with storage.failing_as(OutputError, output_dir):
+        sums = metadata.plan_sums(output_dir)
     rejects = [shard.rejects for shard, one in by_shard.items() if one.rejects]
     suspects = [shard.suspects for shard, one in by_shard.items() if one.suspects]
     files = {
         **labels_files(plan),
         layout.FEATURES: features_json(plan, by_shard.values()),
-        layout.METADATA: metadata.metadata_json(plan, by_shard),
+        layout.METADATA: metadata.metadata_json(plan, by_shard, sums),
     }
     # On a bucket all at a time: one after the other, a small conversion would mostly wait here.
     publish = partial(storage.publish_bytes, output_dir)

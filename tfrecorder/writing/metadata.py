@@ -7,9 +7,15 @@ core/proto/dataset_info.proto).  What TFDS has no place for is in `_tfrecorder/m
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
+import google_crc32c
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing.done import DoneRecord, add_up
@@ -17,9 +23,36 @@ from tfrecorder.writing.tfds import image_shape, image_shapes, image_sides, json
 
 METADATA_VERSION = 1
 
+#: Size and CRC32C of each file of the plan.
+PlanSums = Mapping[str, tuple[int, int]]
 
-def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
-    """`_tfrecorder/metadata.json`: all that is known of the dataset."""
+
+def plan_sums(output_dir: str) -> PlanSums:
+    """Size and CRC32C of the staged plan's files, as they stand.
+
+    Raises:
+        UnreadableError: one of them cannot be read.
+    """
+    files = (layout.PLAN, layout.PLAN_ROWS)
+    paths = [os.path.join(output_dir, file) for file in files]
+    return dict(zip(files, storage.each(storage.sums, paths, output_dir), strict=True))
+
+
+def plan_list(sums: PlanSums) -> dict[str, Any]:
+    """The plan's files as the metadata list them, with a checksum of the list.
+
+    By that checksum `verify` knows whether the list or a file is damaged: nothing else tells which.
+    """
+    listed = [{"file": file, "bytes": size, "crc32c": crc} for file, (size, crc) in sums.items()]
+    return {"plan_files": listed, "plan_files_crc32c": google_crc32c.value(json_bytes(listed))}
+
+
+def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord], sums: PlanSums | None) -> bytes:
+    """`_tfrecorder/metadata.json`: all that is known of the dataset.
+
+    Args:
+        sums: of the plan's files; None of a dataset whose version did not list them.
+    """
     totals = add_up(done.values())
     shards = [
         {
@@ -39,6 +72,7 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
         {
             "version": METADATA_VERSION,
             "plan": plan.digest,
+            **({} if sums is None else plan_list(sums)),
             "options": plan.options,
             "label_kind": plan.label_kind,
             "class_names": plan.class_names,
