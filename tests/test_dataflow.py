@@ -51,6 +51,40 @@ def test_a_job_makes_what_this_machine_makes(
     assert result.class_names == ("brick", "cat", "coffee", "gravel")
 
 
+def test_a_job_that_overwrites_keeps_the_old_dataset_until_its_end(
+    bucket: Gcs, dataflow: Dataflow, dataset: Path
+) -> None:
+    tfrecorder.convert(CSV, OUT, num_shards=1)
+    old = bucket.files(OUT)
+    options = settings(dataflow, overwrite=True)
+    bucket.inject("status", status=403, operation="upload", object="*/next/dataset_info.json")
+    job = tfrecorder.convert(SOURCE, OUT, **options)
+    with pytest.raises(OutputError, match="denied"):
+        job.wait()
+    assert bucket.files(OUT) == old
+    assert job.output_dir == OUT
+    found = job.status().conversion
+    assert (found.overwrites, found.committed, found.shards_done) == (True, False, 6)
+    bucket.mend()
+
+    # The exchange is interrupted on the worker, and completed by this process.
+    bucket.inject("status", status=403, operation="copy", object="*/next/test-*")
+    job = tfrecorder.convert(SOURCE, OUT, **options)
+    with pytest.raises(OutputError, match="denied"):
+        job.wait()
+    bucket.mend()
+    assert layout.COMMIT not in bucket.files(OUT)
+    result = tfrecorder.convert(SOURCE, OUT, **options)
+    assert (result.records, result.output_dir) == (52, OUT)
+    assert bucket.files(OUT) == public_files(dataset)
+
+    job = tfrecorder.convert(SOURCE, OUT, **options)
+    assert job.wait(timeout=120).state == "DONE"
+    assert job.result().records == 52
+    assert re.match("tfrecorder-flowers-", dataflow.jobs[job.job_id].asked["name"])
+    assert bucket.files(OUT) == public_files(dataset)
+
+
 EVERYTHING = Schema(
     split=Split(),
     image_uri=Image(),

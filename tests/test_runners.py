@@ -198,6 +198,9 @@ class _Ended(PipelineResult):
 def test_an_end_without_the_commit_is_an_error(frame: pd.DataFrame) -> None:
     message = error_of(RunnerError, frame, runner=f"{__name__}.IdleRunner")
     assert "IdleRunner ended without the commit" in message
+    tfrecorder.convert(frame, "out")
+    message = error_of(RunnerError, frame, runner=f"{__name__}.IdleRunner", overwrite=True)
+    assert "IdleRunner ended without the commit" in message
 
 
 def test_a_runner_that_fails_is_told_in_a_line_and_old_notes_are_not_read(frame) -> None:

@@ -15,7 +15,7 @@ import google_crc32c
 import pytest
 from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
-from support import run
+from support import run, wait_for
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
@@ -178,6 +178,45 @@ def test_what_stands_already_stays(gcs: Gcs, tmp_path: Path, folder: str) -> Non
     assert storage.files_below(folder) == [name]
     below = {os.path.basename(layout.TMP)} if storage.is_local(folder) else set()
     assert set(storage.names(f"{folder}/{layout.PRIVATE}")) == {"note"} | below
+
+
+@pytest.mark.parametrize("folder", ["gs://bkt/a", "memory://a", "{tmp}"])
+def test_a_file_is_moved_once_however_often_it_is_asked_for(
+    gcs: Gcs, tmp_path: Path, folder: str
+) -> None:
+    folder = folder.format(tmp=tmp_path)
+    storage.publish_bytes(folder, "from/here", b"new")
+    storage.publish_bytes(folder, "to/there", b"old")
+    for _ in range(2):
+        storage.move(folder, "from/here", "to/there")
+        assert storage.read_bytes(f"{folder}/to/there") == b"new"
+        assert not storage.exists(f"{folder}/from/here")
+    with pytest.raises(OSError):
+        storage.move(folder, "from/here", "to/nowhere")
+
+
+@pytest.mark.parametrize("operation", ["metadata", "copy", "delete"])
+def test_a_move_whose_answer_is_lost_is_ended(gcs: Gcs, operation: str) -> None:
+    gcs.put("gs://bkt/a/from", b"new")
+    gcs.inject("reset", operation=operation, after=True, times=1)
+    storage.move("gs://bkt/a", "from", "to")
+    assert gcs.names("gs://bkt/") == ["a/to"]
+
+
+def test_a_move_takes_away_what_it_has_copied_and_nothing_newer(gcs: Gcs) -> None:
+    gcs.put("gs://bkt/a/from", b"first")
+    gcs.inject("stall", operation="delete", seconds=0.5, times=1)
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(storage.move, "gs://bkt/a", "from", "to")
+        wait_for(lambda: gcs.names("gs://bkt/a/to"))
+        gcs.put("gs://bkt/a/from", b"second")
+        moving.result()
+    assert gcs.get("gs://bkt/a/to") == b"second"
+    assert gcs.names("gs://bkt/") == ["a/to"]
+    gcs.put("gs://bkt/a/from", b"third")
+    gcs.inject("status", status=403, operation="delete")
+    with pytest.raises(OSError, match="denied"):
+        storage.move("gs://bkt/a", "from", "to")
 
 
 def test_an_answer_that_is_lost_makes_nobody_else_the_first(gcs: Gcs) -> None:

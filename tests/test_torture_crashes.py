@@ -37,6 +37,8 @@ def test_a_file_that_is_not_whole_is_noticed(material: Material) -> None:
     finished = {**digests(material.partly), "more": "x"}
     assert "['more'] are not as they must be" in check_killed(material.partly, {}, finished)
     assert check_killed(material.damaged, {}, after).endswith("is not whole")
+    stood = {**digests(material.other), "more": "x"}
+    assert "['more']" in check_killed(material.other, stood, after, overwrites=True)
 
 
 def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:

@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import OptionError, ValidationError
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.directory import claim, clear, plan_to_continue, reopen
-from tfrecorder.plan.plan import Plan, make_plan, shard_counts
+from tfrecorder.plan.directory import claim, clear, folder_to_write, plan_to_continue, reopen
+from tfrecorder.plan.exchange import complete
+from tfrecorder.plan.plan import Plan, describe_difference, make_plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
-from tfrecorder.plan.staging import stage_plan
+from tfrecorder.plan.staging import read_plan, stage_plan
 from tfrecorder.runners import run
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
@@ -89,13 +91,9 @@ def convert(
     passed_over = dict(table.passed_over)
     try:
         with claim(where):
-            plan = _prepare(where, table, checked, chosen)
+            prepared = _prepare(where, table, checked, chosen)
             del table, checked  # a million rows, which only the plan was made from
-            _warn_of_escapes(plan)
-            stays = chosen.wait or chosen.runner != "DataflowRunner"
-            shown = is_shown(chosen.progress) and stays
-            with progress_bar(where, plan, shown):
-                job = run.run(plan, where, chosen, progress=shown)
+            job = None if prepared is None else _run(*prepared, chosen)
     except KeyboardInterrupt as interrupt:
         if interrupt.args:  # a job goes on elsewhere
             raise
@@ -110,6 +108,15 @@ def convert(
     return dataclasses.replace(result, output_dir=os.fspath(output_dir))
 
 
+def _run(folder: str, plan: Plan, options: ConvertOptions) -> DataflowJob | None:
+    """Follow a staged plan; the handle of a job that goes on, None where all is committed."""
+    _warn_of_escapes(plan)
+    stays = options.wait or options.runner != "DataflowRunner"
+    shown = is_shown(options.progress) and stays
+    with progress_bar(folder, plan, shown):
+        return run.run(plan, folder, options, progress=shown)
+
+
 def _output_path(output_dir: str | os.PathLike[str]) -> str:
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
         raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
@@ -122,28 +129,43 @@ def _output_path(output_dir: str | os.PathLike[str]) -> str:
         )
     if not path.isprintable():  # a NUL, or bytes that are no Unicode
         raise OptionError(f"output_dir={path!r}: give a path of printable characters.")
+    dataset = layout.dataset_of(storage.absolute(path))
+    if dataset != storage.absolute(path):
+        raise OptionError(
+            f"output_dir={path!r} is where an overwrite of {dataset} is written: give {dataset}."
+        )
     return path
 
 
-def _prepare(output_dir: str, table: Source, checked: Checked, options: ConvertOptions) -> Plan:
-    """The plan to follow: the staged one if there is one to continue, else a new one, staged."""
+def _prepare(
+    output_dir: str, table: Source, checked: Checked, options: ConvertOptions
+) -> tuple[str, Plan] | None:
+    """Where to write, and the plan to follow, which stands staged there.
+
+    None where the conversion was complete but for its exchange, which is made now.
+    """
     plan, planned = make_plan(checked, table.base, (), options)
-    staged = plan_to_continue(output_dir, plan, options)
+    if complete(output_dir) and not options.retry_rejects:
+        standing = read_plan(output_dir)
+        if standing is not None and not describe_difference(standing, plan):
+            return None
+    folder = folder_to_write(output_dir, options)
+    staged = plan_to_continue(folder, plan, options)
     # A staged plan has its shards, and so has a user who gave their number.
     undecided = staged is None and None in map(options.shards_of, plan.split_rows)
     sizes = sizes_of_some(checked, table.base, options, decisive=undecided)
     if undecided:
         counts = shard_counts(plan.split_rows, sizes, options)
         plan = dataclasses.replace(plan, split_shards=counts)
-    pending = plan.shards if staged is None else _pending(output_dir, staged, options)
+    pending = plan.shards if staged is None else _pending(folder, staged, options)
     if pending:
         # Before anything is removed: a finished dataset is worth more than one that cannot be made.
         open_some(checked, table.base, options)
     if staged is None:
-        clear(output_dir)
-        stage_plan(plan, planned, output_dir)
-        return plan
-    return reopen(output_dir, staged, table.base, pending)
+        clear(folder)
+        stage_plan(plan, planned, folder)
+        return folder, plan
+    return folder, reopen(folder, staged, table.base, pending)
 
 
 def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:
@@ -167,7 +189,7 @@ def _warn_of_escapes(plan: Plan) -> None:
         warnings.warn(
             f"{len(odd)} class names would not survive in the labels file, which TFDS strips: "
             f"{odd[:3]}. They are escaped there; the records hold them as they are.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -51,6 +51,10 @@ class Gcs:
         """
         return self._ask("get", _place(uri))
 
+    def delete(self, uri: str) -> None:
+        """Remove an object."""
+        self._ask("delete", _place(uri))
+
     def names(self, uri: str) -> list[str]:
         """The names of all objects whose name begins so, sorted."""
         place = _place(uri)

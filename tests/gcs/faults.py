@@ -47,6 +47,7 @@ class Fault:
             request and its number among its like, never of the order of threads.
         times: at most so many of them fail; None for no bound.
         each: `times` is counted for each object, not for all together.
+        spared: so many of these requests are answered before the first one fails.
         after: the request is done, and the fault hits its answer: the client cannot know.
     """
 
@@ -59,6 +60,7 @@ class Fault:
     seed: int = 0
     times: int | None = None
     each: bool = False
+    spared: int = 0
     after: bool = False
 
     def __post_init__(self) -> None:
@@ -85,6 +87,7 @@ class Journal:
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
         self._hits: Counter[tuple[int, str]] = Counter()
+        self._spared: Counter[int] = Counter()
         self._asked: Counter[tuple[str, str]] = Counter()
         self._answered: Counter[tuple[str, str, str]] = Counter()
         self._under_way = self._peak = 0
@@ -97,6 +100,7 @@ class Journal:
         with self._lock:
             self._faults.clear()
             self._hits.clear()
+            self._spared.clear()
 
     def forget_requests(self) -> None:
         with self._lock:
@@ -113,12 +117,17 @@ class Journal:
             self._asked[operation, target] += 1
             self._answered[operation, target, UNDER_WAY] += 1
             for at, fault in enumerate(self._faults):
-                if fault.meets(operation, target, number):
+                if fault.meets(operation, target, number) and not self._spares(at, fault):
                     key = (at, target if fault.each else "")
                     if fault.times is None or self._hits[key] < fault.times:
                         self._hits[key] += 1
                         return fault
             return None
+
+    def _spares(self, at: int, fault: Fault) -> bool:
+        """Whether a fault lets this request pass, one of the first."""
+        self._spared[at] += 1
+        return self._spared[at] <= fault.spared
 
     def end(self, operation: str, target: str, outcome: str) -> None:
         """Note the answer, which is about to be sent: its status, or the kind of fault."""

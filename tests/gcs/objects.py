@@ -96,6 +96,12 @@ class Preconditions:
             number("ifMetagenerationMatch"),
         )
 
+    @classmethod
+    def of_source(cls, query: Mapping[str, str]) -> Preconditions:
+        """Those on the object that is copied."""
+        wanted = query.get("ifSourceGenerationMatch")
+        return cls(None if wanted is None else int(wanted))
+
     def check(self, standing: StoredObject | None) -> None:
         generation = standing.generation if standing else 0
         metageneration = 1 if standing else 0  # metadata are never changed here

@@ -233,7 +233,8 @@ class Service:
         return ok(compose(self.store, upload, parts).resource())
 
     def _copy(self, request: Request, names: dict[str, str]) -> Answer:
-        source = self.store.get(names["bucket"], names["name"])
+        wanted = Preconditions.of_source(request.query)
+        source = self.store.get(names["bucket"], names["name"], wanted)
         must = Preconditions.of(request.query)
         made = self.store.copy(source, names["to"], names["as"], must).resource()
         if names["how"] == "copyTo":
@@ -257,6 +258,8 @@ class Service:
         elif what == "get":
             found = self.store.get(bucket, request.query["name"])
             return Answer(200, found.data, found.content_type)
+        elif what == "delete":
+            self.store.delete(bucket, request.query["name"], Preconditions())
         elif what == "names":
             return ok(sorted(self.store.bucket(bucket)))
         elif what == "fault":

@@ -26,7 +26,7 @@ from support import done_shards, error_of, public_files
 import tfrecorder
 from tfrecorder.errors import OutputError
 from torture.counts import BrokenError, Count, demand, lost_rows
-from torture.material import OPTIONS, Material, convert, digests
+from torture.material import NEXT, OPTIONS, Material, convert, digests
 from torture.processes import holds_lock, start_command, wait_while_running
 
 # ----------------------------------------------------------------------------- what is attacked
@@ -77,7 +77,7 @@ class Attacked:
 
 
 WRITING = ("planning", "writing", "writing", "committing", "committing", "any time")
-CHANGING = ("clearing", *WRITING)
+CHANGING = ("commit gone", *WRITING)
 ATTACKED = (
     Attacked("convert", "", OPTIONS, WRITING, 6),
     Attacked("convert, overwrite", "other", {**OPTIONS, "overwrite": True}, CHANGING, 3),
@@ -95,7 +95,8 @@ CTRL_C_SECONDS = 10
 
 
 def _is_writing(out: Path, done: int) -> bool:
-    return not (out / "dataset_info.json").exists() and done_shards(out) >= done
+    where = out / NEXT if (out / NEXT).exists() else out
+    return not (where / "dataset_info.json").exists() and done_shards(where) >= done
 
 
 #: When a process that holds the directory is killed: whether the moment has come, by the number of
@@ -103,7 +104,7 @@ def _is_writing(out: Path, done: int) -> bool:
 MOMENTS: dict[str, tuple[Callable[[Path, int], bool], float]] = {
     "any time": (lambda out, done: True, 2.0),
     "planning": (lambda out, done: True, 0.4),
-    "clearing": (lambda out, done: not (out / "dataset_info.json").exists(), 0.03),
+    "commit gone": (lambda out, done: not (out / "dataset_info.json").exists(), 0.03),
     "writing": (_is_writing, 0.1),
     "committing": (_is_writing, 0.15),
     "repairing": (lambda out, done: any(out.glob("_tfrecorder/tmp/repair-*")), 0.6),
@@ -157,21 +158,28 @@ def _press_ctrl_c(process: subprocess.Popen[bytes], words: Path, out: Path) -> b
 # ---------------------------------------------------------------------------- what must then hold
 
 
-def check_killed(out: Path, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+def check_killed(
+    out: Path, before: Mapping[str, str], after: Mapping[str, str], overwrites: bool = False
+) -> str:
     """What a kill has broken, "" if nothing.
 
     Args:
         out: the directory after the kill.
         before: the digests of what stood there at first.
         after: of what is to stand there in the end.
+        overwrites: what stood there stays until the end.
     """
     found = digests(out)
     for name, digest in found.items():
-        if digest not in (before.get(name), after.get(name)):
+        final = name.removeprefix(NEXT)
+        if digest not in (after.get(final), before.get(name)):
             return f"{name} is not whole"
     commit = found.get("dataset_info.json")
-    if commit is None or commit == before.get("dataset_info.json"):
+    if commit is None:
         return ""
+    if commit == before.get("dataset_info.json"):
+        gone = [name for name, digest in before.items() if found.get(name) != digest]
+        return f"the old dataset stands, but not {gone}" if overwrites and gone else ""
     wrong = [name for name, digest in after.items() if found.get(name) != digest]
     return f"it is committed, but {wrong} are not as they must be" if wrong else ""
 
@@ -205,7 +213,7 @@ def attack(
         killed, workers = stop_once(attacked, material, out, moment, rng)
         survived.kills += killed
         alive += workers
-        broken = check_killed(out, before, after)
+        broken = check_killed(out, before, after, "overwrite" in (attacked.options or {}))
         demand(not broken, f"{out}, {attacked.name}, killed while {moment}: {broken}")
     attacked.finish(material, out)
     demand(

@@ -36,7 +36,7 @@ def disturb(rounds: int, rows: int, folder: Path, seed: int = 0) -> list[Count]:
         BrokenError: the dataset is another than without faults, or a row is lost.
     """
     failed = retries = lost = 0
-    with in_process() as gcs, patch.dict(os.environ, gcs.environment()), _client_of_its_own():
+    with in_process() as gcs, patch.dict(os.environ, gcs.environment()), client_of_its_own():
         gcs.create_bucket("bkt")
         table = _make_table(gcs, rows)
         tfrecorder.convert(table, CALM, num_shards=6)
@@ -52,7 +52,7 @@ def disturb(rounds: int, rows: int, folder: Path, seed: int = 0) -> list[Count]:
 
 
 @contextlib.contextmanager
-def _client_of_its_own() -> Iterator[None]:
+def client_of_its_own() -> Iterator[None]:
     """A process keeps its client, which other tests must not meet."""
     files._remote_store.cache_clear()
     try:

@@ -22,6 +22,9 @@ OPTIONS: dict[str, Any] = {"num_shards": 6, "num_threads": 1}
 #: What changes from run to run in `_tfrecorder/`, and what only a failure leaves.
 PASSING = ("tmp/", "progress/", "lock", "failure.json")
 
+#: Where an overwrite is written until it is complete.
+NEXT = "_tfrecorder/next/"
+
 #: A folder of images that is taken away like a disk that is not mounted.
 LATE = "late"
 
@@ -114,6 +117,7 @@ def digests(directory: Path) -> dict[str, str]:
         for name in names:
             path = Path(where, name)
             relative = str(path.relative_to(directory))
-            if not relative.removeprefix("_tfrecorder/").startswith(PASSING):
+            name = relative.removeprefix(NEXT).removeprefix("_tfrecorder/")
+            if not name.startswith(PASSING):
                 found[relative] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found

@@ -28,6 +28,7 @@ from torture import (
     hostile_directories,
     hostile_links,
     hostile_tables,
+    overwrites,
 )
 from torture.counts import BrokenError, Count, print_table
 from torture.material import make_material
@@ -86,6 +87,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
 
     return {
         "crashes": attack_conversions,
+        "overwrites": lambda: overwrites.overwrite(folder / "overwrites"),
         "disks": attack_disks,
         "faults": lambda: faults.disturb(options.often, ROWS // 3, folder / "faults", options.seed),
         "fuzzing": lambda: fuzzing.fuzz(

@@ -16,10 +16,12 @@ out/
     rejects/….csv  suspects/….csv   the shard's own share of the two files above
     progress/train-00000-of-00012   records written so far by a shard under way
     tmp/                            files not complete yet
+    next/                           the dataset that is to replace this one, in the same form
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -42,6 +44,11 @@ INDEX = f"{PRIVATE}/index"
 SHARD_REJECTS = f"{PRIVATE}/rejects"
 SHARD_SUSPECTS = f"{PRIVATE}/suspects"
 PROGRESS = f"{PRIVATE}/progress"
+NEXT = f"{PRIVATE}/next"
+
+#: Folders with a file a shard; and all else in our folder but the lock and `next/`.
+SHARD_FOLDERS = (DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS)
+PRIVATE_FILES = (PLAN, PLAN_ROWS, METADATA, FAILURE, TMP, PROGRESS)
 
 PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS)
 
@@ -104,6 +111,20 @@ def parse_shard(file: str) -> Shard | None:
     """The shard that a file name stands for, or None where it is no shard's name."""
     match = _SHARD.fullmatch(file)
     return Shard(match[1].upper(), int(match[2]), int(match[3])) if match else None
+
+
+def next_of(output_dir: str) -> str:
+    """Where the dataset is written that is to replace the one in a directory."""
+    return os.path.join(output_dir, NEXT)
+
+
+def dataset_of(folder: str) -> str:
+    """The directory in which a dataset that is written to a folder stands in the end.
+
+    >>> dataset_of("out"), dataset_of("out/_tfrecorder/next")
+    ('out', 'out')
+    """
+    return folder.removesuffix(f"/{NEXT}")
 
 
 def labels_file(key: str) -> str:

@@ -133,7 +133,9 @@ class ConvertOptions:
         metavar="FRACTION",
     )
     overwrite: bool = _option(
-        False, "Replace a dataset that this package wrote into the output directory before."
+        False,
+        "Replace a dataset that this package wrote into the output directory before, once the new "
+        "one is complete.",
     )
     retry_rejects: bool = _option(
         False,

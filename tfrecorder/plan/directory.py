@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
@@ -31,7 +31,8 @@ def claim(output_dir: str) -> Iterator[None]:
         with storage.failing_as(OutputError, output_dir):
             refuse_foreign(output_dir)
             if storage.is_local(output_dir):
-                folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
+                for folder in (output_dir, layout.next_of(output_dir)):
+                    folders.refuse_links(folder, layout.PRIVATE_FOLDERS)
                 with _locked(output_dir):
                     yield
             else:
@@ -57,12 +58,23 @@ def refuse_foreign(output_dir: str) -> None:
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
     known = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(read_plan(output_dir))}
-    for name in storage.names(output_dir):
-        if name not in known:
-            raise OutputError(
-                f"{output_dir} holds {name!r}, which is not of a dataset that tfrecorder wrote; "
-                "choose a new or empty directory as output_dir."
-            )
+    foreign = set(storage.names(output_dir)) - known
+    if foreign and exchange_begun(output_dir):
+        foreign -= _public_files(read_plan(layout.next_of(output_dir)))
+    if foreign:
+        raise OutputError(
+            f"{output_dir} holds {min(foreign)!r}, which is not of a dataset that tfrecorder "
+            "wrote; choose a new or empty directory as output_dir."
+        )
+
+
+def exchange_begun(output_dir: str) -> bool:
+    """True if the old dataset's commit is gone, and the new one's is not yet in its place."""
+    return not _is_committed(output_dir) and _is_committed(layout.next_of(output_dir))
+
+
+def _is_committed(folder: str) -> bool:
+    return storage.exists(os.path.join(folder, layout.COMMIT))
 
 
 def _public_files(plan: Plan | None) -> set[str]:
@@ -77,65 +89,98 @@ def _public_files(plan: Plan | None) -> set[str]:
     )
 
 
-def plan_to_continue(output_dir: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
+def dataset_files(plan: Plan) -> set[str]:
+    """The names of all files of a finished dataset, those of our private folder too."""
+    private = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA}
+    beside = {
+        name
+        for shard in plan.shards
+        for name in (shard.done, shard.index_file, shard.rejects, shard.suspects)
+    }
+    unnamed = {layout.labels_file(key) for key, names in plan.vocabularies.items() if names is None}
+    return (_public_files(plan) - unnamed) | private | beside
+
+
+def folder_to_write(output_dir: str, options: ConvertOptions) -> str:
+    """Where a conversion writes: below `next/` while a finished dataset is to be kept."""
+    replaces = options.overwrite and _is_committed(output_dir)
+    return layout.next_of(output_dir) if replaces else output_dir
+
+
+def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
     """The staged plan that this call goes on with, or None where it begins anew.  Changes nothing.
 
     Args:
+        folder: of `folder_to_write`.
         wanted: the plan of this call; its shard counts do not matter.
 
     Raises:
         OutputError: the directory is committed, or was planned with another source or options.
     """
-    staged = read_plan(output_dir)
-    if staged is None or options.overwrite:
+    staged = read_plan(folder)
+    if staged is None:
         return None
     differences = describe_difference(staged, wanted)
-    committed = storage.exists(os.path.join(output_dir, layout.COMMIT))
+    if options.overwrite:
+        return None if differences else staged
+    committed = _is_committed(folder)
     if committed and not options.retry_rejects:
         raise OutputError(
-            f"{output_dir} is a finished dataset; give overwrite=True to replace it"
+            f"{folder} is a finished dataset; give overwrite=True to replace it"
             + ("." if differences else ", or retry_rejects=True to try its unread images again.")
         )
     if differences:
         raise OutputError(
-            f"{output_dir} holds {'a' if committed else 'an unfinished'} conversion of another "
+            f"{folder} holds {'a' if committed else 'an unfinished'} conversion of another "
             f"kind: {'; '.join(differences)}. Give the same source and options to continue it, "
             "overwrite=True to start anew, or another output_dir."
         )
     return staged
 
 
-def reopen(output_dir: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Plan:
-    """Make a directory ready for its conversion to go on.
+def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Plan:
+    """Make a folder ready for its conversion to go on.
 
     Args:
         base: the folder of relative uris, which may have moved since the plan was staged.
         pending: the shards to write, again or for the first time.
     """
-    private = os.path.join(output_dir, layout.PRIVATE)
-    done = storage.names(os.path.join(output_dir, layout.DONE))
+    private = os.path.join(folder, layout.PRIVATE)
+    done = storage.names(os.path.join(folder, layout.DONE))
     there = {f"{layout.DONE}/{name}" for name in done}
-    storage.remove(output_dir, layout.COMMIT)
+    # That of `next/` first: alone it would mean that an exchange was begun.
+    for place in (layout.next_of(folder), folder):
+        storage.remove(place, layout.COMMIT)
     leftovers = {f"{layout.PRIVATE}/{name}" for name in storage.names(private)}
     leftovers &= {layout.FAILURE, layout.TMP, layout.PROGRESS}
-    storage.remove_all(output_dir, leftovers | (there & {shard.done for shard in pending}))
+    storage.remove_all(folder, leftovers | (there & {shard.done for shard in pending}))
     if staged.base != base:
         staged = dataclasses.replace(staged, base=base)
-        storage.publish_bytes(output_dir, layout.PLAN, staged.to_json())
+        storage.publish_bytes(folder, layout.PLAN, staged.to_json())
     return staged
 
 
-def clear(output_dir: str) -> None:
-    """Remove a dataset: the commit first, so that no reader takes the rest for a whole one."""
-    there = set(storage.names(output_dir))
-    public = _public_files(read_plan(output_dir)) & there
-    private = {
-        f"{layout.PRIVATE}/{name}"
-        for name in storage.names(os.path.join(output_dir, layout.PRIVATE))
-    }
+def clear(folder: str) -> None:
+    """Remove what an unfinished conversion left in a folder where a new one is to begin."""
+    storage.remove(layout.dataset_of(folder), layout.NEXT)
+    if folder != layout.dataset_of(folder):
+        return
     # The plan last: it makes the directory known as ours should we be interrupted on the way.
-    if layout.COMMIT in there:
-        storage.remove(output_dir, layout.COMMIT)
-    storage.remove_all(output_dir, (public | private) - {layout.COMMIT, layout.LOCK, layout.PLAN})
-    if layout.PLAN in private:
-        storage.remove(output_dir, layout.PLAN)
+    remove_files(folder, read_plan(folder), keep={layout.PLAN})
+    storage.remove(folder, layout.PLAN)
+
+
+def remove_files(folder: str, plan: Plan | None, keep: Collection[str]) -> None:
+    """Remove what a conversion by this plan wrote, and what its workers left, but for some files.
+
+    Args:
+        keep: names of these.
+    """
+    there = set(storage.names(folder)) & _public_files(plan)
+    private = storage.names(os.path.join(folder, layout.PRIVATE))
+    for name in (f"{layout.PRIVATE}/{one}" for one in private):
+        if name in layout.SHARD_FOLDERS:
+            there |= {f"{name}/{one}" for one in storage.names(os.path.join(folder, name))}
+        elif name in layout.PRIVATE_FILES:
+            there.add(name)
+    storage.remove_all(folder, there.difference(keep))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import sys
 import uuid
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.exchange import is_in_place
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import (
@@ -33,6 +32,9 @@ MOST_PARTITIONS = 128
 
 def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> Job | None:
     """Run a staged plan, to its commit unless a job of Dataflow does that without us.
+
+    Args:
+        output_dir: where the plan is staged: the dataset directory, or the `next/` of one.
 
     Returns:
         The handle of a job that goes on; None where the dataset is committed.
@@ -67,7 +69,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
             f"the {options.runner} failed: {_in_short(error)}. Shards that are done are kept: run "
             "the same conversion again to continue."
         ) from error
-    if not storage.exists(os.path.join(output_dir, layout.COMMIT)):
+    if not is_in_place(output_dir):
         raise RunnerError(
             f"the {options.runner} ended without the commit, and told no reason; its own log may. "
             "Run the same conversion again to continue."

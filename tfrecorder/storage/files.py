@@ -293,6 +293,21 @@ def remove(folder: str, name: str) -> None:
         raise UnwritableError(str(error)) from error
 
 
+def move(folder: str, name: str, new: str) -> None:
+    """Give a file below a folder another name there, and replace the file that has it.
+
+    Nothing where it has its new name already.  On a bucket it is a copy, made by the service, and
+    a removal: whoever is interrupted between the two finds both.
+
+    Raises:
+        OSError: it cannot be moved, or there is no such file.
+    """
+    try:
+        retried(lambda: _store(folder).move(folder, name, new))
+    except TransientError as error:
+        raise UnwritableError(str(error)) from error
+
+
 def remove_all(folder: str, unwanted: Collection[str]) -> None:
     """`remove` of many names below a folder, in any order."""
     each(lambda name: remove(folder, name), unwanted, folder)

@@ -169,6 +169,20 @@ class FsspecStore:
 
         _told(remove)
 
+    def move(self, folder: str, name: str, new: str) -> None:
+        system, source = _system(f"{folder}/{name}")
+        _, target = _system(f"{folder}/{new}")
+
+        def move() -> None:
+            system.invalidate_cache()
+            if not system.exists(source) and system.exists(target):
+                return
+            if self._scheme not in _WHOLE_UPLOADS:
+                system.makedirs(posixpath.dirname(target), exist_ok=True)
+            system.mv(source, target)
+
+        _told(move)
+
     def _described(self, path: str) -> Any:
         system, name = _system(path)
         try:

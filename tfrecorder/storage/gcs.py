@@ -224,6 +224,25 @@ class BucketStore:
         with ThreadPoolExecutor(REMOVALS) as pool:
             list(pool.map(lambda blob: _told(lambda: delete(blob)), below))
 
+    def move(self, folder: str, name: str, new: str) -> None:
+        source, target = self._blob(f"{folder}/{name}"), self._blob(f"{folder}/{new}")
+
+        def move() -> None:
+            from google.api_core.exceptions import NotFound, PreconditionFailed
+
+            try:
+                source.reload(retry=None, timeout=TIMEOUT)
+                _rewrite(source, target)
+                # What is deleted is what was copied.
+                source.delete(if_generation_match=source.generation, retry=None, timeout=TIMEOUT)
+            except NotFound:
+                if self.size(f"{folder}/{new}") is None:
+                    raise
+            except PreconditionFailed as error:  # replaced or moved meanwhile: look again
+                raise TransientError(_words(error)) from error
+
+        _told(move)
+
     def _blob(self, path: str, chunk_size: int | None = None) -> Any:
         bucket, name = split_path(path)
         return self._client().bucket(bucket).blob(name, chunk_size=chunk_size)
@@ -308,6 +327,19 @@ def _in_session() -> Iterator[None]:
         if error.code == NOT_THAT_GENERATION:
             raise OtherStandsError from error
         raise
+
+
+def _rewrite(source: Any, target: Any) -> None:
+    """Copy an object within the service, the generation of it that was looked at."""
+    token = ""
+    while token is not None:  # a large object to another place takes several requests
+        token, _, _ = target.rewrite(
+            source,
+            token=token or None,
+            if_source_generation_match=source.generation,
+            retry=None,
+            timeout=TIMEOUT,
+        )
 
 
 def _in_our_terms(error: Exception) -> UnreadableError | TransientError | None:

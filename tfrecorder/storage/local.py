@@ -129,6 +129,13 @@ class LocalStore:
     def remove(self, folder: str, name: str) -> None:
         folders.remove(folder, name)
 
+    def move(self, folder: str, name: str, new: str) -> None:
+        try:
+            folders.move(folder, name, new)
+        except FileNotFoundError:
+            with folders.inside(folder, new) as (there, last):
+                os.stat(last, dir_fd=there, follow_symlinks=False)  # or it is nowhere
+
 
 def _size_of(found: os.DirEntry[str]) -> int | None:
     """Of a file; None of a folder, and 0 of what vanished or leads nowhere."""

@@ -159,3 +159,9 @@ class Store(Protocol):
 
     def remove(self, folder: str, name: str) -> None:
         """Remove a file below a folder, or a folder with all in it; nothing where there is none."""
+
+    def move(self, folder: str, name: str, new: str) -> None:
+        """Give a file below a folder another name there, and replace the file that has it.
+
+        Nothing where it has its new name already: the old one is gone, the new one is there.
+        """

@@ -161,3 +161,12 @@ def parse_json(data: bytes, directory: str, name: str, form: Form = anything) ->
         raise DatasetError(
             f"{os.path.join(directory, name)} is damaged: {error}. Copy it again, or convert again."
         ) from error
+
+
+def exchange_words(directory: str) -> str:
+    """What to say of a directory whose exchange was begun, and how to end it."""
+    return (
+        f"{directory} is not committed: a new dataset is about to take the place of the old one. "
+        f"Wait for it; or, if it was interrupted, run `tfrecorder repair {directory}` or the same "
+        "conversion again to complete it."
+    )

@@ -11,7 +11,14 @@ from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema.keys import DEFAULT_FEATURES, ENCODED, LABEL
 from tfrecorder.schema.splits import SPELLINGS
-from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset, check_shards, parse_json
+from tfrecorder.stored.dataset import (
+    Files,
+    ShardFile,
+    StoredDataset,
+    check_shards,
+    exchange_words,
+    parse_json,
+)
 
 #: TFDS's own template, where a dataset names no other.
 _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
@@ -24,6 +31,8 @@ _TFDS_FEATURE = re.compile(r".*\.(\w+)$")
 
 def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
     """A directory without `dataset_info.json`: bare TFRecord files, or an error that says why."""
+    if layout.COMMIT in files.sizes(layout.next_of(directory)):
+        raise DatasetError(exchange_words(directory))
     if files.sizes(os.path.join(directory, layout.PRIVATE)):
         raise DatasetError(
             f"{directory} is not committed yet: its conversion is under way or was interrupted. "

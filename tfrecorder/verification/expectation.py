@@ -18,7 +18,9 @@ from tfrecorder.dataset.forms import DONE, plan_form
 from tfrecorder.dataset.json_form import anything, each, parse, record, text, whole, word
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
+from tfrecorder.plan.directory import exchange_begun
 from tfrecorder.plan.plan import Plan
+from tfrecorder.stored.dataset import exchange_words
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.metadata import PlanSums, plan_list
@@ -158,6 +160,8 @@ def refuse(directory: str) -> None:
             f"{directory} is no dataset: it has no {layout.COMMIT}. Give the output_dir of a "
             "conversion."
         )
+    if not committed and exchange_begun(directory):
+        raise DatasetError(exchange_words(directory))
     if not committed:
         raise DatasetError(
             f"{directory} is not committed: it has no {layout.COMMIT}. Its conversion is under way "

@@ -25,7 +25,8 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError, OutputError, SourceError
-from tfrecorder.plan.directory import claim, refuse_foreign
+from tfrecorder.plan.directory import claim, exchange_begun, refuse_foreign
+from tfrecorder.plan.exchange import complete
 from tfrecorder.storage import folders
 from tfrecorder.threads import cores
 from tfrecorder.verification.commit_files import check_commit, check_gathered
@@ -79,7 +80,8 @@ def repair(
 ) -> RepairResult:
     """Write the missing and damaged files of a dataset directory again, to the bytes they had.
 
-    All that `verify` checks is checked first; what is sound is not touched.
+    All that `verify` checks is checked first; what is sound is not touched.  Where an overwrite was
+    interrupted while its new dataset took the place of the old one, that is completed before.
 
     Args:
         directory: the output_dir of a finished conversion.
@@ -104,6 +106,9 @@ def repair(
     started = time.perf_counter()
     where = os.fspath(directory)
     with storage.failing_as(DatasetError, where):
+        if exchange_begun(where):
+            with claim(where):
+                complete(where)
         _refuse_foreign(where)
     with claim(where):
         files = _repair(

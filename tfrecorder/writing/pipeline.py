@@ -20,8 +20,10 @@ from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
 from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, TfrecorderError
+from tfrecorder.plan.exchange import complete, exchange, is_in_place
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import PLAN_OF_ROWS, read_footer, staged_plan
 from tfrecorder.threads import side_by_side
@@ -122,8 +124,24 @@ class Commit(beam.DoFn):
 
     def process(self, done: list[DoneRecord]) -> None:
         with _failure_noted(self._output_dir, self._launch):
-            plan = staged_plan(self._output_dir, self._digest)
-            commit(plan, done, self._output_dir, self._max_reject_fraction)
+            if self._output_dir == layout.dataset_of(self._output_dir):
+                self._commit(done)
+            else:
+                self._replace(layout.dataset_of(self._output_dir), done)
+
+    def _commit(self, done: list[DoneRecord]) -> None:
+        plan = staged_plan(self._output_dir, self._digest)
+        commit(plan, done, self._output_dir, self._max_reject_fraction)
+
+    def _replace(self, output_dir: str, done: list[DoneRecord]) -> None:
+        """Commit an overwrite, unless an earlier attempt of this step has begun to, or ended."""
+        if complete(output_dir):
+            return
+        if is_in_place(self._output_dir):
+            staged_plan(output_dir, self._digest)
+            return
+        self._commit(done)
+        exchange(output_dir)
 
 
 def build(

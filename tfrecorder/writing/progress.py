@@ -48,12 +48,14 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
             target=_watch, args=(bar, ended, output_dir, plan), name="progress", daemon=True
         )
         watcher.start()
+        rows = None
         try:
             yield
+            rows = plan.rows  # committed, and perhaps no longer where it was written
         finally:
             ended.set()
             watcher.join()
-            _advance(bar, count_rows(output_dir, plan))
+            _advance(bar, count_rows(output_dir, plan) if rows is None else rows)
 
 
 def _watch(bar: Any, ended: threading.Event, output_dir: str, plan: Plan) -> None:

@@ -15,6 +15,7 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.tables import html_report, text_table
 from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.plan.directory import exchange_begun
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
@@ -55,6 +56,7 @@ class ConversionStatus:
         rejects: rejected rows of the done shards by "stage/code".
         failure: why the conversion last stopped; None where nothing was noted, or where what had
             failed was done since.
+        overwrites: it is an overwrite that is not finished; the dataset before it still stands.
     """
 
     output_dir: str
@@ -62,6 +64,7 @@ class ConversionStatus:
     splits: Mapping[str, SplitStatus]
     rejects: Mapping[str, int]
     failure: str | None
+    overwrites: bool = False
 
     @property
     def rows(self) -> int:
@@ -118,11 +121,14 @@ class ConversionStatus:
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             lists = layout.REJECTS if self.committed else layout.SHARD_REJECTS
-            notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, lists)}")
+            folder = layout.next_of(self.output_dir) if self.overwrites else self.output_dir
+            notes.append(f"rejects: {reasons}; see {os.path.join(folder, lists)}")
         if self.committed:
             return [*notes, "committed: the dataset is finished"]
         if self.failure is not None:
             notes.append(f"failed: {self.failure}")
+        if self.overwrites:
+            notes.append("overwrite: the finished dataset stands until this one takes its place")
         notes.append(
             "not committed: under way, or stopped; the same conversion, run again, continues it"
         )
@@ -157,11 +163,24 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
             "of a conversion."
         )
     try:
-        if storage.exists(os.path.join(where, layout.COMMIT)):
-            return _of_committed(where, plan)
-        return _of_unfinished(where, plan)
+        return _status(where, plan)
     except storage.UnreadableError as error:
         raise DatasetError(f"{where} cannot be read: {error}.") from error
+
+
+def _status(output_dir: str, plan: Plan) -> ConversionStatus:
+    following = layout.next_of(output_dir)
+    new = read_plan(following)
+    if storage.exists(os.path.join(output_dir, layout.COMMIT)):
+        if new is None:
+            return _of_committed(output_dir, plan)
+        found = _of_unfinished(following, new)
+        return dataclasses.replace(found, output_dir=output_dir, overwrites=True)
+    if not exchange_begun(output_dir):
+        return _of_unfinished(output_dir, plan)
+    waits = storage.exists(os.path.join(following, layout.METADATA))
+    found = _of_committed(following if waits else output_dir, new or plan)
+    return dataclasses.replace(found, output_dir=output_dir, committed=False)
 
 
 def _of_committed(output_dir: str, plan: Plan) -> ConversionStatus:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import html
-import os
 import re
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
+from tfrecorder.plan.exchange import is_in_place
 from tfrecorder.runners.dataflow.service import JobAddress, ask_job, error_messages, request_cancel
 from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
@@ -78,6 +77,7 @@ class DataflowJob:
         impersonate: service accounts to act as.
         launch: marks what the workers of this launch leave in the directory; "" for any launch.
         passed_over: of a folder source, files that made no row, by kind.
+        overwrites: the dataset takes the place of one that stands there until then.
 
     Example:
         >>> job = tfrecorder.convert(..., runner="DataflowRunner", ...)  # doctest: +SKIP
@@ -94,6 +94,12 @@ class DataflowJob:
     impersonate: str | None = field(default=None, repr=False)
     launch: str = field(default="", repr=False)
     passed_over: dict[str, int] = field(default_factory=dict, repr=False)
+    overwrites: bool = field(default=False, repr=False)
+
+    @property
+    def _folder(self) -> str:
+        """Where the workers write."""
+        return layout.next_of(self.output_dir) if self.overwrites else self.output_dir
 
     @property
     def url(self) -> str:
@@ -142,8 +148,8 @@ class DataflowJob:
             raise self._failure(state)
         if not self._is_committed():
             raise RunnerError(
-                f"job {self.job_id} is done, but {self.output_dir} has no {layout.COMMIT}: it was "
-                "removed, or another conversion runs there."
+                f"job {self.job_id} is done, but {self.output_dir} does not hold its "
+                f"{layout.COMMIT}: it was removed, or another conversion runs there."
             )
         return self.status()
 
@@ -181,7 +187,7 @@ class DataflowJob:
 
     def _is_committed(self) -> bool:
         try:
-            return storage.exists(os.path.join(self.output_dir, layout.COMMIT))
+            return is_in_place(self._folder)
         except UnreadableError as error:
             raise RunnerError(
                 f"job {self.job_id} is done, but {self.output_dir} cannot be read: {error}."
@@ -192,7 +198,7 @@ class DataflowJob:
         if state == "CANCELLED":
             return RunnerError(f"job {self.job_id} was cancelled. {_GO_ON}")
         with contextlib.suppress(UnreadableError):  # what Dataflow tells is the next best
-            noted = read_failure(self.output_dir)
+            noted = read_failure(self._folder)
             # Of an earlier launch, it is no reason of this one.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()

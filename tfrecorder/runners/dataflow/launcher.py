@@ -8,6 +8,7 @@ import uuid
 from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
+from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, RunnerError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
@@ -24,7 +25,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
 
     Args:
         plan: as it stands staged in the directory.
-        output_dir: the dataset directory, on a bucket.
+        output_dir: where the plan is staged: the dataset directory, on a bucket, or its `next/`.
         options: of the conversion; `checks.check` finds no fault with them.
 
     Returns:
@@ -71,11 +72,12 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         job_id=job_id,
         project=str(settings.project),
         region=str(settings.region),
-        output_dir=output_dir,
+        output_dir=layout.dataset_of(output_dir),
         endpoint=settings.endpoint,
         no_auth=settings.no_auth,
         impersonate=settings.impersonate,
         launch=mark,
+        overwrites=output_dir != layout.dataset_of(output_dir),
     )
 
 
@@ -102,7 +104,7 @@ def option_faults(output_dir: str, options: ConvertOptions, settings: Settings) 
 def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
     """Arguments for Beam's `PipelineOptions`: ours, then the user's, which win."""
     # Beam would pickle the whole notebook for a pipeline that needs nothing of it.
-    flags = [f"--job_name={_job_name(output_dir)}", "--no_save_main_session"]
+    flags = [f"--job_name={_job_name(layout.dataset_of(output_dir))}", "--no_save_main_session"]
     # Two elements at a time in each process, which share its threads for images: while one shard's
     # upload ends, the next is loaded.
     flags.append("--number_of_worker_harness_threads=2")

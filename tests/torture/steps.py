@@ -1,0 +1,85 @@
+"""Killing a conversion before any single change that it makes to the names in a folder.
+
+A process of this Python counts its own renames and removals, which the interpreter announces to an
+audit hook, and sends itself SIGKILL before the one that was asked for: nothing is tidied up.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+#: Audit events of what changes names, and at which of their arguments the file descriptors of
+#: folders begin that their paths are relative to.
+CHANGES = {"os.rename": 2, "os.remove": 1, "os.rmdir": 1}
+
+#: Imported once, by the process that all others are forked from.
+_SLOW_IMPORTS = ["torture.steps", "tfrecorder.conversion", "tfrecorder.writing.pipeline"]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a process is killed.
+
+    Attributes:
+        spared: so many changes are made before the one that is not.
+        after: count from the first change of this name below the folder, which counts; "" is any.
+    """
+
+    spared: int
+    after: str = ""
+
+
+def convert_until(moment: Moment, source: str, out: str, **options: Any) -> bool:
+    """A conversion in another process: True where it was killed, False where it ended before.
+
+    Args:
+        source: a CSV.
+        out: an absolute path; changes below it count.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_SLOW_IMPORTS)
+    process = context.Process(target=_convert, args=(moment, source, out, options))
+    process.start()
+    process.join(120)
+    assert process.exitcode in (0, -signal.SIGKILL), f"it ended with {process.exitcode}"
+    return process.exitcode != 0
+
+
+def _convert(moment: Moment, source: str, out: str, options: dict[str, Any]) -> None:
+    import tfrecorder
+
+    sys.addaudithook(_Killer(moment, os.path.realpath(out)).hear)
+    tfrecorder.convert(source, out, progress=False, **options)
+
+
+class _Killer:
+    def __init__(self, moment: Moment, folder: str) -> None:
+        self._moment, self._folder = moment, folder
+        self._counts, self._changes = not moment.after, 0
+
+    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """The audit hook: called before each change."""
+        first = CHANGES.get(event)
+        if first is None:
+            return
+        paths, folders = arguments[: 2 if event == "os.rename" else 1], arguments[first:]
+        changed = [_path(*one) for one in zip(paths, folders, strict=False)]
+        below = [path for path in changed if path.startswith(f"{self._folder}/")]
+        wanted = f"{self._folder}/{self._moment.after}"
+        self._counts = self._counts or wanted in below
+        if not below or not self._counts:
+            return
+        if self._changes == self._moment.spared:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._changes += 1
+
+
+def _path(path: str | bytes, folder: int) -> str:
+    if folder >= 0:
+        path = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), os.fsdecode(path))
+    return os.path.abspath(os.fsdecode(path))

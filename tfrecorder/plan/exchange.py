@@ -1,0 +1,74 @@
+"""The exchange: a finished dataset below `_tfrecorder/next/` takes the place of the old one.
+
+    old commit away ──► old files away ──► new files in place ──► new plan ──► new commit
+
+The files themselves say how far it is, so that whoever finds it interrupted goes on from there:
+
+    next/ has a plan, no commit             an overwrite under way; the old dataset stands
+    both commits, next/ has a plan          the new dataset is complete; the old one still stands
+    a commit in next/ alone                 the exchange was begun: `complete` ends it
+    a commit in the directory, next/
+    without a plan                          the new dataset stands; what is left in next/ is nothing
+
+Two that do it at once, as a worker that was taken for lost and its successor, move the same files.
+"""
+
+from __future__ import annotations
+
+import os
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.plan.directory import dataset_files, exchange_begun, refuse_foreign, remove_files
+from tfrecorder.plan.staging import read_plan
+
+
+def exchange(output_dir: str) -> None:
+    """Put the finished dataset below `next/` in the place of the one in the directory.
+
+    Raises:
+        OutputError: a foreign file stands in the way; nothing was changed.
+        OSError: a file cannot be moved or removed; the next call goes on.
+    """
+    folder = layout.next_of(output_dir)
+    new = read_plan(folder)
+    if new is not None:  # else all but the commit is in its place
+        if storage.exists(os.path.join(output_dir, layout.COMMIT)):
+            refuse_foreign(output_dir)
+            storage.remove(output_dir, layout.COMMIT)
+        files = dataset_files(new)
+        remove_files(output_dir, read_plan(output_dir), keep=files)
+        last = (layout.PLAN, layout.COMMIT)
+        moving = [name for name in storage.files_below(folder) if name in files.difference(last)]
+        storage.each(lambda name: _into_place(output_dir, name), moving, output_dir)
+        _into_place(output_dir, layout.PLAN)
+    _into_place(output_dir, layout.COMMIT)
+    storage.remove(output_dir, layout.NEXT)
+
+
+def _into_place(output_dir: str, name: str) -> None:
+    storage.move(output_dir, f"{layout.NEXT}/{name}", name)
+
+
+def complete(output_dir: str) -> bool:
+    """End an exchange that was begun; False where none was, and nothing was changed.
+
+    Raises:
+        OSError: as `exchange`.
+    """
+    if not exchange_begun(output_dir):
+        return False
+    exchange(output_dir)
+    return True
+
+
+def is_in_place(folder: str) -> bool:
+    """True if what was written to a folder is committed, and stands in its dataset's directory.
+
+    Args:
+        folder: a dataset directory, or the `next/` of one.
+    """
+    output_dir = layout.dataset_of(folder)
+    committed = storage.exists(os.path.join(output_dir, layout.COMMIT))
+    waits = folder != output_dir and storage.exists(os.path.join(folder, layout.PLAN))
+    return committed and not waits
