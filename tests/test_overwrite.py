@@ -270,3 +270,17 @@ def test_a_second_attempt_of_the_last_step_does_no_harm(stop, frame) -> None:
         Commit(str(NEXT.absolute()), digest, 0.1).process([])
     tfrecorder.convert("new.csv", "fresh", **NEW)
     assert all_files("out") == all_files("fresh")
+
+
+@pytest.mark.parametrize("name", ["next", "next/_tfrecorder", "next/_tfrecorder/done"])
+def test_no_link_in_the_place_of_a_folder_is_written_through(old, frame, name: str) -> None:
+    tfrecorder.convert(frame, "mine", **NEW)
+    before = all_files("mine")
+    link = Path("out/_tfrecorder", name)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    target = Path("mine", "" if name == "next" else name.removeprefix("next/"))
+    link.symlink_to(target.absolute())
+    words = error_of(OutputError, frame, **NEW, overwrite=True)
+    assert "is a link" in words
+    assert all_files("mine") == before
+    assert public_files("out") == old

@@ -24,7 +24,7 @@ from tfrecorder.errors import TfrecorderError
 from torture.counts import Count, demand
 from torture.sandbox import listing, sandbox
 
-FOLDERS = (layout.PRIVATE, *layout.PRIVATE_FOLDERS)
+FOLDERS = (layout.PRIVATE, *layout.PRIVATE_FOLDERS, layout.NEXT)
 
 #: Where a link leads, as the dataset directory sees it; {} is the name of what it stands for.
 LINKS = {
@@ -65,7 +65,7 @@ def make_other(clean: Path) -> Path:
     """Next to a dataset another one, with files of the same names, and some in each folder."""
     other = clean.parent / "other"
     tfrecorder.convert(CSV, other, num_shards={"TRAIN": 2}, seed=1, progress=False)
-    for name in layout.PRIVATE_FOLDERS:
+    for name in FOLDERS[1:]:
         (other / name).mkdir(exist_ok=True)
         (other / name / "note").write_text("mine")
     return other
