@@ -16,6 +16,7 @@ import pandas as pd
 
 import tfrecorder
 from tfrecorder.dataset.example import parse_example
+from tfrecorder.dataset.lists import value_of
 from tfrecorder.dataset.tfrecord import read_records
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -58,6 +59,7 @@ def public_files(output_dir: str | Path) -> dict[str, bytes]:
 def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:
     with open(Path(output_dir, name), newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
+    rows = [list(map(value_of, row)) for row in rows]
     return pd.DataFrame(rows, columns=head).astype({"row": int})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import html
 import os
 import pickle
 import re
@@ -245,3 +247,50 @@ def test_suspects_are_kept_and_listed_with_the_decoders_words() -> None:
     assert "1 images decode with a warning; see out/suspects.csv" in str(result)
     strict = tfrecorder.convert(frame, "strict", verify="strict", max_reject_fraction=0.2)
     assert strict.rejects == {"check/suspect": 1}
+
+
+# ------------------------------------------------------------------------------ as a spreadsheet
+
+#: Names that a spreadsheet would run, names that begin with a quote, and one that is neither.
+FORMULAS = (
+    '=HYPERLINK("#a","x").jpg',
+    "+1.jpg",
+    "-1.jpg",
+    "@SUM(1).jpg",
+    "\t=1.jpg",
+    "\r=1.jpg",
+    "'=1.jpg",
+    "''quoted'.jpg",
+    "a=1.jpg",
+)
+
+
+def raw_fields(path: str) -> list[list[str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))[1:]
+
+
+def test_no_field_is_a_formula_and_each_gives_its_exact_value_back() -> None:
+    for name in FORMULAS[::2]:  # the others are missing
+        Path(name).write_bytes(GOOD[:-2] + b"\0" * 100 + GOOD[-2:])
+    tfrecorder.convert(with_photos([*FORMULAS]), "out", num_shards=2, max_reject_fraction=0.5)
+    for name, uris in (("rejects.csv", FORMULAS[1::2]), ("suspects.csv", FORMULAS[::2])):
+        fields = [row[1] for row in raw_fields(f"out/{name}")]
+        assert not [field for field in fields if field[0] in "=+-@\t\r"]
+        # What the documentation says: take away one quote from the begin of a field.
+        assert sorted(field.removeprefix("'") for field in fields) == sorted(uris)
+    assert "a=1.jpg" in [row[1] for row in raw_fields("out/suspects.csv")]
+
+
+def test_who_reads_the_lists_knows_the_exact_values() -> None:
+    Path("'=1.jpg").write_bytes(GOOD[:-2] + b"\0" * 100 + GOOD[-2:])
+    tfrecorder.convert(with_photos([*FORMULAS]), "out", num_shards=2, max_reject_fraction=0.5)
+    assert tfrecorder.verify("out", progress=False).ok
+    before = public_files("out")
+    for path in ("rejects.csv", "suspects.csv", "train-00000-of-00002.tfrecord"):
+        Path("out", path).unlink()
+    tfrecorder.repair("out", progress=False)
+    assert public_files("out") == before
+    page = html.unescape(tfrecorder.preview("out", progress=False).page)
+    assert ">@SUM(1).jpg<" in page
+    assert ">'=1.jpg<" in page

@@ -16,7 +16,12 @@ survive pickling, because Beam carries them between processes.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from tfrecorder.process_limits import address_space_left
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,3 +73,54 @@ class RunnerError(TfrecorderError):
 
 class DatasetError(TfrecorderError):
     """A directory is not a committed dataset, or not a whole one."""
+
+
+@contextlib.contextmanager
+def limits_explained() -> Iterator[None]:
+    """Turns what a process raises at a limit of its memory or threads into a RunnerError.
+
+    Raises:
+        RunnerError: with what to raise; other errors pass.
+    """
+    try:
+        yield
+    except Exception as error:
+        words = limit_reached(error)
+        if words is None:
+            raise
+        raise RunnerError(words) from error
+
+
+def limit_reached(error: BaseException | None) -> str | None:
+    """Words for an error that comes of a limit of the process; None for others.
+
+    >>> limit_reached(RuntimeError("can't start new thread")).partition(";")[0]
+    'this process may not start the threads that it needs'
+    >>> limit_reached(ValueError("something else"))
+    """
+    while error is not None:
+        if isinstance(error, TfrecorderError):
+            return None
+        words = str(error)
+        if "can't start new thread" in words or _has_number(error, errno.EAGAIN):
+            return (
+                "this process may not start the threads that it needs; raise its limit "
+                "(`ulimit -u`, or pids.max of its container). The same call then continues."
+            )
+        mapped = isinstance(error, ImportError) and "failed to map" in words
+        broken = (
+            isinstance(error, SystemError) and address_space_left() is not None
+        )  # by an extension module
+        short = isinstance(error, MemoryError) or _has_number(error, errno.ENOMEM)
+        if short or mapped or broken:
+            return (
+                "this process may not use the memory that it needs; raise its limit (`ulimit -v`, "
+                "or the memory of its container). The same call then continues."
+            )
+        context = None if error.__suppress_context__ else error.__context__
+        error = error.__cause__ or context
+    return None
+
+
+def _has_number(error: BaseException, number: int) -> bool:
+    return isinstance(error, OSError) and error.errno == number

@@ -2,18 +2,125 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
+import queue
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, wait
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from tfrecorder.process_limits import address_space_left, cpu_quota
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 #: Seconds for which Ctrl-C waits for work that was told to stop: as long as a request mostly takes.
 PATIENCE = 2
+
+#: Seconds between two looks whether Ctrl-C was pressed: where the signal reaches another thread, a
+#: main thread that waits for a lock does not wake up for it.
+LISTEN = 0.1
+
+#: Address space of a thread: its stack, and what malloc reserves for it.  Under `ulimit -v` a pool
+#: has no more threads than take a quarter of what is left.
+THREAD_BYTES = 2**27
+
+_Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+class ThreadPool(Executor):
+    """Threads that neither Ctrl-C nor the end of the process waits for.
+
+    A decoder cannot be interrupted, and may take seconds; the standard library's pool would be
+    waited for.  Where the system gives fewer threads than asked for (`ulimit -u`, `ulimit -v`, a
+    container's limit), those that there are do the work; without any, `submit` does it itself.
+
+    Args:
+        threads: at most; by default as many as there are cores.
+        name: of the threads.
+    """
+
+    def __init__(self, threads: int | None = None, name: str = "tfrecorder") -> None:
+        left, self._name = address_space_left(), name
+        self._most = threads or cores()
+        if left is not None:
+            self._most = max(1, min(self._most, left // (4 * THREAD_BYTES)))
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._started: list[threading.Thread] = []
+        self._closed = False
+        weakref.finalize(self, self._tasks.put, None)  # ends the threads of a pool nobody has
+
+    def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        future: Future[R] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            if len(self._started) < self._most:
+                self._start()
+            self._tasks.put((future, work, args, kwargs))
+        if not self._started:
+            _run_one(self._tasks)
+        return future
+
+    def _start(self) -> None:
+        thread = threading.Thread(
+            target=_run_all, args=(self._tasks,), name=self._name, daemon=True
+        )
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):  # "can't start new thread"
+            self._most = len(self._started)
+        else:
+            self._started.append(thread)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self._lock:
+            self._closed = True
+        if cancel_futures:
+            with contextlib.suppress(queue.Empty):
+                while task := self._tasks.get_nowait():
+                    task[0].cancel()
+        self._tasks.put(None)
+        if wait:
+            for thread in self._started:
+                thread.join()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self.shutdown(wait=not interrupted, cancel_futures=kind is not None)
+
+
+def _run_all(tasks: queue.SimpleQueue[_Task | None]) -> None:
+    """What each thread of a pool does until the pool is closed."""
+    while _run_one(tasks):
+        pass
+    tasks.put(None)  # for the next thread
+
+
+def _run_one(tasks: queue.SimpleQueue[_Task | None]) -> bool:
+    """Do the next piece of work; False if there will be none."""
+    task = tasks.get()
+    if task is None:
+        return False
+    future, work, args, kwargs = task
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(work(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+    return True
+
+
+def result_of(future: Future[R]) -> R:
+    """The result of a future, waited for with an ear for Ctrl-C."""
+    while not future.done():
+        wait([future], timeout=LISTEN)
+    return future.result()
 
 
 def map_ahead(
@@ -25,9 +132,9 @@ def map_ahead(
         for item in items:
             under_way.append(pool.submit(work, item))
             if len(under_way) >= ahead:
-                yield under_way.popleft().result()
+                yield result_of(under_way.popleft())
         while under_way:
-            yield under_way.popleft().result()
+            yield result_of(under_way.popleft())
     finally:
         for future in under_way:
             future.cancel()
@@ -63,7 +170,7 @@ def side_by_side(
     under_way: deque[Future[R]] = deque()
 
     def first() -> R:
-        result = under_way[0].result()  # it is under way until its result is there
+        result = result_of(under_way[0])  # it is under way until its result is there
         under_way.popleft()
         return result
 
@@ -104,17 +211,23 @@ def run_in_order(
         weight: while more than this waits, nothing further is begun.
 
     Raises:
-        What `work` or `finish` raises, once every thread has stopped.
+        What `work` or `finish` raises, once every thread has stopped.  After Ctrl-C a thread may
+        still be at its `work`, whose result nobody gets; none is at `finish`.
     """
     groups = [items[at : at + together] for at in range(0, len(items), together)]
     line = _Line(work, finish, groups, ahead // together, weigh, weight)
     runs = [pool.submit(line.run) for _ in range(min(threads, len(groups)))]
+    patience: float | None = None
     try:
         for run in runs:
-            run.result()
+            result_of(run)
+    except KeyboardInterrupt:  # in the thread that waits here
+        patience = 0
+        raise
     finally:
-        line.stop()  # after an error, or Ctrl-C in the thread that waits here
-        wait(runs)
+        line.stop()
+        wait(runs, timeout=patience)
+        line.wait_for_finish()
 
 
 class _Line(Generic[T, R]):
@@ -134,7 +247,7 @@ class _Line(Generic[T, R]):
         self._changed = threading.Condition()
         self._taken = self._finished = 0
         self._ready: dict[int, list[R]] = {}
-        self._finishing = self._stopped = False
+        self._finishing = self._in_finish = self._stopped = False
 
     def run(self) -> None:
         """What each thread does until there are no groups left."""
@@ -154,6 +267,11 @@ class _Line(Generic[T, R]):
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+
+    def wait_for_finish(self) -> None:
+        """Wait until no thread is at `finish`; once stopped, none begins it."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._in_finish)
 
     def _take(self) -> int | None:
         with self._changed:
@@ -176,7 +294,12 @@ class _Line(Generic[T, R]):
                 return  # the thread that finishes will come to it
             self._finishing = True
         while (following := self._next()) is not None:
-            self._finish(following[0])
+            try:
+                self._finish(following[0])
+            finally:
+                with self._changed:
+                    self._in_finish = False
+                    self._changed.notify_all()
             with self._changed:
                 self._finished += 1
                 self._waiting -= sum(map(self._weigh, following[0]))
@@ -188,11 +311,14 @@ class _Line(Generic[T, R]):
             if self._stopped or self._finished not in self._ready:
                 self._finishing = False
                 return None
+            self._in_finish = True
             return (self._ready.pop(self._finished),)
 
 
 def cores() -> int:
     """Cores that this process may use: fewer than the machine's in a container."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        machine = len(os.sched_getaffinity(0))
+    else:
+        machine = os.cpu_count() or 1
+    return max(1, math.ceil(min(machine, cpu_quota())))

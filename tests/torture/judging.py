@@ -27,8 +27,8 @@ LEVELS = ("decode", "strict")
 MAX_PIXELS = 2**20
 
 CODES = frozenset(
-    ("empty", "not_an_image", "truncated", "damaged", "too_large", "unsupported_jpeg", "suspect")
-    + ("unsupported_pixels",)
+    ("empty", "not_an_image", "truncated", "damaged", "too_large", "too_expensive", "suspect")
+    + ("unsupported",)
 )
 
 _PILLOW = ("JPEG", "PNG", *(kind.upper() for kind in REENCODED))
@@ -175,7 +175,7 @@ def contradiction(question: tuple[bytes, Refused]) -> str:
     if kept:
         words = decode((data, 0))["decode_image"]
         return "" if isinstance(words, str) else "TensorFlow decodes it"
-    if refused.code == "unsupported_pixels":
+    if (refused.stage, refused.code) == ("convert", "unsupported"):
         return "" if _mode(data).startswith(("F", "I")) else "its pixels are whole and small"
     return "Pillow decodes it" if _mode(data) else ""
 

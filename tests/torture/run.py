@@ -23,6 +23,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from torture import (
     crashes,
     disks,
+    expense,
     faults,
     fuzzing,
     hostile_directories,
@@ -93,6 +94,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "fuzzing": lambda: fuzzing.fuzz(
             options.mutations, folder / "fuzz", options.end_to_end, options.seed * 1000
         ),
+        "expense": expense.charge,
         "hostile_tables": lambda: hostile_tables.insult(folder / "hostile"),
         "hostile_directories": lambda: hostile_directories.poison(
             folder / "poison", options.share, options.seed

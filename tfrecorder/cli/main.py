@@ -15,7 +15,8 @@ from tfrecorder.cli.convert import convert, schema, status, validate
 from tfrecorder.cli.look import inspect, preview
 from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.verify import repair, verify
-from tfrecorder.errors import TfrecorderError, ValidationError
+from tfrecorder.errors import TfrecorderError, ValidationError, limits_explained
+from tfrecorder.process_limits import address_space_left
 from tfrecorder.version import __version__
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -32,8 +33,10 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         warnings.showwarning = _show_warning
+        _spare_address_space()
         try:
-            return super().invoke(ctx)
+            with limits_explained():
+                return super().invoke(ctx)
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else ctx.command_path
             words = f"{error.format_message()} See {command} --help."
@@ -46,6 +49,14 @@ class _Group(click.Group):
         except KeyboardInterrupt as error:
             click.echo(f"\n{str(error) or 'interrupted'}", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _spare_address_space() -> None:
+    """Under `ulimit -v`, keep Arrow's own pool from reserving a gigabyte that Beam needs."""
+    if address_space_left() is not None:
+        import pyarrow
+
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())
 
 
 def _with_flags(words: str) -> str:

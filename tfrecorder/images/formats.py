@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 from tfrecorder.images.rejects import Reject
+from tfrecorder.images.unsupported import unsupported
 
 #: What is re-encoded as PNG; JPEG and PNG themselves are kept.
 REENCODED = ("bmp", "gif", "webp", "tiff", "ppm", "avif")
 
-# The first bytes (at most 16) of what we read, and of what people have by mistake.  Formats that
-# Pillow reads by running another program (EPS) or without a signature of its own (TGA) stay out.
-_MAGIC = {
+# The first bytes of what we read, of images that we do not, and of what people have by mistake.
+# Formats that Pillow reads by running another program (EPS) or without a signature of its own (TGA)
+# stay out.
+_READ = {
     "jpeg": rb"\xff\xd8\xff",
     "png": rb"\x89PNG\r\n\x1a\n",
     "bmp": rb"BM",
@@ -20,28 +22,45 @@ _MAGIC = {
     "tiff": rb"II\*\0|MM\0\*|II\+\0|MM\0\+",
     "ppm": rb"P[1-6][\s#]",
     "avif": rb"....ftypavi[fs]",
-    "a HEIC image": rb"....ftyp(?:hei|hev|mif1|msf1)",
+}
+_UNSUPPORTED = {
+    "a HEIF image (HEIC)": rb"....ftyp(?:hei|hev|mif1|msf1)",
+    "a camera's raw photograph (CR3)": rb"....ftypcrx ",
+    "a camera's raw photograph": rb"FUJIFILMCCD-RAW|IIU\0|IIR[OS]|MMOR",
     "a JPEG 2000 image": rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51",
     "a JPEG XL image": rb"\0\0\0\x0cJXL |\xff\x0a",
+    "a JPEG XR image": rb"II\xbc\x01",
+    "a Radiance HDR image": rb"#\?(?:RADIANCE|RGBE)\n",
+    "an OpenEXR image": rb"\x76\x2f\x31\x01",
+    "a PFM image of floating-point samples": rb"P[Ff]\n",
+    "a PAM image": rb"P7\n",
+    "an MNG animation": rb"\x8a[MJ]NG\r\n\x1a\n",
+    "a DDS texture": rb"DDS \x7c",
+    "a QOI image": rb"qoif",
+    "a FITS image": rb"SIMPLE  =",
     "an icon": rb"\0\0[\1\2]\0",
+    "a Photoshop file": rb"8BPS",
+    "a GIMP file": rb"gimp xcf",
     "PostScript": rb"%!PS|\xc5\xd0\xd3\xc6",
     "a PDF": rb"%PDF",
-    "HTML, XML or SVG": rb"(?:\xef\xbb\xbf)?\s*<",
-    "JSON": rb"\s*[{\[]",
-    "a zip file": rb"PK\3\4",
-    "a gzip file": rb"\x1f\x8b",
-    "a Photoshop file": rb"8BPS",
+    "an SVG drawing": rb"(?:\xef\xbb\xbf)?\s*<(?=.{,1000}<svg|svg)",
 }
+_NO_IMAGES = {
+    "HTML or XML": rb"(?:\xef\xbb\xbf)?\s*<",
+    "JSON": rb"\s*[{\[]",
+    "a zip file": rb"PK\x03\x04",
+    "a gzip file": rb"\x1f\x8b",
+}
+_MAGIC = _READ | _UNSUPPORTED | _NO_IMAGES
 _SNIFF = re.compile(b"|".join(b"(%s)" % magic for magic in _MAGIC.values()), re.DOTALL)
 _KINDS = tuple(_MAGIC)
-_READ = frozenset(("jpeg", "png", *REENCODED))
 
 
 def sniff(data: bytes) -> str:
     """The format of a file: "jpeg", "png" or one of `REENCODED`.
 
     Raises:
-        Reject: no bytes, or no format that is read here.
+        Reject: no bytes, no image, or one of a format that is not read here.
     """
     if data[:3] == b"\xff\xd8\xff":  # nearly always
         return "jpeg"
@@ -51,7 +70,8 @@ def sniff(data: bytes) -> str:
     kind = _KINDS[match.lastindex - 1] if match and match.lastindex else None
     if kind in _READ:
         return kind
-    if kind:
-        raise Reject("check", "not_an_image", f"the file is {kind}, which is not supported")
-    detail = f"no known image format begins with the bytes {data[:8].hex(' ')}"
+    if kind in _UNSUPPORTED:
+        raise unsupported(kind)
+    # Never the bytes themselves: a table could name any file of the machine.
+    detail = f"the file is {kind}" if kind else "it begins like no image format that is known"
     raise Reject("check", "not_an_image", detail)

@@ -18,12 +18,17 @@ import simplejpeg
 from PIL import Image
 
 from tfrecorder.images.header import Header, check_size, exif_orientation
-from tfrecorder.images.memory import Room, unlimited
+from tfrecorder.images.jpeg_scans import (
+    FRAMES,
+    SEGMENTS,
+    check_scans,
+    markers,
+    too_many_segments,
+)
+from tfrecorder.images.memory import Room, is_limited, unlimited
 from tfrecorder.images.rejects import Reject
+from tfrecorder.images.unsupported import unsupported
 
-# The frames that TensorFlow's libjpeg decodes: baseline, extended, progressive, and the latter
-# two with arithmetic coding.
-_FRAMES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
 _OTHER_FRAMES = {
     **dict.fromkeys((0xC3, 0xCB), "lossless"),
     **dict.fromkeys((0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF), "hierarchical"),
@@ -35,7 +40,8 @@ _BARE = frozenset((0x01, *range(0xD0, 0xD8)))
 _SKIPPED = frozenset((0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)))
 
 _MODES = {1: ("L", "L"), 3: ("RGB", "RGB"), 4: ("CMYK", "CMYK;I")}  # Pillow's, by components
-_NEXT_MARKER = re.compile(rb"\xff+([^\x00\xff])", re.DOTALL)
+# Before the frame header; 0xFF twice is a fill byte.
+_MARKER = re.compile(rb"\xff([^\xff])")
 
 
 def strict_check(data: bytes) -> str | None:
@@ -48,14 +54,15 @@ def strict_check(data: bytes) -> str | None:
         'truncated: the JPEG ends before its frame header'
     """
     try:
-        _read_frame(data)
+        _, _, at = _read_frame(data)
+        check_scans(data, at)
     except Reject as reject:
         return str(reject)
     return _complaint(data)
 
 
 def _complaint(data: bytes) -> str | None:
-    """`strict_check` for a JPEG whose frame is known to be one of `_FRAMES`.
+    """`strict_check` for a JPEG whose frame is known to be one of `FRAMES`.
 
     Never call it for others: libjpeg does not scale a lossless JPEG, and simplejpeg 1.9 lets it
     write past the end of the small buffer.
@@ -63,6 +70,8 @@ def _complaint(data: bytes) -> str | None:
     try:
         simplejpeg.decode_jpeg(data, "GRAY", True, True, 1, 1)
     except (ValueError, KeyError, RuntimeError) as error:
+        if is_limited() and re.search("nsufficient memory|llocation failure", str(error)):
+            raise MemoryError(str(error)) from None
         return str(error)
     return None
 
@@ -71,10 +80,11 @@ def check(data: bytes, max_pixels: int | None, room: Room = unlimited) -> tuple[
     """The header of a JPEG that TensorFlow decodes, and the complaint if it is suspect.
 
     Raises:
-        Reject: TensorFlow would refuse it, or it is too large.
+        Reject: TensorFlow would refuse it, or it is too large, or too expensive.
     """
-    header, components = _read_frame(data)
+    header, components, at = _read_frame(data)
     check_size(header.height, header.width, components, max_pixels)
+    check_scans(data, at)
     complaint = _complaint(data)
     if complaint is not None:
         with room(header.height * header.width * components):
@@ -83,28 +93,29 @@ def check(data: bytes, max_pixels: int | None, room: Room = unlimited) -> tuple[
 
 
 def read_header(data: bytes, max_pixels: int | None) -> Header:
-    """The shape of a JPEG by its header alone.
+    """The shape of a JPEG by its header; nothing is decoded.
+
+    Args:
+        max_pixels: None also switches off the count of its scans.
 
     Raises:
-        Reject: there is no frame that TensorFlow decodes, or it is too large.
+        Reject: there is no frame that TensorFlow decodes, or it is too large, or too expensive.
     """
-    header, components = _read_frame(data)
+    header, components, at = _read_frame(data)
     check_size(header.height, header.width, components, max_pixels)
+    if max_pixels is not None:
+        check_scans(data, at)
     return header
 
 
-def _read_frame(data: bytes) -> tuple[Header, int]:
-    """The header, and the number of components of the frame (4 for CMYK, where channels is 3)."""
-    at = 2
-    end = len(data)
-    exif = None
-    while True:
-        at = data.find(b"\xff", at) + 1
-        while 0 < at < end and data[at] == 0xFF:  # fill bytes
-            at += 1
-        if not 0 < at < end - 2:
+def _read_frame(data: bytes) -> tuple[Header, int, int]:
+    """The header, the frame's components (4 for CMYK, where channels is 3), and where it begins."""
+    at, exif = 2, None
+    for _ in range(SEGMENTS):
+        found = _MARKER.search(data, at)
+        if found is None or found.end() > len(data) - 2:
             raise Reject("check", "truncated", "the JPEG ends before its frame header")
-        marker = data[at]
+        marker, at = found[1][0], found.end() - 1
         if marker in _SKIPPED:
             length = data[at + 1] << 8 | data[at + 2]
             if marker == 0xE1 and exif is None and data[at + 3 : at + 9] == b"Exif\0\0":
@@ -114,12 +125,16 @@ def _read_frame(data: bytes) -> tuple[Header, int]:
             break
         elif marker in _BARE or marker == 0:
             at += 1
+        elif marker == 0xF7:
+            raise unsupported("a JPEG-LS image")
         else:
             detail = f"the JPEG has the marker {marker:02x} before its frame header"
             raise Reject("check", "damaged", detail)
+    else:
+        raise too_many_segments()
     height, width, components = _parse_frame(data, at)
     oriented = exif is not None and exif_orientation(exif) != 1
-    return Header(height, width, min(components, 3), oriented), components
+    return Header(height, width, min(components, 3), oriented), components, at
 
 
 def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:
@@ -131,7 +146,7 @@ def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:
     height = data[at + 4] << 8 | data[at + 5]
     width = data[at + 6] << 8 | data[at + 7]
     components = data[at + 8]
-    if data[at] not in _FRAMES:
+    if data[at] not in FRAMES:
         detail = f"{_OTHER_FRAMES[data[at]]} coding (frame {data[at]:02x})"
     elif precision != 8:
         detail = f"{precision} bits a sample"
@@ -143,7 +158,9 @@ def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:
         raise Reject("check", "damaged", "the JPEG's frame header has a wrong length")
     else:
         return height, width, components
-    raise Reject("check", "unsupported_jpeg", f"TensorFlow cannot read {detail}")
+    raise Reject(
+        "check", "unsupported", f"the file is a JPEG of {detail}, which TensorFlow cannot read"
+    )
 
 
 def _decode_in_full(data: bytes, header: Header, components: int, complaint: str) -> None:
@@ -179,14 +196,4 @@ def _size_agrees(data: bytes, header: Header) -> bool:
 
 def _has_end(data: bytes) -> bool:
     """Whether the walk from marker to marker reaches the end of the image (EOI)."""
-    at = 2
-    while match := _NEXT_MARKER.search(data, at):
-        marker = match[1][0]
-        at = match.end()
-        if marker == 0xD9:
-            return True
-        if (
-            marker >= 0xC0 and marker not in _BARE
-        ):  # below are no markers; libjpeg resumes after them
-            at += max(int.from_bytes(data[at : at + 2], "big"), 2)
-    return False
+    return any(marker == 0xD9 for marker, _ in markers(data, 2))

@@ -17,8 +17,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfrecorder.images.expense import too_expensive
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.rejects import Reject
+from tfrecorder.images.unsupported import unsupported
 
 _GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGBA = 0, 2, 3, 4, 6
 _SAMPLES = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGBA: 4}
@@ -42,6 +44,13 @@ _PASSES = (
 )
 _FEED, _PIECE = 1 << 16, 1 << 18  # bytes given to zlib, and taken from it, at a time
 _LARGEST_SURPLUS = 1 << 20  # inflated bytes beyond the image that are still looked at
+
+# Chunks: so many, and one for each of so many bytes; each takes 3 us.  libpng makes chunks of 8 KB.
+_CHUNKS, _CHUNK_BYTES = 50_000, 1024
+# Pieces of inflated data, likewise; each takes 2 us.  Only a stream that declares a window smaller
+# than it might need is taken in pieces smaller than these bytes.
+_PIECES, _PIECE_BYTES = 200_000, 128
+_SMALL_FEED = 4096  # as libpng gives to zlib at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,10 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
                 break
             if kind in (b"PLTE", b"tRNS", b"eXIf"):
                 walk.visit(kind, memoryview(data)[start:end], intact)
-    except Reject:
-        pass  # what is wrong after IHDR is not the header's business
+    except Reject as reject:
+        if reject.code == "too_expensive":
+            raise
+        # What is wrong after IHDR is not the header's business.
     return _header(frame, walk.transparent, walk.oriented)
 
 
@@ -115,6 +126,8 @@ def _read_frame(data: bytes, max_pixels: int | None) -> _Frame:
     """The IHDR chunk, which must be the first."""
     if len(data) < 33:
         raise Reject("check", "truncated", "the PNG ends inside its IHDR chunk")
+    if data[12:16] == b"CgBI":
+        raise unsupported("a PNG as Apple changes it for iPhones (CgBI)")
     if data[8:16] != b"\0\0\0\x0dIHDR":
         raise _damaged("does not begin with an IHDR chunk")
     if zlib.crc32(data[12:29]) != int.from_bytes(data[29:33], "big"):
@@ -136,8 +149,12 @@ def _chunks(
     `checked` limits the checksums to these kinds of chunk; None means all.
     """
     view = memoryview(data)
-    at = 8
+    at, left = 8, _CHUNKS + len(data) // _CHUNK_BYTES
     while at < len(data):
+        left -= 1
+        if left < 0:
+            most = f"{_CHUNKS + len(data) // _CHUNK_BYTES:,}"
+            raise too_expensive(f"the PNG has more than {most} chunks in {len(data):,} bytes")
         kind = data[at + 4 : at + 8]
         length = int.from_bytes(data[at : at + 4], "big")
         start, end = at + 8, at + 8 + length
@@ -246,7 +263,7 @@ class _Inflater:
         self._size = sum(stride * rows for stride, rows in self._runs)
         self._done = 0
         self._zlib = zlib.decompressobj(wbits=0)  # 0: the window that the stream declares
-        self._piece = _PIECE
+        self._feed, self._piece = _FEED, _PIECE
 
     def feed(self, content: memoryview) -> str | None:
         """Takes the content of one IDAT chunk; returns a complaint."""
@@ -255,8 +272,8 @@ class _Inflater:
             self.begun = True
         if self._zlib.eof and content:
             return "there are bytes after the end of its image data"
-        for at in range(0, len(content), _FEED):
-            self._inflate(content[at : at + _FEED])
+        for at in range(0, len(content), self._feed):
+            self._inflate(content[at : at + self._feed])
             if self._zlib.unused_data:
                 return "there are bytes after the end of its image data"
         return "it has more image data than its size needs" if self._done > self._size else None
@@ -269,8 +286,16 @@ class _Inflater:
     def _heed_window(self, first: int) -> None:
         """libpng inflates row by row, where a window smaller than a stream needs is noticed."""
         window = 256 << (first >> 4)
-        if window < min(self._size, 32768):
-            self._piece = min(256, *(stride for stride, _ in self._runs))
+        if window >= min(self._size, 32768):
+            return
+        # What zlib has not taken yet is copied for each piece, so that less is given to it.
+        self._feed, self._piece = _SMALL_FEED, min(256, *(stride for stride, _ in self._runs))
+        pieces, most = self._size // self._piece, _PIECES + self._size // _PIECE_BYTES
+        if pieces > most:
+            raise too_expensive(
+                f"the PNG declares a window of {window} bytes, with which its rows are inflated "
+                f"in {pieces:,} pieces, more than {most:,}"
+            )
 
     def _inflate(self, data: bytes | memoryview) -> None:
         while not self._zlib.eof:

@@ -21,10 +21,12 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from tfrecorder.images import png, tiff_fax
+from tfrecorder.images import expense, png, tiff_fax, tiff_tags
+from tfrecorder.images.bulk_decode import raw_data
 from tfrecorder.images.header import Header, check_size, exif_orientation
-from tfrecorder.images.memory import Room, unlimited
+from tfrecorder.images.memory import Room, is_limited, unlimited
 from tfrecorder.images.rejects import Reject
+from tfrecorder.images.unsupported import check_bmp, unsupported, what_bmp, what_tiff
 
 _PLUGINS = {
     "bmp": BmpImagePlugin.BmpImageFile,
@@ -33,6 +35,20 @@ _PLUGINS = {
     "tiff": TiffImagePlugin.TiffImageFile,
     "ppm": PpmImagePlugin.PpmImageFile,
     "avif": AvifImagePlugin.AvifImageFile,
+}
+
+#: What is looked at before Pillow is called.
+_CHECKS: dict[str, Callable[[bytes], None]] = {
+    "bmp": check_bmp,
+    "gif": expense.check_gif,
+    "ppm": expense.check_netpbm,
+    "tiff": tiff_tags.check_tiff,
+}
+
+#: What it is that Pillow refuses, by its words.
+_EXPLANATIONS: dict[str, Callable[[bytes, str], str | None]] = {
+    "bmp": what_bmp,
+    "tiff": what_tiff,
 }
 
 # What undoes the turn that Pillow gives a TIFF, and no other format, by its orientation.
@@ -73,13 +89,27 @@ _PIXEL_BYTES = 12
 def reencode(
     data: bytes, kind: str, max_pixels: int, room: Room = unlimited
 ) -> tuple[bytes, Header, str | None]:
-    """The image as PNG, its header, and a complaint if something was lost."""
+    """The image as PNG, its header, and a complaint if something was lost.
+
+    Raises:
+        Reject: it is damaged, unsupported, too large or too expensive.
+        MemoryError: a limit of the process leaves too little memory for its pixels.
+    """
+    if kind in _CHECKS:
+        _CHECKS[kind](data)
     with contextlib.ExitStack() as held:
+        taken: list[int] = []
 
         def take_room(pixels: int) -> None:
             held.enter_context(room(pixels * _PIXEL_BYTES))
+            taken.append(pixels)
 
-        return _reencode(data, kind, max_pixels, take_room)
+        try:
+            return _reencode(data, kind, max_pixels, take_room)
+        except MemoryError:
+            if taken and is_limited():  # so that it says nothing about the image
+                raise
+            raise Reject("check", "too_large", f"not enough memory to decode the {kind}") from None
 
 
 def _reencode(
@@ -87,16 +117,12 @@ def _reencode(
 ) -> tuple[bytes, Header, str | None]:
     try:
         image, oriented, warning = _decode(data, kind, max_pixels, take_room)
-    except (Reject, KeyboardInterrupt):
+    except (Reject, MemoryError, KeyboardInterrupt):
         raise
     except Image.DecompressionBombError as error:
         raise Reject("check", "too_large", _words(error)) from None
-    except MemoryError:
-        raise Reject("check", "too_large", f"not enough memory to decode the {kind}") from None
     except Exception as error:  # hostile bytes may raise anything
-        words = _words(error)
-        code = "truncated" if re.search("truncat|not enough|incomplete", words) else "damaged"
-        raise Reject("check", code, f"Pillow cannot decode the {kind}: {words}") from None
+        raise _as_reject(error, kind, data) from None
     image = _for_png(image)
     options = {"compress_level": _COMPRESS_LEVEL}
     if image.mode == "P" and _beyond_palette(image):
@@ -137,6 +163,11 @@ def _decode(
 
 def _load(image: ImageFile.ImageFile, data: bytes) -> None:
     """Decodes the pixels, and raises for damage even if the process wants it passed over."""
+    if (raw := raw_data(image, data)) is not None:
+        data, layout, direction = raw
+        image.fp = io.BytesIO(data)
+        whole = (0, 0, *image.size)
+        image.tile = [ImageFile._Tile("raw", whole, 0, (layout, 0, direction))]
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         # With this flag `load` is silent about damage to raw and GIF data (other decoders raise
         # all the same; WebP's and AVIF's tile is the decoded image); `frombytes` knows no flag.
@@ -175,7 +206,7 @@ def _for_png(image: Image.Image) -> Image.Image:
         image = image.convert(_CONVERSIONS.get(image.mode, "RGB"))
     if image.mode == "F" or (image.mode == "I" and not _fits_16_bits(image)):
         name = {"F": "floating point", "I": "wide integer"}[image.mode]
-        raise Reject("convert", "unsupported_pixels", f"PNG cannot hold {name} pixels")
+        raise Reject("convert", "unsupported", f"PNG cannot hold {name} pixels")
     if image.mode == "I":
         image = image.convert("I;16")
     info: dict[str | tuple[int, int], Any] = {}
@@ -196,7 +227,23 @@ def _beyond_palette(image: Image.Image) -> bool:
     return image.palette is None or high >= len(image.palette.palette) // 3
 
 
+def _as_reject(error: Exception, kind: str, data: bytes) -> Reject:
+    """The reject for what a decoder raised: it says what an unsupported file is."""
+    words = _words(error)
+    explain = _EXPLANATIONS.get(kind)
+    if explain and (what := explain(data, words)):
+        return unsupported(what)
+    if kind in ("avif", "webp") and re.search("not installed|codec available|mplemented", words):
+        return unsupported(f"{'an AVIF' if kind == 'avif' else 'a WebP'} image: {words}")
+    code = "truncated" if re.search("truncat|not enough|incomplete", words) else "damaged"
+    return Reject("check", code, f"Pillow cannot decode the {kind}: {words}")
+
+
 def _words(error: BaseException) -> str:
-    """An error's first line, without the addresses that differ from run to run."""
-    text = str(error) or type(error).__name__
-    return re.sub(r"<[^>]* at 0x[0-9a-f]+>", "the file", text.splitlines()[0])[:200]
+    """An error's first line without the addresses that differ from run to run.
+
+    What it quotes is cut off: these are bytes of the file, which may be any file of the machine.
+    """
+    text = re.sub(r"<[^>]* at 0x[0-9a-f]+>", "the file", (str(error).splitlines() or [""])[0])
+    unquoted = re.split(r"""\bb?['"]|['"]""", text)[0].rstrip(" :(,")
+    return unquoted[:200] or type(error).__name__

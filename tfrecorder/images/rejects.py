@@ -1,20 +1,21 @@
 """The reject: an image that gets no record, and why.
 
 At the stage "read", the codes are those of `storage.UnreadableError`.  The others, all of stage
-"check" but the last:
+"check" (unsupported pixels that are found while an image is written as PNG: "convert"):
 
     empty               no bytes
-    not_an_image        no known image format (an HTML error page, HEIC, SVG, ...)
+    not_an_image        no known image format (an HTML error page, JSON, ...)
+    unsupported         a sound image of a kind that TensorFlow or PNG cannot hold: HEIC, SVG, raw
+                        photographs, lossless or 12-bit JPEG, floating-point TIFF, ...
     truncated           the file ends too early
     damaged             the file contradicts itself, or the decoder gives up
     too_large           more than `max_pixels`, or more than TensorFlow decodes
-    unsupported_jpeg    a coding that TensorFlow cannot read: lossless, 12 bits, 2 components, ...
+    too_expensive       it would take far longer to decode than others of its size
     suspect             verify="strict" only: it decodes, but a decoder complains
     mask_size           a mask of another size than its image
     mask_format         a mask that is a JPEG, whose pixels are no exact classes
     mask_channels       a mask with more than one number of 8 bits a pixel
     box_outside         a box in pixels that is beyond its image
-    unsupported_pixels  (stage "convert") floats or wide integers, which PNG cannot hold
 """
 
 from __future__ import annotations

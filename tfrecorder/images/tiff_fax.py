@@ -41,7 +41,7 @@ def check_rows(
     offsets, sizes = tags.get(_STRIP_OFFSETS, ()), tags.get(_STRIP_BYTES, ())
     if pixels.mode != "1" or not offsets or len(offsets) != len(sizes):
         words = "Group 4 fax data that are not black and white in strips"
-        raise Reject("convert", "unsupported_pixels", words)
+        raise Reject("convert", "unsupported", words)
     if not tags.get(_PHOTOMETRIC, 0):  # a 0 is white, and the code is about bits
         pixels = ImageChops.invert(pixels)
     bits = np.asarray(pixels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +27,7 @@ from tfrecorder.plan.plan import sample_rows
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
-from tfrecorder.threads import map_ahead
+from tfrecorder.threads import ThreadPool, map_ahead
 
 MOST_ROWS = 200
 
@@ -123,7 +122,7 @@ def preview_frame(
             f"columns={{'path': '{URI_COLUMN}'}}."
         )
     rows = sample_rows(len(source.frame), num_rows, seed).tolist()
-    with large_images_allowed(), ThreadPoolExecutor() as pool:
+    with large_images_allowed(), ThreadPool() as pool:
         shown = tuple(map_ahead(pool, lambda row: _read_row(source, row), rows, ahead=8))
     return FramePreview(shown, len(source.frame))
 

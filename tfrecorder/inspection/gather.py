@@ -6,7 +6,6 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +35,7 @@ from tfrecorder.stored.class_counts import read_side_file
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.info import DatasetInfo
 from tfrecorder.stored.records import Record, read_numbered
-from tfrecorder.threads import map_ahead
+from tfrecorder.threads import ThreadPool, map_ahead
 
 #: Grey levels of 255 below whose standard deviation an image is called near-constant.
 NEAR_CONSTANT = 4.0
@@ -172,7 +171,7 @@ def gather(
         DatasetError: an index, a record or a list of the dataset is damaged.
     """
     drawn = draw(stored, num_records, seed)
-    with large_images_allowed(), ThreadPoolExecutor() as pool:
+    with large_images_allowed(), ThreadPool() as pool:
         advance = stage("decoding", sum(map(len, drawn.values())))
         seen = {
             split: _look(pool, stored, split, numbers, advance) for split, numbers in drawn.items()
@@ -218,7 +217,7 @@ def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[i
 
 
 def _look(
-    pool: ThreadPoolExecutor,
+    pool: ThreadPool,
     stored: StoredDataset,
     split: str,
     numbers: list[int],
@@ -252,7 +251,7 @@ def _extremes(seen: list[Seen]) -> tuple[list[Which], list[Which], list[Which]]:
 
 
 def _show(
-    pool: ThreadPoolExecutor,
+    pool: ThreadPool,
     stored: StoredDataset,
     wanted: Iterable[Which],
     side: int,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 
@@ -11,6 +10,7 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.stored.dataset import Files
 from tfrecorder.stored.files import local_files
+from tfrecorder.threads import ThreadPool
 
 
 def files_of(path: str) -> Files:
@@ -50,7 +50,7 @@ def _sizes(folder: str) -> dict[str, int]:
     files = [name for name in names if not name.endswith("/")]
     # TensorFlow lists names alone: one request for each size, not one after another.
     paths = [os.path.join(folder, name) for name in files]
-    with ThreadPoolExecutor(storage.REMOTE_THREADS) as pool:
+    with ThreadPool(storage.REMOTE_THREADS) as pool:
         stats = list(pool.map(tf.io.gfile.stat, paths))
     found = zip(files, stats, strict=True)
     return {name: stat.length for name, stat in found if not stat.is_directory}

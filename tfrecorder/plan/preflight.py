@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from tfrecorder import storage
 from tfrecorder.errors import ImagesUnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.keys import URI_COLUMN
+from tfrecorder.threads import ThreadPool
 from tfrecorder.validation.rules import Checked
 
 #: Rows whose images are opened, and the share of them that may be missing.
@@ -26,7 +26,7 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     columns = checked.file_columns
     rows = sample_rows(len(checked.frame), OPENED_ROWS, options.seed)
     paths = [[storage.resolve(uri, base) for uri in column.iloc[rows]] for column in columns]
-    with ThreadPoolExecutor(storage.REMOTE_THREADS) as pool:
+    with ThreadPool(storage.REMOTE_THREADS) as pool:
         # All at once: a store elsewhere is waited for as long as for one column.
         found = [pool.map(_fault, of_column) for of_column in paths]
         faults = [[words for words in of_column if words] for of_column in found]
@@ -93,7 +93,7 @@ def sizes_of_some(
     paths = [storage.resolve(uri, base) for uri in checked.frame[URI_COLUMN].iloc[rows]]
     first, others = paths[: storage.REMOTE_THREADS], paths[storage.REMOTE_THREADS :]
     remote = not all(map(storage.is_local, paths))
-    with ThreadPoolExecutor(storage.REMOTE_THREADS) as pool:
+    with ThreadPool(storage.REMOTE_THREADS) as pool:
         found = list(pool.map(_size, first) if remote else map(_size, first))
         faults = _faults(first, found)
         if first and len(faults) == len(first):

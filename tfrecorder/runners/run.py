@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.errors import RunnerError, TfrecorderError
+from tfrecorder.errors import RunnerError, TfrecorderError, limit_reached
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.exchange import is_in_place
 from tfrecorder.plan.plan import Plan
@@ -62,6 +62,8 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
         failure = _noted_failure(output_dir, launch) or find_failure(str(error))
         if failure is not None:
             raise failure from None  # Beam's own hundred lines of traceback say nothing more
+        if at_limit := limit_reached(error):  # in a thread or a buffer of Beam's own
+            raise RunnerError(at_limit) from None
         ours = isinstance(error, TfrecorderError) or not isinstance(error, Exception)
         if ours or options.runner == "DirectRunner":
             raise

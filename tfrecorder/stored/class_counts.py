@@ -11,6 +11,7 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.dataset.lists import value_of
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema import keys
 
@@ -82,7 +83,7 @@ def _rejected_rows(directory: str) -> np.ndarray:
 
 
 def read_side_file(directory: str, name: str) -> Sequence[Sequence[str]]:
-    """The rows of `rejects.csv` or `suspects.csv` without the header.
+    """The rows of `rejects.csv` or `suspects.csv` without the header, with their exact values.
 
     Raises:
         DatasetError: it is not there, or is no such list.
@@ -90,7 +91,8 @@ def read_side_file(directory: str, name: str) -> Sequence[Sequence[str]]:
     path = os.path.join(directory, name)
     try:
         text = storage.read_bytes(path).decode()
-        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))[1:]
+        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+        rows = [list(map(value_of, line)) for line in lines][1:]
     except (storage.UnreadableError, ValueError, csv.Error) as error:
         raise DatasetError(f"{path} cannot be read: {error}. Copy it again.") from error
     if not all(row and row[0].isdecimal() for row in rows):

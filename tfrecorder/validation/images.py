@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Schema, columns_of
 from tfrecorder.sources.table import Source, as_objects
-from tfrecorder.threads import map_ahead
+from tfrecorder.threads import ThreadPool, map_ahead
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
 from tfrecorder.validation.columns import check_uris
 from tfrecorder.validation.report import CODES, ERROR, Finding
@@ -69,12 +68,9 @@ def unusable_files(table: Source, checked: Checked, options: ConvertOptions) -> 
     names = list(map(str, uris.columns))
     files = (dict(zip(names, row, strict=True)) for row in uris.itertuples(index=False, name=None))
     edges: Iterable[np.ndarray | None] = [None] * len(uris) if boxes is None else boxes.by_image()
-    pool = ThreadPoolExecutor()
-    try:
+    with ThreadPool() as pool:
         # Only the words are kept, so that no image outlives the check of its row.
         faults = list(map_ahead(pool, check, zip(files, edges, strict=True), ahead=ROWS_AHEAD))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
     by_row = [(row, one.files) for row, one in zip(uris.index, faults, strict=True) if one.files]
     for name in uris.columns:
         found = {row: words[name] for row, words in by_row if name in words}
@@ -137,7 +133,7 @@ def _row_check(
         boxed: the column of the image that boxes in pixels belong to.
     """
     from tfrecorder.images.check import check_image
-    from tfrecorder.images.memory import DECODING_BYTES, Budget
+    from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
     from tfrecorder.images.placed import Placed, boxes_outside, stored_mask
     from tfrecorder.images.read import read_image
     from tfrecorder.images.rejects import Reject
@@ -151,7 +147,7 @@ def _row_check(
         if of in (None, image.column)
     }
     in_order = [*images, *(mask for mask, _ in masks)]  # a mask is compared with its image
-    budget = Budget(DECODING_BYTES)
+    budget = Budget(spare_bytes(DECODING_BYTES))
 
     def check(row: tuple[dict[str, Any], np.ndarray | None]) -> _Faults:
         uris, edges = row

@@ -14,7 +14,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -28,7 +27,7 @@ from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan.directory import claim, exchange_begun, refuse_foreign
 from tfrecorder.plan.exchange import complete
 from tfrecorder.storage import folders
-from tfrecorder.threads import cores
+from tfrecorder.threads import ThreadPool, cores
 from tfrecorder.verification.commit_files import check_commit, check_gathered
 from tfrecorder.verification.expectation import Expectation, Written, read_expectation
 from tfrecorder.verification.faults import Fault
@@ -266,7 +265,7 @@ def _write_shards(
     written: list[str] = []
     refusals: list[str] = []
     threads = cores()
-    with _folder_aside(expected) as folder, ThreadPoolExecutor(threads) as executor:
+    with _folder_aside(expected) as folder, ThreadPool(threads) as executor:
         aside = dataclasses.replace(expected, directory=folder, done={}, listed={})
         pool = Pool(executor, threads)
         for group in groups:

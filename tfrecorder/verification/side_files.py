@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.dataset.lists import value_of
 from tfrecorder.images.transform import transform_of
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.verification.expectation import Expectation, Written, unread
@@ -55,7 +56,7 @@ def _read_list(expected: Expectation, file: str, header: tuple[str, ...]) -> Row
     try:
         data = expected.read(file)
         text = io.StringIO(data.decode(), newline="")
-        found = [tuple(row) for row in csv.reader(text, strict=True)]
+        found = [tuple(map(value_of, row)) for row in csv.reader(text, strict=True)]
     except storage.UnreadableError as error:
         return RowList(file, None, (unread(file, error),))
     except (ValueError, csv.Error) as error:

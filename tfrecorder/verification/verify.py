@@ -7,13 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import bar_class, is_shown
 from tfrecorder.errors import DatasetError
-from tfrecorder.threads import cores, map_ahead
+from tfrecorder.threads import ThreadPool, cores, map_ahead
 from tfrecorder.verification.commit_files import (
     check_commit,
     check_gathered,
@@ -103,7 +102,7 @@ def check_shards(
     threads = cores() if local else storage.REMOTE_THREADS
     with (
         _byte_bar(expected, groups, is_shown(progress)) as advance,
-        ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool,
+        ThreadPool(threads, "verify") as pool,
     ):
 
         def check(group: int) -> ShardFindings:

@@ -12,7 +12,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import apache_beam as beam
@@ -22,11 +21,11 @@ from apache_beam.utils.shared import Shared
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.errors import OutputError, TfrecorderError
+from tfrecorder.errors import OutputError, TfrecorderError, limits_explained
 from tfrecorder.plan.exchange import complete, exchange, is_in_place
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import PLAN_OF_ROWS, read_footer, staged_plan
-from tfrecorder.threads import side_by_side
+from tfrecorder.threads import ThreadPool, side_by_side
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.done import DoneRecord
@@ -184,7 +183,7 @@ def build(
 
 
 def _make_pool(threads: int) -> Pool:
-    return Pool(ThreadPoolExecutor(threads, thread_name_prefix="tfrecorder"), threads)
+    return Pool(ThreadPool(threads), threads)
 
 
 def _silent(rows: int) -> None:
@@ -195,7 +194,8 @@ def _silent(rows: int) -> None:
 def _failure_noted(output_dir: str, launch: str, shard: str = "") -> Iterator[None]:
     """Leave the words of a failure in the directory: most runners wrap it into a traceback."""
     try:
-        yield
+        with limits_explained():
+            yield
     except OSError as error:
         failure = OutputError(f"{output_dir} cannot be written: {error.strerror or error}.")
         note_failure(output_dir, Failure("OutputError", str(failure), launch, shard))

@@ -47,14 +47,16 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
         watcher = threading.Thread(
             target=_watch, args=(bar, ended, output_dir, plan), name="progress", daemon=True
         )
-        watcher.start()
+        with contextlib.suppress(RuntimeError, MemoryError):  # no thread to spare: no bar meanwhile
+            watcher.start()
         rows = None
         try:
             yield
             rows = plan.rows  # committed, and perhaps no longer where it was written
         finally:
             ended.set()
-            watcher.join()
+            if watcher.ident is not None:
+                watcher.join()
             _advance(bar, count_rows(output_dir, plan) if rows is None else rows)
 
 

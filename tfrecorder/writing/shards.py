@@ -15,10 +15,11 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.dataset.lists import field_of
 from tfrecorder.dataset.tfrecord import framed_crc
-from tfrecorder.errors import RejectedError
+from tfrecorder.errors import RejectedError, RunnerError
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.memory import DECODING_BYTES, Budget
+from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import shard_row_blocks
 from tfrecorder.threads import cores, run_in_order
@@ -60,7 +61,7 @@ class Pool:
 
     executor: Executor
     threads: int
-    budget: Budget = field(default_factory=lambda: Budget(DECODING_BYTES))
+    budget: Budget = field(default_factory=lambda: Budget(spare_bytes(DECODING_BYTES)))
 
 
 def default_threads(plan: Plan, processes: int = 1) -> int:
@@ -105,7 +106,7 @@ def write_shard(
     shard = plan.shards[group]
     attempt = attempt or Attempt(output_dir, shard, plan.digest)
     rows, together = 0, _together(pool.threads)
-    load = row_loader(plan, pool.budget.room)
+    load = _again_alone(row_loader(plan, pool.budget.room), row_loader(plan), pool.budget)
     if unwanted is not None:
         load = _unless(unwanted, load)
 
@@ -135,7 +136,7 @@ def write_shard(
                 ahead=TASKS_AHEAD * pool.threads * together,
                 together=together,
                 weigh=_weigh,
-                weight=WAITING_BYTES,
+                weight=spare_bytes(WAITING_BYTES),
             )
         # In here, since an upload of the shard still goes on meanwhile.
         tally.publish(output_dir, shard, attempt)
@@ -156,6 +157,31 @@ def _unless(unwanted: threading.Event, load: LoadRow) -> LoadRow:
         return load(row)
 
     return load_if_wanted
+
+
+def _again_alone(load: LoadRow, load_alone: LoadRow, budget: Budget) -> LoadRow:
+    """`load`, and where a limit of the process leaves too little memory, alone once more.
+
+    Raises:
+        RunnerError: also alone it is too little.
+    """
+
+    def load_within_limits(row: PlannedRow) -> Loaded | Rejected:
+        try:
+            return load(row)
+        except MemoryError:
+            pass  # with it goes what the traceback holds
+        with budget.room(budget.total):
+            try:
+                return load_alone(row)
+            except MemoryError as error:
+                raise RunnerError(
+                    f"row {row.row}, image {row.image_uri!r}: the memory that this process may use "
+                    "(ulimit -v) is too little to decode it. Raise that limit, or reject such "
+                    "images with a smaller max_pixels. The same conversion then continues."
+                ) from error
+
+    return load_within_limits
 
 
 def _together(threads: int) -> int:
@@ -271,12 +297,13 @@ class _Tally:
 
 
 def to_csv(header: Iterable[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A CSV with a header, in UTF-8, lines ending in a newline alone."""
+    """A CSV with a header, in UTF-8, lines ending in a newline alone; fields as `lists` says."""
     text = io.StringIO()
     plain = csv.writer(text, lineterminator="\n")
     quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     plain.writerow(header)
     for row in rows:
         # Older Pythons leave a carriage return unquoted, and a reader would begin a new row there.
-        (quoted if "\r" in str(row[1]) else plain).writerow(row)
+        fields = list(map(field_of, row))
+        (quoted if "\r" in fields[1] else plain).writerow(fields)
     return text.getvalue().encode()

@@ -1,0 +1,214 @@
+"""No accepted image takes longer than its pixels and bytes allow; the others are rejected."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+from expensive_cases import (
+    dear_but_sound,
+    every_legal_scan,
+    expensive,
+    jpeg_of_scans,
+    run_length_bmp,
+)
+from image_cases import photo
+from PIL import Image
+from support import press_ctrl_c, records, rejects, start, wait_for
+
+import tfrecorder
+from tfrecorder.images.check import check_image
+from tfrecorder.images.rejects import Reject
+
+LEVELS = ("header", "decode", "strict")
+#: What the check of a header passes by: it looks at no image data.
+ONLY_DECODED = ("IDAT chunks of a byte", "PNG with a small window")
+
+EXPENSIVE, SOUND = expensive(), dear_but_sound()
+
+
+def allowed(data: bytes, pixels: int = 0) -> float:
+    """Seconds of CPU that an image may take."""
+    return 1 + 0.1 * pixels / 1e6 + 0.1 * len(data) / 1e6
+
+
+@pytest.mark.parametrize("name", EXPENSIVE)
+def test_what_takes_too_long_is_rejected_with_its_numbers(name: str) -> None:
+    data = EXPENSIVE[name]()
+    began = time.process_time()
+    for level in ("decode", "strict"):
+        with pytest.raises(Reject) as caught:
+            check_image(data, level)
+        assert (caught.value.stage, caught.value.code) == ("check", "too_expensive")
+        assert re.search(r"\d", caught.value.detail)
+    assert name in ONLY_DECODED or _code(data, "header") == "too_expensive"
+    assert time.process_time() - began < 3 * allowed(data)
+
+
+def _code(data: bytes, level: str) -> str:
+    try:
+        check_image(data, level)
+    except Reject as reject:
+        return reject.code
+    return "accepted"
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_encoders_make_is_accepted_within_its_time(name: str) -> None:
+    data = SOUND[name]()
+    for level in LEVELS:
+        began = time.process_time()
+        checked = check_image(data, level)
+        assert time.process_time() - began < allowed(data, checked.height * checked.width)
+
+
+def test_a_conversion_lists_them_and_goes_on() -> None:
+    uris = []
+    for number, name in enumerate(EXPENSIVE):
+        Path(f"{number}.jpg").write_bytes(EXPENSIVE[name]())
+        uris.append(f"{number}.jpg")
+    photo(size=None).save("sound.jpg")
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": [*uris, "sound.jpg"], "label": "x"})
+    result = tfrecorder.convert(frame, "out", max_reject_fraction=1.0)
+    assert result.rejects == {"check/too_expensive": len(uris)}
+    assert [one["image/filename"] for one in records("out")] == [b"sound.jpg"]
+    words = dict(rejects("out")[["image_uri", "reason"]].itertuples(index=False))
+    assert words["0.jpg"].startswith("too_expensive: 757 scans of 1200 x 1200 pixels visit ")
+    report = tfrecorder.validate(frame, check_images=True)
+    assert report.message.str.contains("too_expensive").sum() == len(uris)
+
+
+# --------------------------------------------------------- what is decoded in bulk, as Pillow does
+
+
+def pillow(data: bytes) -> np.ndarray | None:
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.asarray(image.convert("RGB" if image.mode == "P" else image.mode))
+    except Exception:  # each decoder raises another
+        return None
+
+
+def decoded(data: bytes) -> np.ndarray | None:
+    try:
+        checked = check_image(data)
+    except Reject:
+        return None
+    with Image.open(io.BytesIO(checked.data)) as image:
+        return np.asarray(image.convert("RGB" if image.mode == "P" else image.mode))
+
+
+def agree(data: bytes) -> bool:
+    """Whether Pillow's own decoder gives the same; False too where neither decodes."""
+    ours, theirs = decoded(data), pillow(data)
+    assert (ours is None) == (theirs is None)
+    if ours is not None and theirs is not None:
+        np.testing.assert_array_equal(ours, theirs)
+    return ours is not None
+
+
+def test_scaled_and_plain_netpbm_are_as_pillow_decodes_them() -> None:
+    rng = random.Random(0)
+    agreed = 0
+    for _ in range(150):
+        kind, largest = rng.choice("12356"), rng.choice((1, 9, 100, 254, 255, 256, 1000, 65535))
+        width, height = rng.randrange(1, 9), rng.randrange(1, 9)
+        count = width * height * (3 if kind in "36" else 1) - rng.choice((0, 0, 0, 0, 1))
+        head = f"P{kind}\n# made\n{width} {height}\n" + f"{largest}\n" * (kind != "1")
+        values = [rng.randrange(2 if kind == "1" else largest + 1) for _ in range(count)]
+        space = rng.choice((" ", "\n", "\t", " # 7\n"))
+        size = 2 if largest > 255 else 1
+        body = space.join(map(str, values)).encode()
+        if kind in "56":
+            body = b"".join(value.to_bytes(size, "big") for value in values)
+        agreed += agree(head.encode() + body)
+    assert agreed > 90
+
+
+def test_run_lengths_are_as_pillow_decodes_them() -> None:
+    rng = random.Random(1)
+    agreed = 0
+    for _ in range(250):
+        width, height, nibbles = (
+            rng.choice((1, 3, 40, 300)),
+            rng.randrange(1, 6),
+            rng.random() < 0.5,
+        )
+        data = bytearray()
+        while len(data) < rng.choice((10, 100, 1000, 4000)):
+            code = rng.random()
+            if code < 0.7:
+                run = bytes([rng.choice((1, 2, 5, 255)), rng.randrange(256)])
+                data += run * rng.choice((1, 3, 40))
+            elif code < 0.85:
+                data += b"\0\0"
+            elif code < 0.9:
+                data += bytes([0, 2, rng.randrange(4), rng.randrange(2)])
+            else:
+                count = 2 * rng.randrange(2, 20)
+                data += bytes([0, count]) + rng.randbytes(count // 2 if nibbles else count)
+        agreed += agree(run_length_bmp(width, height, bytes(data), nibbles))
+    assert agreed > 50
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"P2 2 1 9\n7 12\n",
+        b"P2 2 1 9\n7 x\n",
+        b"P2 1 1 9\n7x\n",
+        b"P1 2 1\n12\n",
+        b"P3 1 1 9\n1 2\n",
+    ],
+)
+def test_plain_numbers_that_are_none_are_refused(data: bytes) -> None:
+    assert not agree(data)
+
+
+# ------------------------------------------------------------------------------------------ Ctrl-C
+
+LONG = jpeg_of_scans(9400, 9400, every_legal_scan()[:110])  # 3 s, and within its bound
+
+INTERRUPTED = """
+import atexit, tfrecorder
+atexit.register(print, "ending", flush=True)
+print("imported", flush=True)
+try:
+    tfrecorder.{call}
+except KeyboardInterrupt:
+    print("heard", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["convert('long.csv', 'out', progress=False)", "validate('long.csv', check_images=True)"],
+)
+def test_ctrl_c_is_heard_while_a_decoder_runs(call: str) -> None:
+    for number in range(8):
+        Path(f"{number}.jpg").write_bytes(LONG)
+    lines = "".join(f"{number}.jpg\n" for number in range(8))
+    Path("long.csv").write_text("image_uri\n" + lines)
+    process = start(INTERRUPTED.format(call=call))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "imported\n"
+    decoding = psutil.Process(process.pid)
+    wait_for(lambda: any(is_at_work(thread, process.pid) for thread in decoding.threads()))
+    began = time.monotonic()
+    press_ctrl_c(process)
+    assert process.stdout.readline() == "heard\n"
+    assert process.stdout.readline() == "ending\n"  # no thread is waited for any more
+    assert time.monotonic() - began < 2
+    process.communicate(timeout=60)
+
+
+def is_at_work(thread: Any, main: int) -> bool:
+    return thread.id != main and thread.user_time > 0.3

@@ -1,0 +1,186 @@
+"""Reasons are true: what is merely unsupported is not called damaged, and no bytes are quoted."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import struct
+import zlib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from expensive_cases import Tag, strips, tiff
+from image_cases import SIGNATURE, after_start, chunk, lossless_jpeg, photo, png, save, segment
+from PIL import Image
+from support import rejects
+
+import tfrecorder
+from tfrecorder.images.check import check_image
+from tfrecorder.images.rejects import Reject
+
+
+def bmp(bits: int, compression: int, *masks: int) -> bytes:
+    """A BMP of 4 x 4 pixels with a header of 40 bytes, and masks behind it."""
+    fields = struct.pack(f"<{len(masks)}I", *masks)
+    data = bytes(4 * 4 * bits // 8)
+    at = 54 + len(fields)
+    head = struct.pack("<IiiHHIIiiII", 40, 4, 4, 1, bits, compression, len(data), 0, 0, 0, 0)
+    return b"BM" + struct.pack("<IHHI", at + len(data), 0, 0, at) + head + fields + data
+
+
+def samples(bits: list[int], kind: int, photometric: int = 1, **more: Tag) -> bytes:
+    """A TIFF of 4 x 4 pixels of these samples."""
+    data = bytes(4 * 4 * sum(bits) // 8)
+    tags: dict[int, Tag] = {256: (3, [4]), 257: (3, [4]), 258: (3, bits), 259: (3, [1])}
+    tags |= {262: (3, [photometric]), 273: (4, [0]), 277: (3, [len(bits)]), 278: (3, [4])}
+    tags |= {279: (4, [len(data)]), 339: (3, [kind] * len(bits))}
+    tags |= {int(name[1:]): tag for name, tag in more.items()}
+    return tiff(tags | {273: (4, [len(tiff(tags))])}, data)
+
+
+JPEG = save(photo(), "JPEG")
+
+#: Sound files of kinds that are not stored, and a word of what must be said of each.
+UNSUPPORTED = {
+    "bit fields of 4 bits": (bmp(16, 3, 0xF00, 0xF0, 0xF), "bit fields f00, f0, f"),
+    "bit fields of 10 bits": (bmp(32, 3, 0x3FF00000, 0xFFC00, 0x3FF), "3ff00000, ffc00, 3ff"),
+    "JPEG in a BMP": (bmp(0, 4), "a BMP with JPEG data"),
+    "BMP of 64 bits": (bmp(64, 0), "a BMP of 64 bits a pixel"),
+    "half floats": (samples([16], 3), "a TIFF of 1 16-bit floating-point grey sample"),
+    "doubles": (samples([64], 3), "a TIFF of 1 64-bit floating-point grey sample"),
+    "floats in colour": (samples([32] * 3, 3, 2), "3 32-bit floating-point RGB samples"),
+    "32 bits in colour": (samples([32] * 3, 1, 2), "a TIFF of 3 32-bit RGB samples"),
+    "complex": (samples([64], 6), "complex"),
+    "raw sensor": (samples([16], 1, 32803, t50706=(1, [1, 4, 0, 0])), "a DNG"),
+    "JPEG XL in a TIFF": (strips(4, 4, 4, compression=50002), "50002 (JPEG XL)"),
+    "LERC in a TIFF": (strips(4, 4, 4, compression=34887), "34887 (LERC)"),
+    "CgBI": (SIGNATURE + chunk(b"CgBI", b"\x50\0\x20\2") + png(photo())[8:], "CgBI"),
+    "JPEG-LS": (after_start(JPEG, segment(0xF7, bytes(9))), "JPEG-LS"),
+    "lossless JPEG": (lossless_jpeg(), "a JPEG of lossless coding"),
+    "12-bit JPEG": (lossless_jpeg(12), "JPEG"),
+    "HEIC": (b"\0\0\0\x18ftypheic" + bytes(99), "HEIC"),
+    "JPEG 2000": (save(photo(), "JPEG2000"), "JPEG 2000"),
+    "JPEG XL": (b"\xff\x0a" + bytes(99), "JPEG XL"),
+    "HDR": (b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 1 +X 1\n", "Radiance HDR"),
+    "OpenEXR": (b"\x76\x2f\x31\x01" + bytes(99), "OpenEXR"),
+    "PFM": (save(photo().convert("F"), "PPM"), "PFM"),
+    "PAM": (b"P7\nWIDTH 1\nHEIGHT 1\nDEPTH 1\nMAXVAL 255\nENDHDR\n\0", "PAM"),
+    "CR3": (b"\0\0\0\x18ftypcrx " + bytes(99), "raw photograph"),
+    "PSD": (b"8BPS\0\1" + bytes(99), "Photoshop"),
+    "PDF": (b"%PDF-1.7\n", "a PDF"),
+    "SVG": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "SVG"),
+    "icon": (save(photo(), "ICO"), "an icon"),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_what_is_unsupported_is_named(name: str) -> None:
+    data, words = UNSUPPORTED[name]
+    for level in ("header", "decode", "strict"):
+        with pytest.raises(Reject) as caught:
+            check_image(data, level)
+        assert caught.value.code == "unsupported"
+        assert words in caught.value.detail
+
+
+def of_codec(compression: int, data: bytes) -> bytes:
+    """A TIFF of 4 x 4 pixels of RGB in one strip."""
+    tags: dict[int, Tag] = {256: (3, [4]), 257: (3, [4]), 258: (3, [8] * 3), 262: (3, [2])}
+    tags |= {259: (3, [compression]), 273: (4, [0]), 277: (3, [3]), 278: (3, [4])}
+    tags |= {279: (4, [len(data)])}
+    return tiff(tags | {273: (4, [len(tiff(tags))])}, data)
+
+
+CODECS = {
+    50001: save(photo(size=(4, 4)), "WEBP", lossless=True),
+    34925: lzma.compress(bytes(48)),
+    50000: bytes.fromhex("28b52ffd2030810100") + bytes(48),
+    8: zlib.compress(bytes(48)),
+}
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_a_tiff_with_a_codec_that_may_not_be_there(compression: int) -> None:
+    """Whether it is there depends on how Pillow was built; the words must agree."""
+    data = of_codec(compression, CODECS[compression])
+    try:
+        Image.open(io.BytesIO(data)).load()
+    except OSError:
+        assert compression != 8
+        with pytest.raises(Reject, match=f"unsupported: .* {compression} "):
+            check_image(data)
+    else:
+        assert check_image(data).format == "png"
+        with pytest.raises(Reject, match=r"^(damaged|truncated): "):
+            check_image(of_codec(compression, CODECS[compression][:4]))
+
+
+def test_the_first_page_of_a_tiff_is_taken() -> None:
+    pages = save(photo(), "TIFF", save_all=True, append_images=[photo(1)])
+    assert check_image(pages).data == check_image(save(photo(), "TIFF")).data
+
+
+def test_what_is_damaged_is_not_called_unsupported() -> None:
+    for data in (save(photo(), "BMP")[:200], save(photo(), "TIFF")[:-999], b"II*\0" + bytes(40)):
+        with pytest.raises(Reject) as caught:
+            check_image(data)
+        assert caught.value.code in ("damaged", "truncated")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"PK\3\4" + bytes(40), "a zip file"),
+        (b"\x1f\x8b" + bytes(40), "a gzip file"),
+        (b'{"error": 404}', "JSON"),
+        (b"<!DOCTYPE html><p>404", "HTML"),
+        (b"BMW,1234,Munich,Bavaria\n" * 9, "no header of a BMP"),
+    ],
+)
+def test_what_is_no_image_is_named(data: bytes, words: str) -> None:
+    with pytest.raises(Reject, match=f"^not_an_image: .*{words}"):
+        check_image(data)
+
+
+SECRET = b"root:$6$k9Zp:19000:0:99999:7:::\n"
+#: Beginnings that a text may have, or that somebody gives it, of every format that is read.
+BEGINNINGS = (
+    b"",
+    b"P1 ",
+    b"P2\n",
+    b"P2 1 1 255 ",
+    b"P3 ",
+    b"P4 ",
+    b"P5 1 ",
+    b"P6\n9 9 ",
+    b"P6\n#",
+    b"BM",
+    b"BM" + bytes(12) + b"\x28\0\0\0",
+    b"GIF89a",
+    b"RIFF....WEBP",
+    b"....ftypavif",
+    b"II*\0",
+    b"II*\0\x08\0\0\0",
+    b"MM\0*",
+    b"\xff\xd8\xff",
+    SIGNATURE,
+    b"<",
+    b"{",
+)
+
+
+def test_no_reason_quotes_a_file(tmp_path: Path) -> None:
+    paths = []
+    for number, begin in enumerate(BEGINNINGS):
+        path = tmp_path / f"{number}.jpg"
+        path.write_bytes(begin + SECRET * 20)
+        paths.append(str(path))
+    frame = pd.DataFrame({"image_uri": [*paths, *[str(tmp_path / "sound.png")] * 2]})
+    Image.new("RGB", (9, 9)).save(tmp_path / "sound.png")
+    tfrecorder.convert(frame, "out", max_reject_fraction=1.0)
+    listed = rejects("out")
+    assert len(listed) == len(BEGINNINGS)
+    for reason in listed.reason:
+        for part in ("root", "k9Zp", "19000", "99999", "'", '"', "72 6f", "6f6f", "\\x"):
+            assert part not in reason, reason

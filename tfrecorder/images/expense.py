@@ -1,0 +1,69 @@
+"""What an image may cost to check: CPU that grows with its pixels and its bytes, and no faster.
+
+The promise: an accepted image takes at most 1 s, and 0.1 s a megapixel, and 0.1 s a megabyte of its
+file.  Seconds differ between machines and cannot be known beforehand.  So each format counts what
+its decoder does often, before it is called, and rejects what is beyond a bound.  The bounds are
+several times what encoders make, and a third or less of what the promise allows on two cores of
+2024.  JPEG, PNG and TIFF have their counts where they are read; the small formats have them here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tfrecorder.images.rejects import Reject
+
+#: Bytes of a PPM's header.  Pillow reads each in Python: 0.3 s for these, 10 s for 50 MB.
+_NETPBM_HEADER = 1 << 20
+
+#: Blocks of data before a GIF's first picture, and those of comments among them.  Pillow reads each
+#: in Python, and copies all of a comment for each of its blocks.
+_GIF_BLOCKS = 50_000
+_GIF_COMMENT_BLOCKS = 4_000
+
+_COMMENT = re.compile(rb"#[^\r\n]*(?:[\r\n]|\Z)")
+# What comes next in a GIF: an extension with its label, a picture, or the end.
+_GIF_NEXT = re.compile(rb"!(.)|[,;]", re.DOTALL)
+_GIF_COMMENT = b"\xfe"
+
+
+def too_expensive(detail: str) -> Reject:
+    """The reject of an image that takes too long to decode; `detail` has the numbers."""
+    return Reject("check", "too_expensive", detail)
+
+
+def check_netpbm(data: bytes) -> None:
+    """Rejects a PPM, PGM or PBM whose header is longer than any program writes."""
+    fields = 3 if data[1:2] in b"14" else 4  # with the magic number
+    for size in (512, _NETPBM_HEADER):
+        words = _COMMENT.sub(b"", data[:size]).split(None, fields)
+        if len(words) > fields or size >= len(data):
+            return
+    raise too_expensive(f"comments make the header longer than {_NETPBM_HEADER:,} bytes")
+
+
+def check_gif(data: bytes) -> None:
+    """Rejects a GIF with very many blocks of comments and other extensions before its picture."""
+    flags = data[10] if len(data) > 10 else 0
+    at = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
+    blocks = comments = 0
+    while found := _GIF_NEXT.search(data, at):
+        blocks += found.start() - at  # bytes between blocks, which Pillow passes over one by one
+        label, at = found[1], found.end()
+        if not label:  # a picture, or the end
+            break
+        while at < len(data) and data[at]:
+            at += 1 + data[at]
+            blocks += 1
+            comments += label == _GIF_COMMENT
+            if comments > _GIF_COMMENT_BLOCKS:
+                raise too_expensive(
+                    f"the GIF has more than {_GIF_COMMENT_BLOCKS:,} blocks of comments"
+                )
+            if blocks > _GIF_BLOCKS:
+                break
+        at += 1
+        if blocks > _GIF_BLOCKS:
+            break
+    if blocks + (0 if found else len(data) - at) > _GIF_BLOCKS:
+        raise too_expensive(f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture")

@@ -1,0 +1,155 @@
+"""How much work the scans of a JPEG are, counted before any decoder is called.
+
+A progressive JPEG gives its picture in several scans, and a decoder goes through all pixels for
+each of them, however few bytes it has: 757 scans that the standard allows, of 9500 x 9400 pixels,
+are a file of 270 KB and 20 s, and as much again in each epoch of training.  Encoders make 6 scans
+of a grey picture and 10 of a coloured one; those that search for the smallest file, up to 60.
+
+Source: ITU-T T.81, annex B (markers), A.2 (blocks of a scan), G.1 (progressive scans).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfrecorder.images.expense import too_expensive
+from tfrecorder.images.rejects import Reject
+
+#: Pixels that the scans may visit: so many, and so many for each pixel of the picture.  One visit
+#: takes 0.2 to 0.4 ns, and what a decoder complains of is decoded twice.
+_VISITS = 500_000_000
+_VISITS_A_PIXEL = 120
+
+#: A scan that refines coefficients looks at each in turn: ten of them are as long as a plain visit.
+_COEFFICIENTS_A_VISIT = 10
+
+#: Segments before the picture and between its scans: a file of 1 GiB holds 16,384 full ones.
+SEGMENTS = 100_000
+
+#: Frames: baseline, extended, progressive; the same with arithmetic coding.
+FRAMES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
+_PROGRESSIVE = frozenset((0xC2, 0xCA))
+_SCAN, _END = 0xDA, 0xD9
+
+# What ends a scan's data: not a stuffed zero, a restart, or a fill byte.
+_MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
+
+
+class _Frame(NamedTuple):
+    """What a frame header says: sampling by the component's id, and the largest of them."""
+
+    progressive: bool
+    width: int
+    height: int
+    samplings: dict[int, tuple[int, int]]
+
+
+def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """(marker, where its segment begins) from `at` to the end of the image, as libjpeg finds them.
+
+    Raises:
+        Reject: there are too many.
+    """
+    for _ in range(SEGMENTS):
+        found = _MARKER.search(data, at)
+        if found is None:
+            return
+        marker, at = found[1][0], found.end()
+        yield marker, at
+        if marker == _END:
+            return
+        at += max(int.from_bytes(data[at : at + 2], "big"), 2)
+    raise too_many_segments()
+
+
+def too_many_segments() -> Reject:
+    """The reject of a JPEG that is nearly all markers."""
+    return too_expensive(f"the JPEG has more than {SEGMENTS:,} segments")
+
+
+def check_scans(data: bytes, frame_at: int) -> None:
+    """Rejects a JPEG whose scans visit its pixels far more often than encoders make them.
+
+    Args:
+        data: the file.
+        frame_at: where its frame header's marker is, 0xFF excluded.
+
+    Raises:
+        Reject: it is too expensive.
+    """
+    if data[frame_at] not in _PROGRESSIVE and _begins_with_all(data, frame_at):
+        return  # libjpeg decodes no second scan after one of all components
+    scans, visits = scans_and_visits(data, frame_at)
+    height, width = struct.unpack_from(">HH", data, frame_at + 4)
+    bound = bound_of(width * height)
+    if visits > bound:
+        raise too_expensive(
+            f"{scans:,} scans of {width} x {height} pixels visit {visits / 1e6:,.0f} million "
+            f"pixels, more than the {bound / 1e6:,.0f} million that a JPEG of this size may"
+        )
+
+
+def bound_of(pixels: int) -> int:
+    """How many pixels the scans of so large a picture may visit."""
+    return _VISITS + _VISITS_A_PIXEL * pixels
+
+
+def scans_and_visits(data: bytes, frame_at: int) -> tuple[int, float]:
+    """The number of a JPEG's scans, and of the pixels that they visit together."""
+    frame = _frame(data, frame_at)
+    scans, visits = 0, 0.0
+    for selected, refined in _scans(data, frame, frame_at):
+        scans += 1
+        visits += _visited(frame, selected) * (1 + refined / _COEFFICIENTS_A_VISIT)
+    return scans, visits
+
+
+def _begins_with_all(data: bytes, at: int) -> bool:
+    """Whether all components are in the first scan, as in nearly every JPEG; False if unsure."""
+    components = data[at + 8]
+    for _ in range(20):
+        at += 1 + (data[at + 1] << 8 | data[at + 2])
+        if data[at : at + 2] == b"\xff\xda":
+            return data[at + 4 : at + 5] == bytes([components])
+        if data[at : at + 1] != b"\xff" or at + 4 > len(data):
+            return False
+        at += 1
+    return False
+
+
+def _frame(data: bytes, at: int) -> _Frame:
+    height, width = struct.unpack_from(">HH", data, at + 4)
+    components = data[at + 9 : at + 9 + 3 * data[at + 8]]
+    samplings = {
+        one: (factors >> 4, factors & 15)
+        for one, factors in zip(components[::3], components[1::3], strict=False)
+    }
+    return _Frame(data[at] in _PROGRESSIVE, width, height, samplings)
+
+
+def _scans(data: bytes, frame: _Frame, at: int) -> Iterator[tuple[bytes, int]]:
+    """(components, coefficients that it refines) of each scan that is decoded."""
+    for marker, start in markers(data, at - 1):
+        if marker != _SCAN:
+            continue
+        count = data[start + 2] if start + 2 < len(data) else 0
+        selected = data[start + 3 : start + 3 + 2 * count : 2]
+        last = data[start + 3 + 2 * count : start + 6 + 2 * count]
+        refines = frame.progressive and len(last) == 3 and last[0] > 0 and last[2] >> 4 > 0
+        yield selected, max(last[1] - last[0] + 1, 0) if refines else 0
+
+
+def _visited(frame: _Frame, selected: bytes) -> int:
+    """Pixels of the blocks that a scan of these components goes through."""
+    widest = max((h for h, _ in frame.samplings.values()), default=1) or 1
+    highest = max((v for _, v in frame.samplings.values()), default=1) or 1
+    pixels = 0
+    for one in selected:
+        h, v = frame.samplings.get(one, (1, 1))
+        columns, rows = frame.width * h / widest, frame.height * v / highest
+        pixels += math.ceil(columns / 8) * math.ceil(rows / 8) * 64
+    return pixels

@@ -1,0 +1,182 @@
+"""The tags of a TIFF's first picture, read without believing them, and bounds on what they cost.
+
+Pillow keeps the value of every tag, wherever in the file it is: 65,535 tags that all point to one
+megabyte are 65 GB.  It decodes each strip of an uncompressed picture by a call from Python, and
+libtiff decodes a tile whole, however little of it is in the picture.  So this is looked at first.
+
+Source: TIFF 6.0, section 2; the BigTIFF design for offsets of 8 bytes; Exif 2.3, section 4.6.3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfrecorder.images.expense import too_expensive
+from tfrecorder.images.jpeg_scans import FRAMES, bound_of, markers, scans_and_visits
+
+WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
+STRIP_OFFSETS, SAMPLES, STRIP_BYTES, PLANES = 273, 277, 279, 284
+TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_BYTES = 322, 323, 324, 325
+SAMPLE_FORMAT, JPEG_OFFSET, DNG_VERSION = 339, 513, 50706
+GROUP_4, OLD_JPEG, JPEG = 4, 6, 7
+
+#: Directories that Pillow reads too: EXIF, GPS, interoperability.
+_FURTHER = (34665, 34853, 40965)
+#: Bytes of a value by its type; of numbers, the letter that unpacks it.
+_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
+_NUMBERS = {1: "u1", 3: "u2", 4: "u4", 8: "i2", 9: "i4", 13: "u4", 16: "u8"}
+_RATIONALS = (5, 10)
+
+#: Tags of all directories (libtiff reads no directory of more), and fractions in their values,
+#: of which Pillow makes an object each.
+_TAGS, _FRACTIONS = 4096, 20_000
+#: Strips or tiles: so many, and so many a megapixel; each takes 10 us.  Of Group 4 data, 250 us.
+_PIECES, _PIECES_A_MEGAPIXEL = 20_000, 4_000
+_FAX_PIECES, _FAX_PIECES_A_MEGAPIXEL = 2_000, 200
+#: Pixels of all tiles, those beyond the edges of the picture included, and those for each pixel.
+_TILED, _TILED_A_PIXEL = 1 << 24, 4
+#: Scans that a strip may have before they are counted: one of each component, and some.
+_FEW_SCANS = 8
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A tag's type, the number of its values, and where in the file they are."""
+
+    kind: int
+    count: int
+    at: int
+
+    @property
+    def size(self) -> int:
+        return _SIZES.get(self.kind, 0) * self.count
+
+
+class Tags:
+    """The first directory of a TIFF, with those that Pillow reads along with it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._order = "<" if data[:2] == b"II" else ">"
+        self._big = data[2:4] in (b"+\0", b"\0+")
+        self.first: dict[int, Tag] = {}
+        self.read = self.bytes = self.fractions = 0
+        at, form = (8, "Q") if self._big else (4, "I")
+        with contextlib.suppress(struct.error):
+            self.first = self._directory(*struct.unpack_from(self._order + form, data, at))
+        for number in _FURTHER:
+            for offset in self.numbers(number)[:1]:
+                self._directory(offset)
+
+    def _directory(self, at: int) -> dict[int, Tag]:
+        found: dict[int, Tag] = {}
+        with contextlib.suppress(struct.error):  # the file ends first
+            for number, tag in self._entries(at):
+                self.read += 1
+                if self.read > _TAGS:
+                    raise too_expensive(f"the TIFF has more than {_TAGS:,} tags")
+                found[number] = tag
+                self.bytes += tag.size if tag.size <= len(self._data) else 0
+                self.fractions += tag.count if tag.kind in _RATIONALS else 0
+        return found
+
+    def _entries(self, at: int) -> Iterator[tuple[int, Tag]]:
+        """Tags by their number, until the directory or the file ends."""
+        forms = ("Q", "HHQ", "Q") if self._big else ("H", "HHI", "I")
+        head, entry, offset = (struct.Struct(self._order + form) for form in forms)
+        (count,) = head.unpack_from(self._data, at)
+        at += head.size
+        for _ in range(count):
+            number, kind, values = entry.unpack_from(self._data, at)
+            at += entry.size
+            tag = Tag(kind, values, at)
+            if tag.size > offset.size:
+                tag = Tag(kind, values, *offset.unpack_from(self._data, at))
+            at += offset.size
+            yield number, tag
+
+    def array(self, number: int) -> np.ndarray:
+        """The whole numbers that are the values of a tag; none of other kinds."""
+        tag = self.first.get(number)
+        if tag is None or not tag.count or tag.kind not in _NUMBERS:
+            return np.empty(0, np.int64)
+        if tag.at + tag.size > len(self._data):
+            return np.empty(0, np.int64)
+        kind = np.dtype(self._order + _NUMBERS[tag.kind])
+        return np.frombuffer(self._data, kind, tag.count, tag.at)
+
+    def numbers(self, number: int) -> list[int]:
+        """The first values of a tag, at most 16."""
+        return self.array(number)[:16].tolist()
+
+    def number(self, number: int, default: int = 0) -> int:
+        return next(iter(self.numbers(number)), default)
+
+
+def check_tiff(data: bytes) -> None:
+    """Rejects a TIFF whose tags, strips or tiles take far longer than its size allows."""
+    tags = Tags(data)
+    if tags.bytes > len(data) + (1 << 20):
+        raise too_expensive(
+            f"the TIFF's tags hold {tags.bytes:,} bytes, in a file of {len(data):,}"
+        )
+    if tags.fractions > _FRACTIONS:
+        raise too_expensive(f"the TIFF's tags hold {tags.fractions:,} fractions")
+    pixels = tags.number(WIDTH) * tags.number(HEIGHT)
+    _check_pieces(tags, pixels, len(data))
+    if tags.number(COMPRESSION, 1) in (OLD_JPEG, JPEG):
+        _check_scans(tags, pixels, data)
+
+
+def _check_pieces(tags: Tags, pixels: int, size: int) -> None:
+    tiled = TILE_OFFSETS in tags.first
+    name = "tiles" if tiled else "strips"
+    pieces = len(tags.array(TILE_OFFSETS if tiled else STRIP_OFFSETS))
+    most = _PIECES + _PIECES_A_MEGAPIXEL * pixels // 1_000_000
+    if tags.number(COMPRESSION, 1) == GROUP_4:
+        most = _FAX_PIECES + _FAX_PIECES_A_MEGAPIXEL * pixels // 1_000_000
+    if pieces > most:
+        raise too_expensive(f"the TIFF has {pieces:,} {name} for {pixels:,} pixels")
+    stored = tags.array(TILE_BYTES if tiled else STRIP_BYTES).astype(np.float64)
+    if np.minimum(stored, size).sum() > 2 * size + (1 << 24):
+        raise too_expensive(
+            f"the TIFF's {name} hold {int(stored.sum()):,} bytes, in a file of {size:,}"
+        )
+    width, height = tags.number(TILE_WIDTH), tags.number(TILE_HEIGHT)
+    if tiled and width and height:
+        columns, rows = -(-tags.number(WIDTH) // width), -(-tags.number(HEIGHT) // height)
+        covered = columns * rows * width * height
+        if covered > _TILED + _TILED_A_PIXEL * pixels:
+            raise too_expensive(f"the TIFF's tiles hold {covered:,} pixels, of which {pixels:,}")
+
+
+def _check_scans(tags: Tags, pixels: int, data: bytes) -> None:
+    """Rejects JPEG data in a TIFF that have far too many scans."""
+    visits = 0.0
+    for piece in _jpegs(tags, data):
+        if piece.count(b"\xff\xda") <= _FEW_SCANS:
+            continue
+        frame = next((at for marker, at in markers(piece, 2) if marker in FRAMES), None)
+        if frame is not None and frame + 8 < len(piece):
+            visits += scans_and_visits(piece, frame - 1)[1]
+    if visits > bound_of(pixels):
+        raise too_expensive(
+            f"the scans of the TIFF's JPEG data visit {visits / 1e6:,.0f} million pixels, more "
+            f"than the {bound_of(pixels) / 1e6:,.0f} million that {pixels:,} pixels may"
+        )
+
+
+def _jpegs(tags: Tags, data: bytes) -> Iterator[bytes]:
+    """The data of each strip or tile, or of the one JPEG that a TIFF of old may hold."""
+    for offset in tags.numbers(JPEG_OFFSET)[:1]:
+        yield data[offset:]
+    tiled = TILE_OFFSETS in tags.first
+    offsets = tags.array(TILE_OFFSETS if tiled else STRIP_OFFSETS).tolist()
+    sizes = tags.array(TILE_BYTES if tiled else STRIP_BYTES).tolist()
+    for offset, size in zip(offsets, sizes, strict=False):
+        yield data[offset : offset + size]

@@ -1,0 +1,71 @@
+"""What this process may use of the machine: address space, memory, cores."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+from pathlib import Path
+
+
+def address_space_left() -> int | None:
+    """Bytes of address space that this process may still take; None without a limit of it."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else max(0, limit - bytes_used(0))
+
+
+def bytes_used(field: int) -> int:
+    """Bytes of this process: its address space (0), or what of it is in memory (1)."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[field])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@functools.cache
+def cpu_quota(root: Path = Path("/")) -> float:
+    """Cores by the quota of this process's control group, or of one above it; inf without one.
+
+    Args:
+        root: of the file system.
+    """
+    return min(map(_quota_of, control_groups("cpu", root)), default=math.inf)
+
+
+def _quota_of(folder: Path) -> float:
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = (folder / "cpu.max").read_text().split()  # version 2
+        return int(quota) / int(period)
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        quota = (folder / "cpu.cfs_quota_us").read_text()
+        if int(quota) > 0:
+            return int(quota) / int((folder / "cpu.cfs_period_us").read_text())
+    return math.inf
+
+
+def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
+    """The folders of this process's control group and of those above it; none but on Linux.
+
+    Args:
+        controller: "cpu" or "memory", which version 1 keeps apart.
+        root: of the file system.
+    """
+    found: list[Path] = []
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        _, names, path = (*line.split(":", 2), "", "")[:3]
+        if names and controller not in names.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / (controller if names else "")
+        inner = top / path.lstrip("/")
+        found += [inner, *(one for one in inner.parents if one == top or top in one.parents), top]
+    return list(dict.fromkeys(found))
