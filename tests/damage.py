@@ -91,22 +91,42 @@ def forge(out: Path, change: Callable[[list[dict[str, Any]]], None], shard: str 
 
 
 def agree(out: Path, shard: str, sizes: list[int]) -> None:
-    """Make the index, the done-record and the commit say what a shard's file holds."""
-    offsets = [sum(sizes[:place]) for place in range(len(sizes))]
-    index = "".join(f"{offset} {size}\n" for offset, size in zip(offsets, sizes, strict=True))
-    (out / f"_tfrecorder/index/{shard}.idx").write_text(index)
+    """Make the index, the done-record and the commit say what a shard's file holds.
+
+    With "" for the shard, make the commit say what the done-records do.
+    """
     plan = read_plan(str(out))
     assert plan is not None
-    data = (out / shard).read_bytes()
     done = {}
     for one in plan.shards:
         found = _done(out, one)
         if one.file == shard:
+            offsets = [sum(sizes[:place]) for place in range(len(sizes))]
+            lines = zip(offsets, sizes, strict=True)
+            index = "".join(f"{offset} {size}\n" for offset, size in lines)
+            (out / one.index_file).write_text(index)
+            data = (out / shard).read_bytes()
             crc = google_crc32c.value(data)
-            found = dataclasses.replace(found, bytes=len(data), crc32c=crc)
+            beside = {**found.beside, "index": google_crc32c.value(index.encode())}
+            found = dataclasses.replace(found, bytes=len(data), crc32c=crc, beside=beside)
             storage.publish_bytes(str(out), one.done, found.to_json())
         done[one] = found
     commit(plan, done.values(), str(out), 1.0)
+
+
+def as_earlier(out: Path) -> Path:
+    """Bring a dataset to the form of earlier versions, which noted checksums of shards alone."""
+    for path in (out / "_tfrecorder/done").iterdir():
+        done = json.loads(path.read_bytes())
+        del done["beside"]
+        path.write_text(json.dumps(done, indent=1, sort_keys=True))
+    path = out / "_tfrecorder/metadata.json"
+    metadata = json.loads(path.read_bytes())
+    del metadata["files"], metadata["crc32c"]
+    for shard in metadata["shards"]:
+        del shard["done"]
+    path.write_text(json.dumps(metadata, indent=2, ensure_ascii=False) + "\n")
+    return out
 
 
 def _done(out: Path, shard: Shard) -> DoneRecord:

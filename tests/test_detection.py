@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from kind_cases import convert, values
 from PIL import Image as Pictures
+from record_laws import check_records
 from support import PHOTOS, rejects
 
 import tfrecorder
@@ -152,6 +153,7 @@ def test_a_frame_in_pixels_becomes_fractions_and_comes_back() -> None:
     back = tfrecorder.to_frame("out")
     assert values(back) == values(frame.iloc[[0, 2, 1, 3]])
     assert tfrecorder.verify("out").ok
+    check_records("out")
 
 
 def test_a_box_beyond_its_image_is_a_reject() -> None:
@@ -303,6 +305,7 @@ def test_boxes_go_where_the_pixels_go_when_images_are_written_smaller(fit: str, 
     image, found = next(iter(load("out")))
     assert np.abs(found["boxes"].numpy()[0] - bright(image)).max() < 2 / min(image.shape[:2])
     assert tfrecorder.verify("out").ok
+    check_records("out")
 
 
 def test_tfds_reads_boxes(detection: str) -> None:

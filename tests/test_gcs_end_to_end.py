@@ -350,6 +350,25 @@ def test_verify_compares_checksums_without_a_download(photos: Gcs) -> None:
     assert tfrecorder.verify(OUT).ok
 
 
+def test_verify_names_any_file_that_was_changed(photos: Gcs) -> None:
+    """The same as on a disk: tests/test_verify.py."""
+    tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
+    names = [name.removeprefix("sets/out/") for name in photos.names(f"{OUT}/")]
+    changed = [name for name in names if "train-00000" in name or "train-" not in name]
+    assert len(changed) > 5 + 7
+    for name in changed:
+        data = photos.get(f"{OUT}/{name}")
+        middle = len(data) // 2
+        photos.put(f"{OUT}/{name}", data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+        assert set(tfrecorder.verify(OUT).faults.file) == {name}
+        photos.put(f"{OUT}/{name}", data)
+    index = "_tfrecorder/index/train-0000{}-of-00003.tfrecord.idx"
+    one, other = (photos.get(f"{OUT}/{index.format(number)}") for number in (0, 1))
+    photos.put(f"{OUT}/{index.format(0)}", other)
+    photos.put(f"{OUT}/{index.format(1)}", one)
+    assert set(tfrecorder.verify(OUT).faults.file) == {index.format(0), index.format(1)}
+
+
 def test_verify_of_what_is_not_there(photos: Gcs) -> None:
     where = {"gs://bkt/none": "no such", "gs://elsewhere/out": "bucket does not exist"}
     for act in (tfrecorder.verify, tfrecorder.repair, tfrecorder.info):

@@ -11,6 +11,7 @@ import pytest
 import tensorflow_datasets as tfds
 from kind_cases import convert, values
 from PIL import Image as Pictures
+from record_laws import check_records
 from support import SAMPLES, records, rejects
 
 import tfrecorder
@@ -37,6 +38,7 @@ def test_masks_are_kept_as_they_are_and_come_back() -> None:
     assert {record["image/segmentation/class/format"] for record in records(out)} == {b"png"}
     assert values(tfrecorder.to_frame(out)) == values(masked())
     assert tfrecorder.verify(out).ok
+    check_records(out)
 
 
 def test_load_gives_the_image_and_its_mask() -> None:
@@ -100,6 +102,7 @@ def test_masks_go_where_the_pixels_go_when_images_are_written_smaller(fit: str) 
     assert set(np.unique(mask)) <= {0, 1}
     assert agreement(image, mask) > 0.97
     assert tfrecorder.verify("out").ok
+    check_records("out")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +123,7 @@ def test_a_mask_that_cannot_be_used_is_a_reject(make: Any, reason: str) -> None:
     assert (found["row"].item(), found["image_uri"].item()) == (2, str(COFFEE[2]))
     assert found["reason"].item().startswith(reason)
     assert tfrecorder.verify("out").ok
+    check_records("out")
 
 
 def test_of_a_palette_the_numbers_are_kept_and_not_the_colours() -> None:

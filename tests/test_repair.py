@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from damage import SHARD, all_files, flip, make_dataset, restore
+from damage import SHARD, agree, all_files, as_earlier, flip, make_dataset, restore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import PHOTOS, public_files
@@ -294,7 +295,7 @@ def test_a_folder_of_the_sources_that_is_damaged_in_the_plan_is_not_believed(out
     data = (out / PLAN).read_bytes()
     (out / PLAN).write_bytes(data.replace(b'"base": "', b'"base": "x'))
     harmed = all_files(out)
-    with pytest.raises(DatasetError, match=r"cannot be repaired: its plan.*plan\.json: size"):
+    with pytest.raises(DatasetError, match="names another folder of the images than it did"):
         repair(out)
     assert all_files(out) == harmed
 
@@ -328,12 +329,56 @@ def test_a_directory_that_is_not_there_is_not_made() -> None:
     assert not Path("nowhere").exists()
 
 
-def test_a_fault_of_the_writer_cannot_be_repaired(out: Path) -> None:
-    from damage import forge
-
-    forge(out, lambda examples: examples[0].update({"image/height": 7}))
-    with pytest.raises(SourceError, match=SHARD):
+def test_checksums_that_no_bytes_have_cannot_be_repaired(out: Path) -> None:
+    """A done-record that was wrong from the start, and that the list of the commit agrees with."""
+    done = json.loads((out / DONE).read_text())
+    done["beside"]["index"] += 1
+    (out / DONE).write_text(json.dumps(done, indent=1, sort_keys=True))
+    agree(out, "", [])
+    with pytest.raises(DatasetError, match=r"is as it was written, and yet: .* report it"):
         repair(out)
+
+
+def test_a_folder_of_the_images_that_was_edited_is_brought_back_by_base(out: Path) -> None:
+    whole = all_files(out)
+    plan = json.loads((out / PLAN).read_text())
+    (out / PLAN).write_text(json.dumps({**plan, "base": "/elsewhere"}, indent=1))
+    with pytest.raises(DatasetError, match=r"names another folder of the images.*'/elsewhere'"):
+        repair(out)
+    assert repair(out, base=out.parent.resolve() / "images").files == (PLAN,)
+    assert all_files(out) == whole
+
+
+@pytest.mark.parametrize("name", ["rejects", "suspects", "index", "done"])
+def test_a_dataset_of_an_earlier_version_is_repaired(out: Path, name: str) -> None:
+    as_earlier(out)
+    before = public_files(out)
+    path = max((out / f"_tfrecorder/{name}").iterdir(), key=lambda path: path.stat().st_size)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"0", b"1", 1) if b"0" in data else data[:-3])
+    harm(out, SHARD)
+    repair(out)
+    assert verify(out).ok
+    assert public_files(out) == before
+
+
+def test_counts_of_an_earlier_version_that_only_the_sources_show_come_back(out: Path) -> None:
+    as_earlier(out)
+    done = json.loads((out / DONE).read_text())
+    (out / DONE).write_text(json.dumps({**done, "oriented": 7}, indent=1, sort_keys=True))
+    repair(out)
+    assert json.loads((out / DONE).read_text())["oriented"] == done["oriented"]
+    assert verify(out).ok
+
+
+def test_a_shard_whose_images_were_read_again_and_again_is_repaired(out: Path) -> None:
+    """How often is noted in the done-record, so a repair may write it with other bytes."""
+    done = json.loads((out / DONE).read_text())
+    (out / DONE).write_text(json.dumps({**done, "retries": 3}, indent=1, sort_keys=True))
+    agree(out, "", [])
+    harm(out, SHARD)
+    repair(out)
+    assert verify(out).ok
 
 
 # ------------------------------------------------------------------------------------ interrupted

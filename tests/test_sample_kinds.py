@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from record_laws import check_records
 from support import SAMPLES, run
 
 import tfrecorder
@@ -38,6 +39,7 @@ def test_each_kind_is_a_sound_dataset(
     assert tfrecorder.info(out / name).records == rows
     assert set(tfrecorder.to_frame(out / name).columns) == columns
     assert tfrecorder.verify(out / name).ok
+    check_records(out / name)
 
 
 def test_a_tiny_network_learns_the_masks() -> None:

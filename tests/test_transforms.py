@@ -11,6 +11,7 @@ import pytest
 import tensorflow_datasets as tfds
 from kind_cases import convert
 from PIL import Image as Pictures
+from record_laws import check_records
 from support import PHOTOS, SAMPLES, photo_frame, public_files, records
 
 import tfrecorder
@@ -54,6 +55,7 @@ def test_the_short_side_shrinks_and_small_images_stay_byte_for_byte() -> None:
             differences.append(difference(short, wanted))
     assert np.mean(differences) < 4
     assert tfrecorder.verify("out").ok
+    check_records("out")
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,7 @@ def test_raw_pixels_are_those_of_png(batch_size: int | None) -> None:
     assert image.dtype.name == "uint8"
     assert image.shape[-3:] == (32, 48, 3)
     assert tfrecorder.verify("raw").ok
+    check_records("raw")
 
 
 @pytest.mark.parametrize(

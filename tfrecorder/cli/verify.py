@@ -16,9 +16,10 @@ _progress_option = click.option(
 @click.command(
     help="""Check every byte of the dataset in DIRECTORY; change nothing.
 
-    Every shard's size and checksum, every record's checksums, keys, types, label and image header,
-    the index, the lists of rejects and suspects, and the files of the commit. Ends with exit code
-    0 only if all is well.""",
+    Every file must hold the bytes that were written, by size and CRC32C: shards, indexes, lists of
+    rejects and suspects, the plan, the files of the commit. Of a damaged shard the records whose
+    checksums are wrong are named. A bucket is checked by its own CRC32Cs, without a download.
+    Ends with exit code 0 only if all is well.""",
     epilog="Example: tfrecorder verify out --decode",
 )
 @click.argument("directory")

@@ -1,4 +1,5 @@
-"""The CRC32C of joined data from the CRC32Cs of its parts, without reading the data again.
+"""CRC32Cs: of joined data from those of its parts, without reading the data again; of a file; and
+of a document within itself.
 
 A CRC is linear: crc(a + b) is crc(a), moved on by len(b) zero bytes, xor crc(b).  Moving on by
 2**k zero bytes is a 32 by 32 matrix over GF(2), kept here as four tables of 256, one for each byte
@@ -8,11 +9,51 @@ Source: zlib, crc32_combine; the polynomial is Castagnoli's, RFC 3720, section 1
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import BinaryIO
+
+import google_crc32c
 
 _POLYNOMIAL = 0x82F63B78  # bits reversed, as the CRC itself
 
 _Tables = tuple[tuple[int, ...], ...]
+
+#: Bytes of a file read at a time.
+_PIECE = 1 << 20
+
+#: What stands before the checksum of a sealed document.
+_SEAL = b',\n  "crc32c": '
+
+
+def sum_file(file: BinaryIO, advance: Callable[[int], None] = lambda size: None) -> tuple[int, int]:
+    """Size and CRC32C of what is left of an open file.
+
+    Args:
+        advance: is told the bytes of each piece that was read.
+    """
+    size = crc = 0
+    while piece := file.read(_PIECE):
+        crc = google_crc32c.extend(crc, piece)
+        size += len(piece)
+        advance(len(piece))
+    return size, crc
+
+
+def seal(document: bytes) -> bytes:
+    """A JSON object, indented by two spaces, with its own CRC32C as the last field.
+
+    >>> seal(b'{\\n  "a": 1\\n}\\n')
+    b'{\\n  "a": 1,\\n  "crc32c": 601410043\\n}\\n'
+    """
+    body = document.removesuffix(b"\n}\n") + _SEAL
+    return body + b"%d\n}\n" % google_crc32c.value(body)
+
+
+def is_sealed(data: bytes) -> bool:
+    """True for what `seal` gave, unchanged."""
+    body, seal_, _ = data.rpartition(_SEAL)
+    return bool(seal_) and seal(body + b"\n}\n") == data
 
 
 def combine(first: int, second: int, size: int) -> int:
@@ -23,7 +64,6 @@ def combine(first: int, second: int, size: int) -> int:
         second: that of the second piece.
         size: bytes of the second piece, 0 to 2**64 - 1.
 
-    >>> import google_crc32c
     >>> combine(google_crc32c.value(b"ab"), google_crc32c.value(b"cde"), 3) == google_crc32c.value(
     ...     b"abcde"
     ... )

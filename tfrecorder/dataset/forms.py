@@ -156,6 +156,7 @@ DONE = record(
         "sides": each(row(whole(), whole())),
         "retries": whole(),
         "further": table(_SHAPES),
+        "beside": table(whole(0, 2**32 - 1)),
     },
 )
 

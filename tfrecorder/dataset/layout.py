@@ -103,6 +103,11 @@ class Shard:
         return f"{SHARD_SUSPECTS}/{self.name}.csv"
 
     @property
+    def beside(self) -> dict[str, str]:
+        """The three files that are written with a shard, by the words of its done-record."""
+        return {"index": self.index_file, "rejects": self.rejects, "suspects": self.suspects}
+
+    @property
     def progress(self) -> str:
         return f"{PROGRESS}/{self.name}"
 

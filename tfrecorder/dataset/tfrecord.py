@@ -17,6 +17,7 @@ from tfrecorder.dataset.crc32c import combine
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
+FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
 
 #: Where a protocol buffer ends, and with it an Example: no record of ours is larger.
 MAX_RECORD_BYTES = 2**31 - 1
@@ -31,12 +32,14 @@ class CorruptRecordError(ValueError):
 
     Attributes:
         offset: where the record begins, in bytes from the start of the file.
+        size: of the record with its framing, in bytes; 0 where its end is not known.
     """
 
-    def __init__(self, offset: int, fault: str) -> None:
-        super().__init__(offset, fault)
+    def __init__(self, offset: int, fault: str, size: int = 0) -> None:
+        super().__init__(offset, fault, size)
         self.offset = offset
         self.fault = fault
+        self.size = size
 
     def __str__(self) -> str:
         return f"record at byte {self.offset}: {self.fault}"
@@ -99,23 +102,62 @@ def read_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """The records of an open file, with the offset at which each begins.
 
     Raises:
-        CorruptRecordError: a checksum is wrong, the file ends inside a record, or a record is
-            larger than an Example can be.
+        CorruptRecordError: as `read_record`.
     """
     offset = 0
-    while header := file.read(HEADER_BYTES):
-        if len(header) < HEADER_BYTES:
-            raise CorruptRecordError(offset, "the file ends inside the header")
-        size, crc = _HEADER.unpack(header)
-        if crc != masked_crc(google_crc32c.value(header[:8])):
-            raise CorruptRecordError(offset, "the checksum of the length is wrong")
-        if size > MAX_RECORD_BYTES:
-            raise CorruptRecordError(offset, f"its length of {size:,} bytes is no Example's")
-        body = file.read(size + FOOTER_BYTES)
-        if len(body) < size + FOOTER_BYTES:
-            raise CorruptRecordError(offset, f"the file ends inside the data of {size} bytes")
-        data = body[:size]
-        if _CRC.unpack(body[size:])[0] != masked_crc(google_crc32c.value(data)):
-            raise CorruptRecordError(offset, "the checksum of the data is wrong")
+    while (data := read_record(file, offset)) is not None:
         yield offset, data
-        offset += HEADER_BYTES + size + FOOTER_BYTES
+        offset += FRAMING_BYTES + len(data)
+
+
+def read_record(file: BinaryIO, offset: int, end: int | None = None) -> bytes | None:
+    """The data of the record that begins where an open file stands; None at the file's end.
+
+    Args:
+        offset: where that is, in bytes from the start of the file.
+        end: the file's size in bytes, if known: no memory is taken for a record beyond it.
+
+    Raises:
+        CorruptRecordError: a checksum is wrong, the file ends inside the record, or the record is
+            larger than an Example can be.
+    """
+    header = file.read(HEADER_BYTES)
+    if not header:
+        return None
+    if len(header) < HEADER_BYTES:
+        raise CorruptRecordError(offset, "the file ends inside the header")
+    size, crc = _HEADER.unpack(header)
+    if crc != masked_crc(google_crc32c.value(header[:8])):
+        raise CorruptRecordError(offset, "the checksum of the length is wrong")
+    if size > MAX_RECORD_BYTES:
+        raise CorruptRecordError(offset, f"its length of {size:,} bytes is no Example's")
+    fits = end is None or offset + FRAMING_BYTES + size <= end
+    body = file.read(size + FOOTER_BYTES) if fits else b""
+    if len(body) < size + FOOTER_BYTES:
+        raise CorruptRecordError(offset, f"the file ends inside the data of {size:,} bytes")
+    data = body[:size]
+    if _CRC.unpack(body[size:])[0] != masked_crc(google_crc32c.value(data)):
+        raise CorruptRecordError(offset, "the checksum of the data is wrong", FRAMING_BYTES + size)
+    return data
+
+
+def read_places(file: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
+    """Offset and size, with the framing, of each record of an open file, by the lengths alone.
+
+    No checksum is looked at; the last record may end beyond the file.
+
+    Args:
+        end: the file's size in bytes.
+
+    Raises:
+        CorruptRecordError: the file ends inside a header.
+    """
+    at = 0
+    while at < end:
+        file.seek(at)
+        head = file.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            raise CorruptRecordError(at, "the file ends inside the header")
+        size = FRAMING_BYTES + _LENGTH.unpack(head)[0]
+        yield at, size
+        at += size

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
 import os
 import re
-import struct
 
 from tfrecorder import storage
-from tfrecorder.dataset import tfrecord
+from tfrecorder.dataset.tfrecord import CorruptRecordError, read_places
 from tfrecorder.errors import DatasetError
 from tfrecorder.stored.dataset import Files
-
-_LENGTH = struct.Struct("<Q")
 
 
 def local_files() -> Files:
@@ -67,17 +65,13 @@ def count_records(path: str) -> int:
     Raises:
         DatasetError: the lengths do not lead to the end of the file.
     """
-    size = os.path.getsize(path)
+    end = os.path.getsize(path)
     records = at = 0
-    with open(path, "rb", buffering=4096) as file:
-        while at < size:
-            file.seek(at)
-            head = file.read(_LENGTH.size)
-            if len(head) < _LENGTH.size:
-                break
-            at += tfrecord.HEADER_BYTES + _LENGTH.unpack(head)[0] + tfrecord.FOOTER_BYTES
+    with open(path, "rb", buffering=4096) as file, contextlib.suppress(CorruptRecordError):
+        for start, size in read_places(file, end):
+            at = start + size
             records += 1
-    if at != size:
+    if at != end:
         raise DatasetError(
             f"{path} is no whole TFRecord file: record {max(records - 1, 0)} does not end where "
             "the file does. It is truncated, compressed, or of another format; copy it again."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -12,15 +11,13 @@ from typing import BinaryIO
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
+from tfrecorder.dataset import layout, tfrecord
 from tfrecorder.dataset.example import Values, parse_example
-from tfrecorder.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, CorruptRecordError, read_records
+from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
 from tfrecorder.errors import DatasetError
 from tfrecorder.stored.dataset import ShardFile, StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.open import open_dataset
-
-_LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
@@ -122,15 +119,8 @@ def _damaged(path: str, fault: str, directory: str) -> str:
 
 
 def _walk_places(shard: ShardFile) -> np.ndarray:
-    places = []
     with open_shard(shard) as file:
-        at = 0
-        while at < shard.bytes:
-            file.seek(at)
-            (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
-            size = HEADER_BYTES + length + FOOTER_BYTES
-            places.append((at, size))
-            at += size
+        places = list(tfrecord.read_places(file, shard.bytes))
     return np.array(places, dtype=np.int64).reshape(-1, 2)
 
 

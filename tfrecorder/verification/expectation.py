@@ -1,6 +1,8 @@
 """What a committed dataset says of itself: the plan, the done-records and the list of the commit.
 
-The three overlap, on purpose: where one is damaged the others tell which.
+The list proves itself by its last field, the plan's files and the done-records by their checksums;
+a done-record proves its shard, index and lists.  An earlier version noted the shards' checksums
+alone, twice.  Where one of the three is damaged, the others say which.
 """
 
 from __future__ import annotations
@@ -9,13 +11,16 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.dataset.crc32c import is_sealed
 from tfrecorder.dataset.forms import DONE, plan_form
-from tfrecorder.dataset.json_form import anything, each, parse, record, text, whole, word
+from tfrecorder.dataset.json_form import anything, each, parse, record, table, text, whole
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
 from tfrecorder.plan.directory import exchange_begun
@@ -23,12 +28,12 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.stored.dataset import exchange_words
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.done import DoneRecord
-from tfrecorder.writing.metadata import PlanSums, plan_list
 
-_SHARDS = each(record({"file": text, "records": whole(), "bytes": whole(), "crc32c": whole()}))
-_PLAN_FILES = "plan_files"
-_FILE = word(layout.PLAN, layout.PLAN_ROWS)
-_PLAN_LIST = each(record({"file": _FILE, "bytes": whole(), "crc32c": whole()}))
+_CRC = whole(0, 2**32 - 1)
+_SHARDS = each(
+    record({"file": text, "records": whole(), "bytes": whole(), "crc32c": whole()}, {"done": _CRC})
+)
+_FILES = table(record({"bytes": whole(), "crc32c": _CRC}))
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
@@ -52,8 +57,8 @@ class Expectation:
         digest: of the plan that wrote the dataset.
         done: the done-records that are sound.
         listed: by the name of a shard's file, what the commit's list says; empty if it is damaged.
-        plan_sums: size and CRC32C of the plan's files, as the commit's list says; None of a dataset
-            of an earlier version, which does not list them; empty if the list is damaged.
+        files: by the name of a file of the plan, its size and CRC32C by the commit's list; empty
+            where that proves nothing.
         faults: found on the way.
     """
 
@@ -63,7 +68,7 @@ class Expectation:
     digest: str
     done: Mapping[Shard, DoneRecord]
     listed: Mapping[str, Written]
-    plan_sums: PlanSums | None
+    files: Mapping[str, Mapping[str, int]]
     faults: tuple[Fault, ...]
 
     def path(self, name: str) -> str:
@@ -97,37 +102,68 @@ def read_expectation(directory: str) -> Expectation:
     """
     refuse(directory)
     faults: list[Fault] = []
-    metadata = _read_metadata(directory, faults)
+    listed = _read_list(directory, faults)
     found = dict(_read_done(directory, faults))
     votes = Counter(one.plan for one in found.values())
-    listed = _plan_of_metadata(metadata)
-    if listed is not None:
-        votes[metadata["plan"]] += 1
-    plan = _read_plan(directory, votes, faults)
-    staged = plan is not None
-    plan = plan or listed
+    if listed.plan is not None:
+        votes[listed.digest] += 1
+    staged = _read_plan(directory, votes, faults)
+    if staged is not None and listed.plan is not None and listed.digest != staged.digest:
+        faults.append(Fault(layout.METADATA, "differs", "it is the list of another plan"))
+        listed = _NO_LIST
+    if staged is not None and (fault := _fault_of_plan(directory, staged, listed)):
+        faults.append(fault)
+    plan = staged or listed.plan
     if plan is None:
-        for fault in faults:
-            if fault.code == "unreadable":
-                raise DatasetError(f"{directory}: {fault.file}: {fault.message}.")
-        raise DatasetError(
-            f"{directory}: both {layout.PLAN} and {layout.METADATA} are damaged or gone, so there "
-            "is nothing to check the shards against. Copy them again, or convert again with "
-            "overwrite=True."
-        )
-    digest = plan.digest if staged else metadata["plan"]
-    done = {}
+        raise _nothing_left(directory, faults)
+    digest = listed.digest if staged is None else staged.digest
+    done = dict(_sound_done(directory, plan, digest, found, listed.done, faults))
+    return Expectation(
+        directory=directory,
+        plan=plan,
+        staged=staged is not None,
+        digest=digest,
+        done=done,
+        listed=listed.shards,
+        files=listed.files,
+        faults=tuple(faults),
+    )
+
+
+def _nothing_left(directory: str, faults: list[Fault]) -> DatasetError:
+    for fault in faults:
+        if fault.code == "unreadable":
+            return DatasetError(f"{directory}: {fault.file}: {fault.message}.")
+    return DatasetError(
+        f"{directory}: both {layout.PLAN} and {layout.METADATA} are damaged or gone, so there is "
+        "nothing to check the shards against. Copy them again, or convert again with "
+        "overwrite=True."
+    )
+
+
+def _sound_done(
+    directory: str,
+    plan: Plan,
+    digest: str,
+    found: Mapping[str, DoneRecord],
+    known: Mapping[str, int],
+    faults: list[Fault],
+) -> Iterator[tuple[Shard, DoneRecord]]:
+    """The done-record of each shard where it is the one that was written, as far as that shows."""
     for shard in plan.shards:
         one = found.get(shard.done)
-        if one is not None and (one.plan, one.shard) == (digest, shard.name):
-            done[shard] = one
-        elif one is not None:
+        if one is None:
+            if not storage.exists(os.path.join(directory, shard.done)):
+                faults.append(Fault(shard.done, "missing", "the shard's done-record is not there"))
+        elif (one.plan, one.shard) != (digest, shard.name):
             faults.append(Fault(shard.done, "damaged", "it names another plan or another shard"))
-        elif not storage.exists(os.path.join(directory, shard.done)):
-            faults.append(Fault(shard.done, "missing", "the shard's done-record is not there"))
-    files = {} if listed is None else _listed_shards(metadata)
-    sums = _listed_plan(metadata)
-    return Expectation(directory, plan, staged, digest, done, files, sums, tuple(faults))
+        # Not of the file: an earlier version wrote fewer fields, and this one may commit them.
+        elif fault := other_crc(
+            shard.done, google_crc32c.value(one.to_json()), known.get(shard.file)
+        ):
+            faults.append(fault)
+        else:
+            yield shard, one
 
 
 def parquet_errors() -> tuple[type[Exception], ...]:
@@ -184,14 +220,57 @@ def _special_file(directory: str) -> str | None:
     return None
 
 
-def _read_metadata(directory: str, faults: list[Fault]) -> Any:
+@dataclass(frozen=True)
+class _List:
+    """What the commit's list says.
+
+    Attributes:
+        plan: as far as it tells of it; None where the list is damaged.
+        digest: of the plan.
+        shards: as `Expectation.listed`.
+        files: as `Expectation.files`.
+        done: of each shard, by its file, the CRC32C of the done-record; empty as `files`.
+    """
+
+    plan: Plan | None = None
+    digest: str = ""
+    shards: Mapping[str, Written] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    done: Mapping[str, int] = field(default_factory=dict)
+
+
+_NO_LIST = _List()
+
+
+def _read_list(directory: str, faults: list[Fault]) -> _List:
     try:
-        return parse(storage.read_bytes(os.path.join(directory, layout.METADATA)), anything)
+        data = storage.read_bytes(os.path.join(directory, layout.METADATA))
+        metadata = parse(data, anything)
     except storage.UnreadableError as error:
         faults.append(unread(layout.METADATA, error))
+        return _NO_LIST
     except ValueError as error:
         faults.append(Fault(layout.METADATA, "damaged", f"it is no JSON: {error}"))
-    return None
+        return _NO_LIST
+    proved = is_sealed(data)
+    if not proved and isinstance(metadata, dict) and "crc32c" in metadata:
+        words = "it does not end with its own CRC32C: it is not as it was written"
+        faults.append(Fault(layout.METADATA, "checksum", words))
+    plan = _plan_of_metadata(metadata)
+    if plan is None:
+        return _NO_LIST
+    files, done = _listed_sums(metadata) if proved else ({}, {})
+    return _List(plan, metadata["plan"], _listed_shards(metadata), files, done)
+
+
+def _listed_sums(metadata: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """What a proved list says of the plan's files and of the done-records."""
+    try:
+        if _FILES(metadata["files"]):
+            return {}, {}
+        return metadata["files"], {one["file"]: one["done"] for one in metadata["shards"]}
+    except _UNUSABLE:
+        return {}, {}
 
 
 def _plan_of_metadata(metadata: Any) -> Plan | None:
@@ -228,24 +307,11 @@ def _listed_shards(metadata: Any) -> dict[str, Written]:
     }
 
 
-def _listed_plan(metadata: Any) -> PlanSums | None:
-    if not isinstance(metadata, dict) or _PLAN_FILES not in metadata:
-        return None
-    listed = metadata[_PLAN_FILES]
-    if _PLAN_LIST(listed) is not None:
-        return {}
-    sums = {one["file"]: (one["bytes"], one["crc32c"]) for one in listed}
-    return sums if plan_list(sums).items() <= metadata.items() else {}
-
-
 def _read_plan(directory: str, votes: Mapping[str, int], faults: list[Fault]) -> Plan | None:
     """The staged plan, if it is the one that wrote the dataset."""
     try:
-        data = storage.read_bytes(os.path.join(directory, layout.PLAN))
-        plan = Plan.from_json(data)
+        plan = Plan.from_json(storage.read_bytes(os.path.join(directory, layout.PLAN)))
         if plan.digest in votes or not votes:  # or nothing is left that could contradict it
-            if plan.to_json() != data:
-                faults.append(Fault(layout.PLAN, "damaged", "it is not as it was written"))
             return plan
         why = "it is not the plan of this dataset"
     except storage.UnreadableError as error:
@@ -255,6 +321,17 @@ def _read_plan(directory: str, votes: Mapping[str, int], faults: list[Fault]) ->
         why = f"it is no plan: {error}"
     faults.append(Fault(layout.PLAN, "damaged", why))
     return None
+
+
+def _fault_of_plan(directory: str, plan: Plan, listed: _List) -> Fault | None:
+    """What is wrong with the file of a plan that decides on each record as it did."""
+    data = storage.read_bytes(os.path.join(directory, layout.PLAN))
+    known = listed.files.get(layout.PLAN)
+    if fault := other_sums(layout.PLAN, len(data), google_crc32c.value(data), known):
+        return fault
+    if plan.to_json() == data:
+        return None
+    return Fault(layout.PLAN, "damaged", "it is not as it was written")
 
 
 def _read_done(directory: str, faults: list[Fault]) -> Iterator[tuple[str, DoneRecord]]:
@@ -284,6 +361,21 @@ def _read_one(directory: str, file: str) -> DoneRecord | Fault:
     except _UNUSABLE as error:
         why = f"it is no done-record: {error}"
     return Fault(file, "damaged", why)
+
+
+def other_sums(file: str, size: int, crc: int, known: Mapping[str, int] | None) -> Fault | None:
+    """The fault of a file whose size or CRC32C is not the one known; None where none is known."""
+    if known is not None and size != known["bytes"]:
+        words = f"it has {size:,} bytes; {known['bytes']:,} were written"
+        return Fault(file, "size", words)
+    return other_crc(file, crc, None if known is None else known["crc32c"])
+
+
+def other_crc(file: str, crc: int, known: int | None) -> Fault | None:
+    """The fault of a file whose CRC32C is not the one known; None where none is known."""
+    if known is None or crc == known:
+        return None
+    return Fault(file, "checksum", f"its CRC32C is {crc:08x}; {known:08x} was written")
 
 
 def unread(file: str, error: storage.UnreadableError) -> Fault:

@@ -5,20 +5,14 @@ The codes:
     missing           a file is not there
     unreadable        a file cannot be read
     foreign_shard     a shard that this dataset does not list
-    size              a shard, or a file of the plan, is longer or shorter than it was written
-    checksum          one of the right size holds other bytes than were written
+    size              a file is longer or shorter than it was written
+    checksum          a file holds other bytes than were written
     record_length     a record's length, or its checksum, is wrong: where the record ends is unknown
     record_checksum   the checksum of a record's data is wrong
-    not_an_example    a record is no tf.train.Example
-    keys, type        a record has other keys, or values of another type, than the schema
-    format, shape     a record contradicts the header of its image
     undecodable       TensorFlow does not decode the image, or to another shape (only if asked)
-    label             a label is outside the vocabulary, or its text is not the class name
-    row               a record or a reject is not as it was planned
-    duplicate_row     a row is there twice
-    rows_lost         planned rows are neither records nor rejects
+    rows_lost         records and rejects together are not the rows that were planned
     damaged           a file of metadata cannot be what was written
-    differs           a file contradicts another one, or what the shards hold
+    differs           a file contradicts another one, or a shard its index
 """
 
 from __future__ import annotations

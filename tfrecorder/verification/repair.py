@@ -23,19 +23,25 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.dataset.tfrecord import read_places
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan.directory import claim, exchange_begun, refuse_foreign
 from tfrecorder.plan.exchange import complete
 from tfrecorder.storage import folders
 from tfrecorder.threads import ThreadPool, cores
 from tfrecorder.verification.commit_files import check_commit, check_gathered
-from tfrecorder.verification.expectation import Expectation, Written, read_expectation
+from tfrecorder.verification.expectation import (
+    Expectation,
+    Written,
+    other_sums,
+    read_expectation,
+)
 from tfrecorder.verification.faults import Fault
 from tfrecorder.verification.shard import ShardFindings
-from tfrecorder.verification.side_files import shows_sources
 from tfrecorder.verification.source_change import describe
 from tfrecorder.verification.verify import check_all, check_common, check_shards
 from tfrecorder.writing.commit import commit
+from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.shards import Pool, write_shard
 
 _NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."
@@ -138,15 +144,15 @@ def _repair(directory: str, base: str | None, progress: bool | None) -> list[str
     shards, faults = check_all(expected, progress=progress)
     if not faults:
         return []
-    _refuse_damaged_plan(expected, faults)
+    _refuse_damaged_plan(directory, faults)
     faulty = {fault.file for fault in faults}
-    written = _write_plan(expected, faulty) + _write_indexes(expected, shards, faulty)
+    written = _write_plan(expected, faulty, base) + _write_indexes(expected, shards, faulty)
     groups = _groups_to_write(expected, shards, faulty - set(written))
     _refuse_unproved(expected, shards, groups)
-    files, refusals = _write_shards(expected, shards, groups, base)
+    files, done, refusals = _write_shards(expected, shards, groups, base)
     written += files
     if not refusals:
-        written += _commit_again(read_expectation(directory))
+        written += _commit_again(read_expectation(directory), done)
     written = sorted(set(written))
     if refusals:
         others = f" Other files were written again: {', '.join(written)}." if written else ""
@@ -173,26 +179,33 @@ def _check_again(directory: str, groups: Sequence[int]) -> None:
         )
 
 
-def _refuse_damaged_plan(expected: Expectation, faults: Sequence[Fault]) -> None:
-    head = expected.plan.to_json()
-    wanted = (expected.plan_sums or {}).get(layout.PLAN)
-    damaged = {layout.PLAN_ROWS}
-    if wanted not in (None, (len(head), google_crc32c.value(head))):
-        damaged.add(layout.PLAN)
+def _refuse_damaged_plan(directory: str, faults: Sequence[Fault]) -> None:
     for fault in faults:
-        if fault.file in damaged:
+        if fault.file == layout.PLAN_ROWS:
             raise DatasetError(
-                f"{expected.directory} cannot be repaired: its plan is damaged: {fault.file}: "
-                f"{fault}. {_NO_PLAN}"
+                f"{directory} cannot be repaired: its plan is damaged: {fault.file}: {fault}. "
+                f"{_NO_PLAN}"
             )
 
 
-def _write_plan(expected: Expectation, faulty: Collection[str]) -> list[str]:
-    """The plan's head, where it says what it must, but not in the form in which it was written."""
+def _write_plan(expected: Expectation, faulty: Collection[str], base: str | None) -> list[str]:
+    """The plan's head, where all that decides on records is as it was.
+
+    The folder of relative uris is not: it is taken from `base` where that gives the bytes it had.
+    """
     if layout.PLAN not in faulty:
         return []
-    storage.publish_bytes(expected.directory, layout.PLAN, expected.plan.to_json())
-    return [layout.PLAN]
+    known = expected.files.get(layout.PLAN)
+    for folder in (expected.plan.base, base):
+        if folder is not None:
+            data = dataclasses.replace(expected.plan, base=folder).to_json()
+            if not other_sums(layout.PLAN, len(data), google_crc32c.value(data), known):
+                storage.publish_bytes(expected.directory, layout.PLAN, data)
+                return [layout.PLAN]
+    raise DatasetError(
+        f"{expected.directory} cannot be repaired: {layout.PLAN} names another folder of the "
+        f"images than it did: {expected.plan.base!r}. Give the right one as base. {_NO_PLAN}"
+    )
 
 
 def _write_indexes(
@@ -203,7 +216,9 @@ def _write_indexes(
     for one in shards:
         file = one.shard.index_file
         if one.sound and file in faulty:
-            lines = "".join(f"{offset} {size}\n" for offset, size in one.places)
+            with storage.open_seekable(expected.path(one.shard.file)) as shard:
+                places = read_places(shard, one.bytes)
+                lines = "".join(f"{offset} {size}\n" for offset, size in places)
             storage.publish_bytes(expected.directory, file, lines.encode())
             written.append(file)
     return written
@@ -213,17 +228,13 @@ def _groups_to_write(
     expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
 ) -> list[int]:
     """The shards to write again: damaged, or with something beside them that is."""
-    unsure = _totals_disagree(expected)
-    groups = []
-    for group, one in enumerate(shards):
-        shard = one.shard
-        files = {shard.file, shard.done, shard.index_file, shard.rejects, shard.suspects}
-        unproved = shard not in expected.done or not shows_sources(
-            expected.done[shard], expected.plan
-        )
-        if not files.isdisjoint(faulty) or (unsure and unproved):
-            groups.append(group)
-    return groups
+    if layout.METADATA in faulty and _totals_disagree(expected):
+        return list(range(len(shards)))
+    return [
+        group
+        for group, one in enumerate(shards)
+        if {one.shard.file, one.shard.done, *one.shard.beside.values()}.intersection(faulty)
+    ]
 
 
 def _refuse_unproved(
@@ -239,12 +250,14 @@ def _refuse_unproved(
 
 
 def _totals_disagree(expected: Expectation) -> bool:
-    """True if the commit's list and the done-records count the sources otherwise.
-
-    Which of them is right, only the sources can tell.
+    """True if a list without a checksum, of an earlier version, counts the sources otherwise than
+    the done-records.  Which of them is right, only the sources can tell.
     """
     try:
-        totals = parse(expected.read(layout.METADATA), anything)["totals"]
+        metadata = parse(expected.read(layout.METADATA), anything)
+        if "crc32c" in metadata:
+            return False
+        totals = metadata["totals"]
         counted = [totals["input_bytes"], totals["oriented"]]
     except (storage.UnreadableError, KeyError, TypeError, ValueError):
         return False  # then the done-records are right
@@ -257,12 +270,14 @@ def _write_shards(
     shards: Sequence[ShardFindings],
     groups: Sequence[int],
     base: str | None,
-) -> tuple[list[str], list[str]]:
-    """Write shards again; gives the files that took their places, and words for those refused."""
+) -> tuple[list[str], list[DoneRecord], list[str]]:
+    """Write shards again; gives the files that took their places, the done-records of these shards,
+    and words for those refused."""
     if not groups:
-        return [], []
+        return [], [], []
     plan = expected.plan if base is None else dataclasses.replace(expected.plan, base=base)
     written: list[str] = []
+    proved: list[DoneRecord] = []
     refusals: list[str] = []
     threads = cores()
     with _folder_aside(expected) as folder, ThreadPool(threads) as executor:
@@ -273,10 +288,11 @@ def _write_shards(
             shard, found = plan.shards[group], Written(done.records, done.bytes, done.crc32c)
             if found in expected.written(shard).values():
                 written += _take_places(expected, aside, shard, shards[group].sound)
+                proved.append(done)
             else:
                 refusals.append(describe(expected, aside, group, done))
             storage.remove(folder, shard.file)
-    return written, refusals
+    return written, proved, refusals
 
 
 @contextlib.contextmanager
@@ -329,11 +345,18 @@ def _bytes_or_none(where: Expectation, file: str) -> bytes | None:
         return None
 
 
-def _commit_again(expected: Expectation) -> list[str]:
-    """All files of the commit where one of them is not as it must be; gives those that were not."""
-    found = [*check_commit(expected, expected.done), *check_gathered(expected, frozenset())]
-    files = {fault.file for fault in (*expected.faults, *found)}
+def _commit_again(expected: Expectation, proved: Sequence[DoneRecord]) -> list[str]:
+    """All files of the commit where one of them is not as it must be; gives those that were not.
+
+    Args:
+        proved: done-records just written again.  They may count other retries than before, which
+            the commit's list then must too.
+    """
+    by_name = {one.shard: one for one in (*expected.done.values(), *proved)}
+    done = {shard: by_name[shard.name] for shard in expected.plan.shards if shard.name in by_name}
+    found = [*check_commit(expected, done), *check_gathered(expected, frozenset())]
+    files = {fault.file for fault in (*expected.faults, *found)} - {shard.done for shard in done}
     if files:
         # The fraction was judged by the conversion, which committed.
-        commit(expected.plan, expected.done.values(), expected.directory, max_reject_fraction=1.0)
+        commit(expected.plan, done.values(), expected.directory, max_reject_fraction=1.0)
     return sorted(files)

@@ -1,45 +1,40 @@
-"""One shard with all that stands beside it: is it what was written, and what was planned?"""
+"""One shard with all that stands beside it: does each file hold the bytes that were written?
+
+Where the shard's file has the size and CRC32C that were noted at its writing, it is sound, and no
+record of it is looked at.  Else its records are walked over, to say which of them is damaged.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
+from tfrecorder.dataset.crc32c import sum_file
+from tfrecorder.dataset.example import parse_example
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.plan.plan import Plan, PlannedRow
-from tfrecorder.plan.staging import read_shard_rows
-from tfrecorder.verification.contents import (
-    check_against_plan,
-    check_image,
-    check_label,
-    stored_images,
-)
-from tfrecorder.verification.expectation import Expectation, Written, parquet_errors, unread
+from tfrecorder.plan.plan import Plan
+from tfrecorder.verification.expectation import Expectation, Written, other_sums, unread
 from tfrecorder.verification.faults import Fault, at_most
-from tfrecorder.verification.record import NotOfSchemaError, Record, read_record
 from tfrecorder.verification.side_files import (
-    Place,
-    RowList,
-    check_list,
-    compare_done,
-    compare_file,
+    check_counts,
     compare_index,
+    index_is_proved,
     read_index,
     read_rejects,
     read_suspects,
-    shows_sources,
 )
-from tfrecorder.verification.walk import SummedFile, Walked, walk
+from tfrecorder.verification.walk import Place, walk
 from tfrecorder.writing.done import DoneRecord
 
 #: Decodes an encoded image as training does; gives its shape, or raises ValueError with words.
 Decode = Callable[[bytes], tuple[int, ...]]
+
+#: What is wrong with the images of a record, in words.
+_Decoding = Callable[[bytes], Iterable[str]]
 
 _READ_BYTES = 1 << 18
 
@@ -51,12 +46,10 @@ class ShardFindings:
     Attributes:
         shard: which one.
         files: that were looked at.
-        records: met, sound or not.
-        bytes: read of its file.
+        records: of a sound file, as many as were written; else those met, damaged or not.
+        bytes: of its file.
         sound: True if the file holds the bytes that were written.
-        places: of the records that were met, if the index is at fault; else empty, because the
-            findings of all shards stand in memory together.
-        done: the done-record as it must be; None where that is not known.
+        done: its done-record; None where that is damaged.
         faults: found.
     """
 
@@ -65,40 +58,25 @@ class ShardFindings:
     records: int
     bytes: int
     sound: bool
-    places: tuple[Place, ...]
     done: DoneRecord | None
     faults: tuple[Fault, ...]
 
 
-class _Tally:
-    """What was met in a shard on the way."""
+@dataclass(frozen=True)
+class _File:
+    """What was found of a shard's file.
 
-    def __init__(self) -> None:
-        self.records = self.damaged = self.image_bytes = self.oriented = 0
-        self.places: list[Place] = []
-        self.formats: Counter[str] = Counter()
-        self.shapes: list[tuple[int, ...]] = []
-        self.sides: list[tuple[int, ...]] = []
-        #: Where each row was met: the record's number and offset.
-        self.rows: dict[int, Place] = {}
-        self.faults: list[Fault] = []
-        #: Where records are not as planned: the plan's fault if the shard proves sound.
-        self.against_plan: list[Fault] = []
+    Attributes:
+        size: in bytes.
+        records: in it, as far as they were met or are known.
+        sound: True if it holds the bytes that were written.
+        faults: found.
+    """
 
-    def add(self, record: Record, oriented: bool) -> None:
-        if not record.format:
-            return
-        self.formats[record.format] += 1
-        self.image_bytes += len(record.encoded)
-        self.oriented += oriented
-        self.shapes = _widened(self.shapes, record.shape)
-        self.sides = _widened(self.sides, tuple(sorted(record.shape[:2])))
-
-
-def _widened(extremes: list[tuple[int, ...]], values: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The smallest and the largest value at each place, as done-records have them."""
-    low, high = extremes or (values, values)
-    return [tuple(map(min, low, values)), tuple(map(max, high, values))]
+    size: int
+    records: int
+    sound: bool
+    faults: list[Fault]
 
 
 def check_shard(
@@ -107,223 +85,164 @@ def check_shard(
     decode: Decode | None = None,
     advance: Callable[[int], None] = lambda size: None,
 ) -> ShardFindings:
-    """Check one shard, a record at a time.
+    """Check one shard, and the files beside it.
 
     Args:
         expected: what must stand in the directory.
         group: the shard's place in `expected.plan.shards`.
         decode: also decodes every image.
-        advance: is told the bytes of each record that is through.
+        advance: is told the bytes of the file, piece by piece.
     """
     shard = expected.plan.shards[group]
-    if decode is None and (kept := _check_unread(expected, group)) is not None:
-        advance(kept.bytes)
-        return kept
     places, faults = read_index(expected, shard)
     rejects, suspects = read_rejects(expected, shard), read_suspects(expected, shard)
-    planned, plan_faults = _planned_rows(expected, group)
-    faults += [*plan_faults, *rejects.faults, *suspects.faults]
-    tally = _Tally()
+    faults += [*rejects.faults, *suspects.faults]
+    if shard in expected.done:
+        faults += check_counts(expected, shard, rejects, suspects)
     try:
-        with (
-            storage.local_copy(expected.path(shard.file)) as copy,
-            open(copy, "rb", buffering=_READ_BYTES) as file,
-        ):
-            size = os.fstat(file.fileno()).st_size
-            summed = SummedFile(file)
-            for met in walk(summed, size, [offset for offset, _ in places or ()]):
-                _look_at(met, expected, shard, planned, decode, tally)
-                advance(met.size)
-            summed.read_to(size)
+        file = _check_file(expected, shard, places, decode, advance)
     except storage.UnreadableError as error:
-        faults.append(unread(shard.file, error))
-        found, sound = None, False
+        file = _File(0, 0, False, [unread(shard.file, error)])
     except OSError as error:
         code = "missing" if isinstance(error, FileNotFoundError) else "unreadable"
-        faults.append(Fault(shard.file, code, f"it cannot be read: {error.strerror}"))
-        found, sound = None, False
-    else:
-        found = Written(tally.records, summed.at, summed.crc)
-        sound, of_file = compare_file(expected, shard, found)
-        faults += of_file
-    faults += tally.faults
-    if planned is not None:
-        if found is not None:
-            faults += _blame(tally.against_plan, shard, sound)
-            faults += _check_rows(shard, planned, tally, rejects)
-        faults += [*check_list(rejects, planned), *check_list(suspects, planned)]
-    if sound and places is not None:
-        faults += compare_index(shard, places, tally.places)
-    done, of_done = expected.done.get(shard), []
-    if done is not None and sound and rejects.rows is not None and suspects.rows is not None:
-        proved = _proved(done, expected.plan, shard, tally)
-        of_done = compare_done(shard, done, proved, rejects, suspects)
-        done = proved
-    faults += of_done
-    index_at_fault = any(fault.file == shard.index_file for fault in faults)
+        words = f"it cannot be read: {error.strerror}"
+        file = _File(0, 0, False, [Fault(shard.file, code, words)])
+    faults += file.faults
+    at_fault = any(fault.file == shard.done for fault in faults)
     return ShardFindings(
         shard=shard,
         files=5,
-        records=tally.records,
-        bytes=0 if found is None else found.bytes,
-        sound=sound,
-        places=tuple(tally.places) if index_at_fault else (),
-        done=done,
+        records=file.records,
+        bytes=file.size,
+        sound=file.sound,
+        done=None if at_fault else expected.done.get(shard),
         faults=tuple(at_most(faults)),
     )
 
 
-def _check_unread(expected: Expectation, group: int) -> ShardFindings | None:
-    """A shard whose store itself vouches for its bytes, by a CRC32C of its own; not downloaded.
-
-    None where it does not, or where anything beside the shard has a fault: its records then tell
-    more.
-    """
-    shard = expected.plan.shards[group]
-    done = expected.done.get(shard)
-    path = expected.path(shard.file)
-    try:
-        crc = storage.crc32c_or_none(path)
-    except storage.UnreadableError:
-        return None  # whoever then reads the file says so
-    if crc is None or done is None:
-        return None
-    found = Written(done.records, storage.size_or_none(path) or 0, crc)
-    sound, faults = compare_file(expected, shard, found)
-    planned, of_plan = _planned_rows(expected, group)
-    rejects, suspects = read_rejects(expected, shard), read_suspects(expected, shard)
-    faults += [*read_index(expected, shard)[1], *of_plan, *rejects.faults, *suspects.faults]
-    if planned is None or faults or not sound:
-        return None
-    faults += [*check_list(rejects, planned), *check_list(suspects, planned)]
-    faults += compare_done(shard, done, done, rejects, suspects)
-    if faults or done.rows != len(planned) or done.records + done.rejects != done.rows:
-        return None
-    return ShardFindings(shard, 5, done.records, found.bytes, True, (), done, ())
-
-
-def _planned_rows(
-    expected: Expectation, group: int
-) -> tuple[dict[int, PlannedRow] | None, list[Fault]]:
-    try:
-        rows = read_shard_rows(expected.directory, group)
-    except parquet_errors() as error:
-        missing = isinstance(error, FileNotFoundError)
-        words = f"row group {group} cannot be read: {_first_line(error)}"
-        return None, [Fault(layout.PLAN_ROWS, "missing" if missing else "damaged", words)]
-    by_number = {row.row: row for row in rows}
-    wanted = expected.plan.shard_rows(expected.plan.shards[group])
-    if len(by_number) != wanted or None in by_number:
-        words = f"row group {group} has {len(by_number):,} distinct rows; {wanted:,} were planned"
-        return None, [Fault(layout.PLAN_ROWS, "damaged", words)]
-    return by_number, []
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
-
-
-def _look_at(
-    met: Walked,
+def _check_file(
     expected: Expectation,
     shard: Shard,
-    planned: Mapping[int, PlannedRow] | None,
+    places: Sequence[Place] | None,
     decode: Decode | None,
-    tally: _Tally,
-) -> None:
-    """Check one record, and note what was met."""
+    advance: Callable[[int], None],
+) -> _File:
+    """The shard's file; from a store that keeps the CRC32C of it, only a damaged one is fetched.
 
-    def fault(code: str, words: str) -> Fault:
-        return Fault(shard.file, code, words, met.number, met.offset)
-
-    tally.records += 1
-    tally.places.append((met.offset, met.size))
-    if met.data is None:
-        tally.damaged += 1
-        tally.faults.append(fault(met.code, met.fault))
-        return
-    try:
-        record = read_record(met.data, expected.plan)
-    except NotOfSchemaError as error:
-        tally.damaged += 1
-        tally.faults.append(fault(*error.finding))
-        return
-    header, findings = check_image(record, expected.plan)
-    tally.add(record, oriented=header is not None and header.oriented)
-    findings += check_label(record, expected.plan)
-    tally.faults += [fault(*finding) for finding in findings]
-    if decode is not None:
-        images = stored_images(record, expected.plan)
-        tally.faults += [fault("undecodable", words) for words in _decoding(images, decode)]
-    if record.row in tally.rows:
-        words = f"row {record.row} is record {tally.rows[record.row][0]} already"
-        tally.faults.append(fault("duplicate_row", words))
-    elif planned is not None and record.row not in planned:
-        tally.against_plan.append(fault("row", f"row {record.row} was not planned for this shard"))
-    elif planned is not None:
-        found = check_against_plan(record, planned[record.row], expected.plan)
-        tally.against_plan += [fault(*finding) for finding in found]
-    tally.rows.setdefault(record.row, (met.number, met.offset))
+    Raises:
+        UnreadableError, OSError: it cannot be read.
+    """
+    path, known = expected.path(shard.file), expected.written(shard)
+    records = len(places) if places is not None else None
+    crc = None if decode else storage.crc32c_or_none(path)
+    if crc is not None:
+        size = storage.size_or_none(path) or 0
+        if _is_sound(known, size, crc):
+            advance(size)
+            return _sound(shard, known, size, crc, records)
+    with storage.local_copy(path) as copy, open(copy, "rb", buffering=_READ_BYTES) as file:
+        size, crc = sum_file(file, advance)
+        sound = _is_sound(known, size, crc)
+        if sound and not decode and (places is None or index_is_proved(expected, shard)):
+            return _sound(shard, known, size, crc, records)
+        file.seek(0)
+        true, faults = _walk(file, shard, places or (), _decoder(expected.plan, decode))
+    if sound:
+        of_index = [] if places is None else compare_index(shard, places, true)
+        found = _sound(shard, known, size, crc, None if of_index else len(true))
+        return dataclasses.replace(found, faults=[*found.faults, *of_index, *faults])
+    faults = [*_of_the_whole(shard, known, size, crc), *(faults or _elsewhere(shard, places, true))]
+    return _File(size, len(true), False, faults)
 
 
-def _decoding(
-    images: Iterable[tuple[bytes, tuple[int, int, int]]], decode: Decode
-) -> Iterator[str]:
-    for encoded, wanted in images:
-        try:
-            shape = decode(encoded)
-        except ValueError as error:
-            yield str(error)
-            continue
-        if shape[:2] != wanted[:2]:
-            yield f"it decodes to {shape[0]} x {shape[1]}, not {wanted[0]} x {wanted[1]}"
+def _is_sound(known: Mapping[str, Written], size: int, crc: int) -> bool:
+    return (size, crc) in [(one.bytes, one.crc32c) for one in known.values()]
 
 
-def _blame(faults: list[Fault], shard: Shard, sound: bool) -> list[Fault]:
-    """The same faults, but of the plan where the shard holds the bytes that were written."""
-    if not sound:
-        return faults
-    return [
-        dataclasses.replace(
-            fault,
-            file=layout.PLAN_ROWS,
-            message=f"{shard.file}, which is sound, contradicts it: {fault.message}",
-        )
-        for fault in faults
-    ]
+def _sound(
+    shard: Shard, known: Mapping[str, Written], size: int, crc: int, records: int | None
+) -> _File:
+    """A sound file, and which of the files that know of it are wrong; `records` if counted."""
+    if records is None:
+        records = next(one.records for one in known.values() if one.crc32c == crc)
+    found = Written(records, size, crc)
+    faults = [_contradiction(file, shard) for file, one in known.items() if one != found]
+    return _File(size, records, True, faults)
 
 
-def _check_rows(
-    shard: Shard, planned: Mapping[int, PlannedRow], tally: _Tally, rejects: RowList
+def _of_the_whole(
+    shard: Shard, known: Mapping[str, Written], size: int, crc: int
 ) -> Iterator[Fault]:
-    """Every planned row once, as a record or as a reject, and the records in the plan's order."""
-    rejected = set(rejects.numbers)
-    for row in sorted(rejected & tally.rows.keys()):
-        yield Fault(rejects.file, "duplicate_row", f"row {row} is a reject and also a record")
-    lost = [row for row in planned if row not in rejected and row not in tally.rows]
-    # What stands in a damaged record is not known: it may well be the row.
-    if rejects.rows is not None and len(lost) > tally.damaged:
-        shown = ", ".join(map(str, lost[:10])) + (", ..." if len(lost) > 10 else "")
-        words = f"{len(lost):,} planned rows are neither records nor rejects: {shown}"
-        yield Fault(shard.file, "rows_lost", words)
-    order = {row: place for place, row in enumerate(planned)}
-    met = [row for row in tally.rows if row in order]
-    for before, row in itertools.pairwise(met):
-        if order[row] < order[before]:
-            words = f"row {row} is not where it was planned"
-            yield Fault(shard.file, "row", words, *tally.rows[row])
+    """What is wrong with a file that holds other bytes than were written."""
+    wanted = list(known.values())
+    if not wanted:
+        yield Fault(shard.file, "checksum", "no checksum is left to compare it with")
+        return
+    sums = {"bytes": wanted[0].bytes, "crc32c": wanted[0].crc32c}
+    if fault := other_sums(shard.file, size, crc, sums):
+        yield fault
+    if len(set(wanted)) > 1:
+        yield from (_contradiction(file, shard) for file in known)
 
 
-def _proved(done: DoneRecord, plan: Plan, shard: Shard, tally: _Tally) -> DoneRecord:
-    """A done-record with all that its sound shard shows."""
-    proved = dataclasses.replace(
-        done,
-        rows=plan.shard_rows(shard),
-        records=tally.records,
-        formats=dict(tally.formats),
-        shapes=[list(shape) for shape in tally.shapes],
-        sides=[list(sides) for sides in tally.sides],
-    )
-    if not shows_sources(proved, plan):
-        return proved
-    return dataclasses.replace(proved, input_bytes=tally.image_bytes, oriented=tally.oriented)
+def _contradiction(file: str, shard: Shard) -> Fault:
+    words = f"its records, bytes or CRC32C of {shard.file} are not those of the file"
+    return Fault(file, "differs", words)
+
+
+def _walk(
+    file: BinaryIO, shard: Shard, places: Sequence[Place], decoding: _Decoding
+) -> tuple[list[Place], list[Fault]]:
+    """Where the records of a shard are, and which of them are damaged."""
+    true, faults = [], []
+    for met in walk(file, places):
+        true.append((met.offset, met.size))
+        if met.data is None:
+            found = [("record_checksum" if met.size else "record_length", met.fault)]
+        else:
+            found = [("undecodable", words) for words in decoding(met.data)]
+        faults += [Fault(shard.file, code, words, met.number, met.offset) for code, words in found]
+    return true, faults
+
+
+def _elsewhere(
+    shard: Shard, places: Sequence[Place] | None, true: Sequence[Place]
+) -> Iterator[Fault]:
+    """Where whole records were exchanged, lost or added: the first that the index has elsewhere."""
+    if places is None:
+        return
+    for number, (met, listed) in enumerate(itertools.zip_longest(true, places)):
+        if met is not None and met != listed:
+            end = "no record is here" if listed is None else f"record {number} is at {listed}"
+            words = f"its checksums are right, but by the index {end}, not at {met}"
+            yield Fault(shard.file, "differs", words, number, met[0])
+            return
+
+
+def _decoder(plan: Plan, decode: Decode | None) -> _Decoding:
+    """The function from the data of a record to what is wrong with its images, in words."""
+    keys = [one.key.removesuffix("encoded") for one in plan.features if one.kind == "image"]
+
+    def decoding(data: bytes) -> Iterator[str]:
+        if decode is None:
+            return
+        try:
+            record = parse_example(data)
+            for key in keys:
+                if bytes(record[f"{key}format"][0]) != b"raw":
+                    sides = [int(record[f"{key}{name}"][0]) for name in ("height", "width")]
+                    yield from _fault_of(decode, record[f"{key}encoded"][0], sides)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            yield f"it is no record of this dataset: {error}"
+
+    return decoding
+
+
+def _fault_of(decode: Decode, encoded: bytes, sides: list[int]) -> Iterator[str]:
+    try:
+        shape = decode(encoded)
+    except ValueError as error:
+        yield str(error)
+        return
+    if list(shape[:2]) != sides:
+        yield f"it decodes to {shape[0]} x {shape[1]}, not {sides[0]} x {sides[1]}"

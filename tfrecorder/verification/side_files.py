@@ -5,21 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.lists import value_of
-from tfrecorder.images.transform import transform_of
-from tfrecorder.plan.plan import Plan, PlannedRow
-from tfrecorder.verification.expectation import Expectation, Written, unread
+from tfrecorder.dataset.tfrecord import FRAMING_BYTES
+from tfrecorder.verification.expectation import Expectation, other_crc, unread
 from tfrecorder.verification.faults import Fault
-from tfrecorder.writing.done import DoneRecord
+from tfrecorder.verification.walk import Place
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
-
-#: Where a record begins, and its bytes with the framing.
-Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -44,28 +42,30 @@ class RowList:
 
 def read_rejects(expected: Expectation, shard: Shard) -> RowList:
     """The rows of a shard that gave no record."""
-    return _read_list(expected, shard.rejects, REJECT_HEADER)
+    return _read_list(expected, shard, "rejects", REJECT_HEADER)
 
 
 def read_suspects(expected: Expectation, shard: Shard) -> RowList:
     """The records of a shard whose image decodes with a warning."""
-    return _read_list(expected, shard.suspects, SUSPECT_HEADER)
+    return _read_list(expected, shard, "suspects", SUSPECT_HEADER)
 
 
-def _read_list(expected: Expectation, file: str, header: tuple[str, ...]) -> RowList:
+def _read_list(expected: Expectation, shard: Shard, name: str, header: tuple[str, ...]) -> RowList:
+    file = shard.beside[name]
     try:
-        data = expected.read(file)
+        data = _read_beside(expected, shard, name)
         text = io.StringIO(data.decode(), newline="")
         found = [tuple(map(value_of, row)) for row in csv.reader(text, strict=True)]
-    except storage.UnreadableError as error:
-        return RowList(file, None, (unread(file, error),))
+    except _DamagedError as error:
+        return RowList(file, None, (error.fault,))
     except (ValueError, csv.Error) as error:
         return RowList(file, None, (Fault(file, "damaged", f"it is no CSV: {error}"),))
+    # What no checksum is known of, as in a dataset of an earlier version, must be in its one form.
     if not found or found[0] != header:
         words = f"its first line is not {','.join(header)!r}"
         return RowList(file, None, (Fault(file, "damaged", words),))
     for place, row in enumerate(found[1:], 1):
-        if len(row) != len(header) or not is_row_number(row[0]):
+        if len(row) != len(header) or not _is_row_number(row[0]):
             words = f"row {place} of it is not as it was written"
             return RowList(file, None, (Fault(file, "damaged", words),))
     if to_csv(header, found[1:]) != data:
@@ -73,46 +73,49 @@ def _read_list(expected: Expectation, file: str, header: tuple[str, ...]) -> Row
     return RowList(file, tuple(found[1:]))
 
 
-def is_row_number(text: str) -> bool:
+def _is_row_number(text: str) -> bool:
     """True for what a row's number is written as."""
     return text.isascii() and text.isdecimal() and len(text) < 19
 
 
-def count_reasons(rejects: Sequence[tuple[str, ...]]) -> dict[str, int]:
-    """Rejects by "stage/code", as done-records count them."""
-    return dict(Counter(f"{stage}/{reason.partition(':')[0]}" for _, _, stage, reason in rejects))
+class _DamagedError(Exception):
+    """A file cannot be read, or holds other bytes than were written: `fault` says so."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
 
 
-def check_list(listed: RowList, planned: Mapping[int, PlannedRow]) -> Iterator[Fault]:
-    """What is wrong with a list in the light of the shard's plan."""
-    seen: set[int] = set()
-    for number, row in zip(listed.numbers, listed.rows or (), strict=True):
-        if number in seen:
-            yield Fault(listed.file, "duplicate_row", f"row {number} is listed twice")
-        seen.add(number)
-        if number not in planned:
-            yield Fault(listed.file, "row", f"row {number} was not planned for this shard")
-        elif planned[number].image_uri != row[1]:
-            words = f"row {number} was planned with the image {planned[number].image_uri!r}"
-            yield Fault(listed.file, "row", f"{words}, but {row[1]!r} is listed")
+def _read_beside(expected: Expectation, shard: Shard, name: str) -> bytes:
+    """One of the files beside a shard, with the checksum that its done-record knows, if any."""
+    file = shard.beside[name]
+    try:
+        data = expected.read(file)
+    except storage.UnreadableError as error:
+        raise _DamagedError(unread(file, error)) from error
+    done = expected.done.get(shard)
+    known = None if done is None else done.beside.get(name)
+    if fault := other_crc(file, google_crc32c.value(data), known):
+        raise _DamagedError(fault)
+    return data
 
 
 def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None, list[Fault]]:
-    """The places of a shard's records by its index; None, and why, where it contradicts itself.
+    """The places of a shard's records by its index; None, and why, where it is damaged.
 
     The records of an index follow one another from the start of the shard to its end.
     """
     file = shard.index_file
     try:
-        lines = expected.read(file).decode().split("\n")
+        lines = _read_beside(expected, shard, "index").decode().split("\n")
         places = [_place(line) for line in lines[:-1]]
-    except storage.UnreadableError as error:
-        return None, [unread(file, error)]
+    except _DamagedError as error:
+        return None, [error.fault]
     except ValueError as error:
         return None, [Fault(file, "damaged", f"it is no index: {error}")]
     at = 0
     for number, (offset, size) in enumerate(places):
-        if offset != at or size <= 0:
+        if offset != at or size < FRAMING_BYTES:
             words = f"by line {number + 1}, record {number} does not begin where the last one ends"
             return None, [Fault(file, "damaged", words)]
         at += size
@@ -123,6 +126,11 @@ def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None,
     return places, []
 
 
+def index_is_proved(expected: Expectation, shard: Shard) -> bool:
+    """True if the checksum of a shard's index is known; an earlier version noted none."""
+    return shard in expected.done and "index" in expected.done[shard].beside
+
+
 def _place(line: str) -> Place:
     offset, _, size = line.partition(" ")
     if f"{int(offset)} {int(size)}" != line:
@@ -130,71 +138,44 @@ def _place(line: str) -> Place:
     return int(offset), int(size)
 
 
-def compare_index(shard: Shard, places: Sequence[Place], found: Collection[Place]) -> list[Fault]:
+def compare_index(shard: Shard, places: Sequence[Place], true: Sequence[Place]) -> list[Fault]:
     """The first line of an index that is not where a record of a sound shard is."""
-    for number, (listed, true) in enumerate(zip(places, found, strict=False)):
-        if listed != true:
-            words = f"line {number + 1} is {listed}, but the record is at {true}"
-            return [Fault(shard.index_file, "differs", words, number, true[0])]
-    if len(places) != len(found):
-        words = f"it has {len(places):,} lines for {len(found):,} records"
+    for number, (listed, met) in enumerate(zip(places, true, strict=False)):
+        if listed != met:
+            words = f"line {number + 1} is {listed}, but the record is at {met}"
+            return [Fault(shard.index_file, "differs", words, number, met[0])]
+    if len(places) != len(true):
+        words = f"it has {len(places):,} lines for {len(true):,} records"
         return [Fault(shard.index_file, "differs", words)]
     return []
 
 
-def compare_file(expected: Expectation, shard: Shard, found: Written) -> tuple[bool, list[Fault]]:
-    """Whether a shard's file is the one that was written, and which file is wrong if one is."""
-    known = expected.written(shard)
-    if not known:
-        return False, [Fault(shard.file, "checksum", "no checksum is left to compare it with")]
-    matching = [file for file, written in known.items() if written == found]
-    if matching:
-        return True, [_contradiction(file, shard) for file in known if file not in matching]
-    wanted = next(iter(known.values()))
-    if found.bytes != wanted.bytes:
-        words = f"it has {found.bytes:,} bytes; {wanted.bytes:,} were written"
-        fault = Fault(shard.file, "size", words)
-    elif found.crc32c != wanted.crc32c:
-        words = f"its CRC32C is {found.crc32c:08x}; {wanted.crc32c:08x} was written"
-        fault = Fault(shard.file, "checksum", words)
-    else:
-        words = f"it has {found.records:,} records; {wanted.records:,} were written"
-        fault = Fault(shard.file, "differs", words)
-    disagree = len(set(known.values())) > 1
-    return False, [fault, *(_contradiction(file, shard) for file in known if disagree)]
-
-
-def _contradiction(file: str, shard: Shard) -> Fault:
-    words = f"its records, bytes or CRC32C of {shard.file} are not those of the file"
-    return Fault(file, "differs", words)
-
-
-def shows_sources(done: DoneRecord, plan: Plan) -> bool:
-    """True if a shard shows its sources' sizes: JPEG is kept, PNG may be made of others.
-
-    Not where images were transformed, or where there are several files a record.
-    """
-    files = [one for one in plan.features if one.kind in ("image", "mask")]
-    transformed = transform_of(plan.options) is not None
-    return done.formats.keys() <= {"jpeg"} and len(files) == 1 and not transformed
-
-
-def compare_done(
-    shard: Shard, stands: DoneRecord, proved: DoneRecord, rejects: RowList, suspects: RowList
-) -> list[Fault]:
-    """Where the done-record of a sound shard is not what the shard and its lists show."""
-    faults = []
-    for name in ("rows", "records", "formats", "shapes", "sides", "input_bytes", "oriented"):
-        says, shows = getattr(stands, name), getattr(proved, name)
-        if says != shows:
-            words = f"{name} is {says}, but the shard shows {shows}"
-            faults.append(Fault(shard.done, "differs", words))
+def check_counts(
+    expected: Expectation, shard: Shard, rejects: RowList, suspects: RowList
+) -> Iterator[Fault]:
+    """Where a done-record does not count what was planned, or what the lists hold."""
+    done = expected.done[shard]
+    planned = expected.plan.shard_rows(shard)
+    if not done.rows == planned == done.records + done.rejects:
+        words = (
+            f"{planned:,} rows were planned, and it has {done.rows:,}: {done.records:,} records "
+            f"and {done.rejects:,} rejects"
+        )
+        yield Fault(shard.done, "rows_lost", words)
     pairs = (
-        (rejects.file, count_reasons(rejects.rows or ()), stands.reasons),
-        (suspects.file, len(suspects.rows or ()), stands.suspects),
+        (rejects, _count_reasons(rejects), done.reasons),
+        (suspects, len(suspects.rows or ()), done.suspects),
     )
-    for file, listed, counted in pairs:
-        if listed != counted:
-            words = f"{listed} are listed in {file}, but {counted} are counted in {shard.done}"
-            faults += [Fault(file, "differs", words), Fault(shard.done, "differs", words)]
-    return faults
+    for listed, found, counted in pairs:
+        if listed.rows is not None and found != counted:
+            words = (
+                f"{found} are listed in {listed.file}, but {counted} are counted in {shard.done}"
+            )
+            yield Fault(listed.file, "differs", words)
+            yield Fault(shard.done, "differs", words)
+
+
+def _count_reasons(rejects: RowList) -> dict[str, int]:
+    """Rejects by "stage/code", as done-records count them."""
+    rows = rejects.rows or ()
+    return dict(Counter(f"{stage}/{reason.partition(':')[0]}" for _, _, stage, reason in rows))

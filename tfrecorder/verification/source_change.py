@@ -11,8 +11,8 @@ from tfrecorder.dataset.layout import Shard
 from tfrecorder.plan.plan import PlannedRow
 from tfrecorder.plan.staging import read_shard_rows
 from tfrecorder.verification.expectation import Expectation
-from tfrecorder.verification.side_files import Place, RowList, read_index, read_rejects
-from tfrecorder.verification.walk import SummedFile, walk
+from tfrecorder.verification.side_files import RowList, read_index, read_rejects
+from tfrecorder.verification.walk import Place, walk
 from tfrecorder.writing.done import DoneRecord
 
 
@@ -64,11 +64,10 @@ def _other_record(
 def _sums(where: Expectation, shard: Shard, places: list[Place]) -> Iterator[tuple[int, int]]:
     """Offset and CRC32C of the data of each sound record."""
     path = where.path(shard.file)
-    size = storage.size_or_none(path)
-    if size is None:
+    if storage.size_or_none(path) is None:
         return
     with storage.local_copy(path) as copy, open(copy, "rb") as file:
-        for met in walk(SummedFile(file), size, [offset for offset, _ in places]):
+        for met in walk(file, places):
             if met.data is not None:
                 yield met.offset, google_crc32c.value(met.data)
 

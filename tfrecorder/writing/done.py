@@ -38,6 +38,8 @@ class DoneRecord:
         retries: further attempts that reading the images took.
         further: of a second and later image, smallest and largest (height, width, channels), by
             what its keys begin with.
+        beside: the CRC32Cs of the shard's index, rejects and suspects, by these words; an earlier
+            version noted none.
     """
 
     plan: str
@@ -55,6 +57,7 @@ class DoneRecord:
     sides: list[list[int]] = field(default_factory=list)
     retries: int = 0
     further: dict[str, list[list[int]]] = field(default_factory=dict)
+    beside: dict[str, int] = field(default_factory=dict)
 
     @property
     def rejects(self) -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.dataset.crc32c import seal
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing.done import DoneRecord, add_up
@@ -23,35 +23,31 @@ from tfrecorder.writing.tfds import image_shape, image_shapes, image_sides, json
 
 METADATA_VERSION = 1
 
-#: Size and CRC32C of each file of the plan.
-PlanSums = Mapping[str, tuple[int, int]]
 
-
-def plan_sums(output_dir: str) -> PlanSums:
-    """Size and CRC32C of the staged plan's files, as they stand.
+def plan_sums(output_dir: str) -> dict[str, dict[str, int]]:
+    """Size and CRC32C of the plan's files as they stand, by their names.
 
     Raises:
         UnreadableError: one of them cannot be read.
     """
-    files = (layout.PLAN, layout.PLAN_ROWS)
-    paths = [os.path.join(output_dir, file) for file in files]
-    return dict(zip(files, storage.each(storage.sums, paths, output_dir), strict=True))
+    names = (layout.PLAN, layout.PLAN_ROWS)
+    paths = [os.path.join(output_dir, name) for name in names]
+    found = storage.each(storage.sums, paths, output_dir)
+    return {
+        name: {"bytes": size, "crc32c": crc} for name, (size, crc) in zip(names, found, strict=True)
+    }
 
 
-def plan_list(sums: PlanSums) -> dict[str, Any]:
-    """The plan's files as the metadata list them, with a checksum of the list.
+def metadata_json(
+    plan: Plan, done: Mapping[Shard, DoneRecord], files: Mapping[str, Mapping[str, int]]
+) -> bytes:
+    """`_tfrecorder/metadata.json`: all that is known of the dataset, and its checksums.
 
-    By that checksum `verify` knows whether the list or a file is damaged: nothing else tells which.
-    """
-    listed = [{"file": file, "bytes": size, "crc32c": crc} for file, (size, crc) in sums.items()]
-    return {"plan_files": listed, "plan_files_crc32c": google_crc32c.value(json_bytes(listed))}
-
-
-def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord], sums: PlanSums | None) -> bytes:
-    """`_tfrecorder/metadata.json`: all that is known of the dataset.
+    It proves itself, the plan's files and the done-records; these prove the shards with their
+    indexes and lists.
 
     Args:
-        sums: of the plan's files; None of a dataset whose version did not list them.
+        files: of the plan, as `plan_sums` gives them.
     """
     totals = add_up(done.values())
     shards = [
@@ -61,6 +57,7 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord], sums: PlanSums |
             "records": done[shard].records,
             "bytes": done[shard].bytes,
             "crc32c": done[shard].crc32c,
+            "done": google_crc32c.value(done[shard].to_json()),
         }
         for shard in plan.shards
     ]
@@ -68,11 +65,10 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord], sums: PlanSums |
     if plan.stated is not None:
         shapes = image_shapes(plan, done.values())
         stated = {"stated": plan.stated, "image_shapes": shapes}
-    return json_bytes(
+    document = json_bytes(
         {
             "version": METADATA_VERSION,
             "plan": plan.digest,
-            **({} if sums is None else plan_list(sums)),
             "options": plan.options,
             "label_kind": plan.label_kind,
             "class_names": plan.class_names,
@@ -83,6 +79,8 @@ def metadata_json(plan: Plan, done: Mapping[Shard, DoneRecord], sums: PlanSums |
             "split_rows": plan.split_rows,
             "totals": asdict(totals),
             "shards": shards,
+            "files": files,
             **stated,
         }
     )
+    return seal(document)

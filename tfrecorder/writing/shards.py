@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import google_crc32c
+
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.lists import field_of
@@ -228,6 +230,7 @@ class _Tally:
         self.records = self.suspects = self.oriented = self.input_bytes = 0
         self.bytes = self.crc = 0
         self.index = bytearray()
+        self.beside: dict[str, int] = {}
         self.reject_rows: list[tuple[object, ...]] = []
         self.suspect_rows: list[tuple[object, ...]] = []
 
@@ -273,6 +276,9 @@ class _Tally:
             shard.rejects: to_csv(REJECT_HEADER, self.reject_rows),
             shard.suspects: to_csv(SUSPECT_HEADER, self.suspect_rows),
         }
+        self.beside = {
+            name: google_crc32c.value(files[file]) for name, file in shard.beside.items()
+        }
         publish = partial(storage.publish_bytes, output_dir, claim=attempt)
         storage.each(lambda name: publish(name, files[name]), files, output_dir)
 
@@ -293,6 +299,7 @@ class _Tally:
             sides=[list(sides) for sides in self.sides],
             retries=self.retries,
             further={key: list(map(list, shapes)) for key, shapes in self.further.items()},
+            beside=self.beside,
         )
 
 
