@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 import tfrecorder
 from tfrecorder.dataset.example import parse_example
 from tfrecorder.dataset.lists import value_of
 from tfrecorder.dataset.tfrecord import read_records
+from tfrecorder.storage import retry, services
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 CSV = SAMPLES / "photos.csv"
@@ -61,6 +63,14 @@ def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:
         head, *rows = csv.reader(file)
     rows = [list(map(value_of, row)) for row in rows]
     return pd.DataFrame(rows, columns=head).astype({"row": int})
+
+
+def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.5) -> None:
+    """Wait for what may pass as long as that, in this process, and ask soon and often."""
+    monkeypatch.setattr(retry, "PATIENCE", seconds)
+    monkeypatch.setattr(services, "FIRST_PAUSE", seconds / 500)
+    monkeypatch.setattr(services, "LONGEST_PAUSE", seconds / 24)
+    monkeypatch.setattr(services, "QUIET_SECONDS", seconds / 40)
 
 
 def error_of(

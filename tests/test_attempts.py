@@ -15,7 +15,7 @@ import google_crc32c
 import pandas as pd
 import pytest
 from gcs.control import Gcs
-from support import CSV, PHOTOS, SAMPLES, error_of, public_files, start, wait_for
+from support import CSV, PHOTOS, SAMPLES, error_of, public_files, shorten_patience, start, wait_for
 
 import tfrecorder
 from tfrecorder import storage
@@ -25,7 +25,6 @@ from tfrecorder.errors import OutputError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.storage import gcs as gcs_store
-from tfrecorder.storage import retry
 from tfrecorder.writing import commit as commit_module
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.done import DoneRecord
@@ -46,7 +45,7 @@ CONVERT = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shard
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Further attempts come at once; how many there are stays as it is."""
-    monkeypatch.setattr(retry, "FIRST_DELAY", 0.001)
+    shorten_patience(monkeypatch)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfrecorder.images.memory import Budget
-from tfrecorder.threads import map_ahead, run_in_order, side_by_side
+from tfrecorder.threads import is_unwanted, map_ahead, map_at_once, run_in_order, side_by_side
 
 
 @given(
@@ -76,6 +76,43 @@ def test_what_is_taken_together_is_not_all_done_once_another_has_failed():
     assert len(started) < 10
 
 
+def test_work_that_waits_hears_that_other_work_failed_and_the_failure_is_raised():
+    heard, all_begun = [], threading.Barrier(4)
+
+    def work(number):
+        all_begun.wait()
+        if number == 1:
+            raise ValueError("one")
+        heard.append(until_unwanted())
+        raise RuntimeError("nobody wants to know")
+
+    with ThreadPoolExecutor(4) as pool, pytest.raises(ValueError, match="one"):
+        run_in_order(pool, 4, work, lambda numbers: None, range(4), ahead=4)
+    assert heard == [True] * 3
+    heard.clear()
+    with ThreadPoolExecutor(4) as pool, pytest.raises(ValueError, match="one"):
+        list(map_ahead(pool, lambda number: work(number + 1), range(4), ahead=4))
+    assert heard == [True] * 3
+
+
+def test_work_in_threads_of_threads_hears_it_too():
+    heard, all_begun = [], threading.Barrier(4)
+
+    def inner(number):
+        all_begun.wait()
+        heard.append(until_unwanted())
+
+    def outer(number):
+        if number == 0:
+            all_begun.wait()
+            raise ValueError("none")
+        map_at_once(inner, range(3), 3)
+
+    with pytest.raises(ValueError, match="none"):
+        list(side_by_side(outer, range(2), 2, "side"))
+    assert heard == [True] * 3
+
+
 def test_map_ahead_keeps_few_under_way():
     done = []
     with ThreadPoolExecutor(2) as pool:
@@ -89,7 +126,7 @@ def test_map_ahead_keeps_few_under_way():
 def test_side_by_side_some_run_at_a_time_and_results_are_in_order():
     under_way, most, lock = set(), 0, threading.Lock()
 
-    def work(number, unwanted):
+    def work(number):
         nonlocal most
         with lock:
             under_way.add(number)
@@ -102,16 +139,24 @@ def test_side_by_side_some_run_at_a_time_and_results_are_in_order():
     assert most == 3
 
 
+def until_unwanted():
+    """Work without end; true if it heard within ten seconds that nobody wants it."""
+    end = time.monotonic() + 10
+    while not is_unwanted() and time.monotonic() < end:
+        time.sleep(0.01)
+    return is_unwanted()
+
+
 @pytest.mark.parametrize("how", ["another fails", "nobody takes the rest"])
 def test_side_by_side_the_others_are_told_when_they_are_unwanted(how):
     told, begun = [], []
 
-    def work(number, unwanted):
+    def work(number):
         begun.append(number)
         if number == 0 and how == "another fails":
             raise ValueError("none")
         if number:
-            told.append(unwanted.wait(10))
+            told.append(until_unwanted())
 
     results = side_by_side(work, range(100), 2, "side")
     if how == "another fails":

@@ -43,6 +43,10 @@ def test_rows_of_a_disk_that_is_mounted_late_come_back(material, tmp_path: Path)
     assert survived(lambda: disks.mount_late(material, tmp_path / "late")) == 2
 
 
+def test_a_disk_that_is_unmounted_meanwhile_is_waited_for(material, tmp_path: Path) -> None:
+    assert survived(lambda: disks.unmount_midway(material, 1, 4, tmp_path / "midway")) == 1
+
+
 def test_rows_of_a_folder_that_may_not_be_read_come_back() -> None:
     assert survived(disks.lock_images) == 2
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import shorten_patience
 from torture import faults
 
 
 def test_nothing_is_lost_among_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecorder.storage.retry.FIRST_DELAY", 0.02)
+    shorten_patience(monkeypatch, 10)
     [count] = faults.disturb(1, 400, tmp_path, seed=3)
     assert (count.rows, count.lost) == (400, 0)
     failed = int(count.note.split()[0])

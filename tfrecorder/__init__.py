@@ -24,6 +24,7 @@ from tfrecorder.errors import (
     RunnerError,
     SourceError,
     TfrecorderError,
+    UnreachableError,
     ValidationError,
 )
 from tfrecorder.options.convert import ConvertOptions
@@ -133,6 +134,7 @@ __all__ = [
     "TfrecorderError",
     "Throughput",
     "TrainingPosition",
+    "UnreachableError",
     "ValidationError",
     "VerificationReport",
     "__version__",

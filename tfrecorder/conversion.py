@@ -14,7 +14,12 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
-from tfrecorder.errors import OptionError, ValidationError
+from tfrecorder.errors import (
+    ImagesUnreachableError,
+    OptionError,
+    UnreachableError,
+    ValidationError,
+)
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.directory import claim, clear, folder_to_write, plan_to_continue, reopen
@@ -64,7 +69,8 @@ def convert(
         SourceError: the source cannot be read as a table.
         ValidationError: the table has faults; its `.report` lists all of them.
         OutputError: the directory cannot be written, or holds something else.
-        ImagesUnreachableError: most images are not there, or their store fails.
+        ImagesUnreachableError: most images are not there, or their store does not answer.
+        UnreachableError: a disk or a service was away for more than two minutes.
         RejectedError: more images than allowed were rejected.
         RunnerError: the runner failed, or did not take the job.
         KeyboardInterrupt: with words on how to continue.
@@ -94,6 +100,13 @@ def convert(
             prepared = _prepare(where, table, checked, chosen)
             del table, checked  # a million rows, which only the plan was made from
             job = None if prepared is None else _run(*prepared, chosen)
+    except ImagesUnreachableError:  # which nothing was written for
+        raise
+    except UnreachableError as error:
+        raise UnreachableError(
+            f"{error} Shards that are done are kept in {where}: run the same conversion again to "
+            "continue."
+        ) from error
     except KeyboardInterrupt as interrupt:
         if interrupt.args:  # a job goes on elsewhere
             raise

@@ -5,7 +5,8 @@
     ├── SourceError (ValueError)         a CSV, folder or frame cannot be read as images and labels
     ├── ValidationError (ValueError)     the frame has faults; `.report` lists all of them
     ├── OutputError                      the output directory cannot be written as asked
-    ├── ImagesUnreachableError           the images are plainly not there (an unmounted disk, say)
+    ├── UnreachableError                 a disk or a service failed for two minutes
+    │   └── ImagesUnreachableError       the images are plainly not there (an unmounted disk, say)
     ├── RejectedError                    a reject with on_error="raise", or too many of them
     ├── RunnerError                      the runner or its job failed for a reason of its own
     └── DatasetError                     a directory cannot be read as a dataset
@@ -59,7 +60,11 @@ class OutputError(TfrecorderError):
     """The output directory is foreign, committed, locked or planned with other options."""
 
 
-class ImagesUnreachableError(TfrecorderError):
+class UnreachableError(TfrecorderError):
+    """A disk or a service failed, again and again, for two minutes; it may answer another day."""
+
+
+class ImagesUnreachableError(UnreachableError):
     """Before launch, most of a sample of the images are not there, or their store fails."""
 
 

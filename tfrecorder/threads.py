@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, wait
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from tfrecorder.process_limits import address_space_left, cpu_quota
@@ -123,42 +124,77 @@ def result_of(future: Future[R]) -> R:
     return future.result()
 
 
+#: Any of these, once set, says that nobody wants the result of what this thread does.
+_STOPS: ContextVar[tuple[threading.Event, ...]] = ContextVar("stops", default=())
+
+
+class UnwantedError(Exception):
+    """Nobody wants the result any more: other work failed, or Ctrl-C was pressed."""
+
+
+def is_unwanted() -> bool:
+    """True once nobody wants the result of what this thread does: then it should end soon."""
+    return any(stop.is_set() for stop in _STOPS.get())
+
+
+def stoppable(work: Callable[[T], R], stop: threading.Event) -> Callable[[T], R]:
+    """`work` for other threads: unwanted there as soon as it is here, or once `stop` is set."""
+    stops = (*_STOPS.get(), stop)
+
+    def run(item: T) -> R:
+        before = _STOPS.set(stops)
+        try:
+            return work(item)
+        finally:
+            _STOPS.reset(before)
+
+    return run
+
+
 def map_ahead(
     pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int
 ) -> Iterator[R]:
     """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat."""
     under_way: deque[Future[R]] = deque()
+    stop = threading.Event()
+    run = stoppable(work, stop)
     try:
         for item in items:
-            under_way.append(pool.submit(work, item))
+            under_way.append(pool.submit(run, item))
             if len(under_way) >= ahead:
                 yield result_of(under_way.popleft())
         while under_way:
             yield result_of(under_way.popleft())
     finally:
+        stop.set()
         for future in under_way:
             future.cancel()
 
 
-def side_by_side(
-    work: Callable[[T, threading.Event], R], items: Iterable[T], many: int, name: str
-) -> Iterator[R]:
+def map_at_once(work: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
+    """`map` in as many threads, which end with the first error."""
+    with ThreadPool(threads) as pool:
+        return list(map_ahead(pool, work, items, ahead=2 * threads))
+
+
+def side_by_side(work: Callable[[T], R], items: Iterable[T], many: int, name: str) -> Iterator[R]:
     """`map` in threads of its own, `many` at a time, in order, for long work that can be stopped.
 
     Args:
-        work: is given an item, and an event: once that is set, nobody wants its result any more.
+        work: looks at `is_unwanted` every now and then.
         name: of the threads.
 
     After Ctrl-C no thread is waited for longer than `PATIENCE` seconds, nor by the process's end.
     """
     unwanted, places = threading.Event(), threading.Semaphore(many)
+    until_stopped = stoppable(work, unwanted)
 
     def run(item: T, future: Future[R]) -> None:
         with places:
             try:
                 if unwanted.is_set():
                     raise CancelledError
-                future.set_result(work(item, unwanted))
+                future.set_result(until_stopped(item))
             except BaseException as error:
                 future.set_exception(error)
 
@@ -211,16 +247,19 @@ def run_in_order(
         weight: while more than this waits, nothing further is begun.
 
     Raises:
-        What `work` or `finish` raises, once every thread has stopped.  After Ctrl-C a thread may
-        still be at its `work`, whose result nobody gets; none is at `finish`.
+        What `work` or `finish` raises first, once every thread has stopped.  After Ctrl-C a thread
+        may still be at its `work`, whose result nobody gets; none is at `finish`.
+        UnwantedError: nobody wants the results any more.
     """
     groups = [items[at : at + together] for at in range(0, len(items), together)]
     line = _Line(work, finish, groups, ahead // together, weigh, weight)
-    runs = [pool.submit(line.run) for _ in range(min(threads, len(groups)))]
+    run_line = stoppable(_Line[T, R].run, line.stopped)
+    runs = [pool.submit(run_line, line) for _ in range(min(threads, len(groups)))]
     patience: float | None = None
     try:
         for run in runs:
             result_of(run)
+        line.raise_error()
     except KeyboardInterrupt:  # in the thread that waits here
         patience = 0
         raise
@@ -247,7 +286,9 @@ class _Line(Generic[T, R]):
         self._changed = threading.Condition()
         self._taken = self._finished = 0
         self._ready: dict[int, list[R]] = {}
-        self._finishing = self._in_finish = self._stopped = False
+        self._finishing = self._in_finish = False
+        self._error: BaseException | None = None
+        self.stopped = threading.Event()
 
     def run(self) -> None:
         """What each thread does until there are no groups left."""
@@ -255,17 +296,19 @@ class _Line(Generic[T, R]):
             while (number := self._take()) is not None:
                 results = []
                 for item in self._groups[number]:
-                    if self._stopped:  # which a slow item should not keep from being heard
-                        return
+                    if is_unwanted():  # which a slow item should not keep from being heard
+                        raise UnwantedError
                     results.append(self._work(item))
                 self._hand_in(number, results)
-        except BaseException:
-            self.stop()
-            raise
+        except BaseException as error:
+            self.stop(error)
 
-    def stop(self) -> None:
+    def stop(self, error: BaseException | None = None) -> None:
         with self._changed:
-            self._stopped = True
+            # The first is the reason; those after it may be only that nobody waits any more.
+            if not self.stopped.is_set():
+                self._error = error
+            self.stopped.set()
             self._changed.notify_all()
 
     def wait_for_finish(self) -> None:
@@ -273,14 +316,19 @@ class _Line(Generic[T, R]):
         with self._changed:
             self._changed.wait_for(lambda: not self._in_finish)
 
+    def raise_error(self) -> None:
+        """Raise what stopped the threads, if anything did."""
+        if self._error is not None:
+            raise self._error
+
     def _take(self) -> int | None:
         with self._changed:
             # Whoever waits here holds nothing, so the next result in order is always on its way.
-            while not self._stopped and (
+            while not self.stopped.is_set() and (
                 self._taken - self._finished >= self._ahead or self._waiting > self._weight
             ):
                 self._changed.wait()
-            if self._stopped or self._taken == len(self._groups):
+            if self.stopped.is_set() or self._taken == len(self._groups):
                 return None
             self._taken += 1
             return self._taken - 1
@@ -308,7 +356,7 @@ class _Line(Generic[T, R]):
     def _next(self) -> tuple[list[R]] | None:
         """The next results if they are there; else nobody finishes any more."""
         with self._changed:
-            if self._stopped or self._finished not in self._ready:
+            if self.stopped.is_set() or self._finished not in self._ready:
                 self._finishing = False
                 return None
             self._in_finish = True

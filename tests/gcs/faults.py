@@ -38,9 +38,10 @@ class Fault:
     """What goes wrong, with which requests, and how often.
 
     Attributes:
-        kind: "status" (answered with `status`), "reset" (the connection is reset), "cut" (a
-            download ends in its middle, and half of an uploaded piece arrives), "flip" (one bit of
-            the answer is another) or "stall" (nothing happens for `seconds`, then all goes on).
+        kind: "status" (answered with `status`, for its usual reason or for `reason`), "reset" (the
+            connection is reset), "cut" (a download ends in its middle, and half of an uploaded
+            piece arrives), "flip" (one bit of the answer is another) or "stall" (nothing happens
+            for `seconds`, then all goes on).
         operation: a pattern of `OPERATIONS` as fnmatch has it, or some, as "upload|piece".
         object: a pattern of "bucket/name", likewise.
         probability: the share of these requests that fail.  Which ones is a matter of `seed`, the
@@ -62,6 +63,7 @@ class Fault:
     each: bool = False
     spared: int = 0
     after: bool = False
+    reason: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in ("status", "reset", "cut", "flip", "stall"):

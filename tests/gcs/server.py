@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import socket
 import struct
 import sys
@@ -108,6 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
             return "reset", self._reset
         if fault.kind == "status":
             reason, message = _INJECTED.get(fault.status, ("injected", "An injected fault."))
+            if fault.reason:
+                reason = fault.reason
+                message = re.sub("([A-Z])", r" \1", reason).capitalize() + " (injected)."
             return self._told(error(Refused(fault.status, reason, message), request))
         assert answer is not None
         if fault.kind == "flip" and answer.body:

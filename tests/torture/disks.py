@@ -13,12 +13,13 @@ import random
 import shutil
 import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
-from support import PHOTOS, error_of, public_files, rejects, wait_for
+from support import PHOTOS, done_shards, error_of, public_files, rejects, wait_for
 
 import tfrecorder
 from tfrecorder.errors import ImagesUnreachableError, OutputError
@@ -182,6 +183,28 @@ def mount_late(material: Material, folder: Path) -> Count:
     return Count("disks mounted late", 2, 2 * len(frame), lost, f"{away} rows came back")
 
 
+def unmount_midway(material: Material, times: int, seconds: float, folder: Path) -> Count:
+    """Unmount the disk with the images while they are converted; mount it again some time later."""
+    images, where, lost = material.table.parent, folder / "mnt", 0
+    where.mkdir(parents=True)
+    for number in range(times):
+        out = folder / f"midway-{number}"
+        flags = ["--num-shards", "6", "--num-threads", "1"]
+        with mounted(where, "--bind", str(images)):
+            table = str(where / material.table.name)
+            process = start_command(["convert", table, str(out), *flags], folder / "said")
+            after = 1 + number % 4
+            wait_while_running(process, lambda out=out, after=after: done_shards(out) >= after)
+            subprocess.run(["umount", "--lazy", str(where)], check=True)
+            time.sleep(seconds)
+            subprocess.run(["mount", "--bind", str(images), str(where)], check=True)
+            process.wait()
+        demand(process.returncode == 0, (folder / "said").read_text())
+        lost += check_whole(out, material)
+        shutil.rmtree(out)
+    return Count("disks unmounted meanwhile", times, times * material.rows, lost)
+
+
 def vanish(material: Material, times: int, folder: Path) -> Count:
     """Remove an image between planning and writing; then bring it back."""
     images, lost = material.table.parent, 0
@@ -295,6 +318,7 @@ def torment(material: Material, folder: Path, often: int) -> list[Count]:
         "files that may not grow": lambda: limit_files(material, often, folder / "limits"),
         "read-only disks": lambda: lock_disk(material, folder / "locked"),
         "disks mounted late": lambda: mount_late(material, folder / "late"),
+        "disks unmounted meanwhile": lambda: unmount_midway(material, often, 20, folder / "midway"),
         "unreadable folders": lock_images,
         "images that vanish after planning": lambda: vanish(material, often, folder / "vanish"),
         "conversions at once": lambda: convert_at_once(material, often, folder / "company"),

@@ -29,6 +29,7 @@ from torture import (
     hostile_directories,
     hostile_links,
     hostile_tables,
+    outages,
     overwrites,
 )
 from torture.counts import BrokenError, Count, print_table
@@ -91,6 +92,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "overwrites": lambda: overwrites.overwrite(folder / "overwrites"),
         "disks": attack_disks,
         "faults": lambda: faults.disturb(options.often, ROWS // 3, folder / "faults", options.seed),
+        "outages": lambda: outages.outlast(ROWS // 10),
         "fuzzing": lambda: fuzzing.fuzz(
             options.mutations, folder / "fuzz", options.end_to_end, options.seed * 1000
         ),

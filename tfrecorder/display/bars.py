@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -43,6 +44,21 @@ def counting(items: Iterable[T], advance: Advance) -> Iterator[T]:
     for item in items:
         yield item
         advance(1)
+
+
+@contextlib.contextmanager
+def instead_of_the_log() -> Iterator[None]:
+    """A block with a bar that says itself what the package would log: lines would tear it apart."""
+    logger = logging.getLogger("tfrecorder")
+    logger.addFilter(_no_record)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_no_record)
+
+
+def _no_record(record: logging.LogRecord) -> bool:
+    return False
 
 
 def is_shown(progress: bool | None) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from tfrecorder import storage
-from tfrecorder.errors import ImagesUnreachableError
+from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.keys import URI_COLUMN
-from tfrecorder.threads import ThreadPool
+from tfrecorder.threads import map_at_once
 from tfrecorder.validation.rules import Checked
 
 #: Rows whose images are opened, and the share of them that may be missing.
@@ -21,20 +22,31 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     """Open the images and masks of some rows, a seeded sample.
 
     Raises:
-        ImagesUnreachableError: of a column more than may be rejected cannot be read.
+        ImagesUnreachableError: of a column more than may be rejected cannot be read, or their store
+            does not answer.
     """
     columns = checked.file_columns
     rows = sample_rows(len(checked.frame), OPENED_ROWS, options.seed)
     paths = [[storage.resolve(uri, base) for uri in column.iloc[rows]] for column in columns]
-    with ThreadPool(storage.REMOTE_THREADS) as pool:
+    with _before_the_launch():
         # All at once: a store elsewhere is waited for as long as for one column.
-        found = [pool.map(_fault, of_column) for of_column in paths]
-        faults = [[words for words in of_column if words] for of_column in found]
+        every = [path for of_column in paths for path in of_column]
+        found = iter(map_at_once(_fault, every, storage.REMOTE_THREADS))
+    faults = [[words for _ in of_column if (words := next(found))] for of_column in paths]
     allowed = max(MISSING_SHARE, options.max_reject_fraction)
     for column, opened, failed in zip(columns, paths, faults, strict=True):
         if failed and (len(failed) == len(opened) or len(failed) > allowed * len(opened)):
             name = str(column.name) if len(columns) > 1 else None
             raise unreachable(failed, len(opened), base, name)
+
+
+@contextlib.contextmanager
+def _before_the_launch() -> Iterator[None]:
+    """A block that says of a store that does not answer that nothing was written."""
+    try:
+        yield
+    except UnreachableError as error:
+        raise ImagesUnreachableError(f"{error} Nothing was written.") from error
 
 
 def _fault(path: str) -> str | None:
@@ -83,9 +95,8 @@ def sizes_of_some(
             for: whether their store answers is worth knowing.
 
     Raises:
-        ImagesUnreachableError: a store answers none of the first requests, often as they were
-            tried, so that the others would be waited for in vain, for minutes; or it did not tell
-            a decisive size, without which there might be another number of shards.
+        ImagesUnreachableError: a store does not answer, or answers none of the first requests with
+            a size, or not all where they decide: there might be another number of shards.
     """
     if URI_COLUMN not in checked.frame:
         return []
@@ -93,14 +104,15 @@ def sizes_of_some(
     paths = [storage.resolve(uri, base) for uri in checked.frame[URI_COLUMN].iloc[rows]]
     first, others = paths[: storage.REMOTE_THREADS], paths[storage.REMOTE_THREADS :]
     remote = not all(map(storage.is_local, paths))
-    with ThreadPool(storage.REMOTE_THREADS) as pool:
-        found = list(pool.map(_size, first) if remote else map(_size, first))
+    threads = storage.REMOTE_THREADS if remote else 1
+    with _before_the_launch():
+        found = map_at_once(_size, first, threads)
         faults = _faults(first, found)
         if first and len(faults) == len(first):
             raise unreachable(faults, len(first), base)
         if not decisive:
             return []
-        found += pool.map(_size, others) if remote else map(_size, others)
+        found += map_at_once(_size, others, threads)
     faults = _faults(paths, found)
     if faults:
         examples = "".join(f"\n  {words}" for words in faults[:3])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import pandas as pd
 
@@ -40,7 +40,8 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
     if "values" in planned:
         arrays["values"] = pa.array(planned["values"].array)
     table = pa.Table.from_pydict(arrays).replace_schema_metadata({PLAN_OF_ROWS: plan.digest})
-    with storage.publish(output_dir, layout.PLAN_ROWS) as file:
+
+    def write(file: BinaryIO) -> None:
         buffered = io.BufferedWriter(file)
         # With checksums, or a byte that flips in a row would be taken for a fault of its record.
         with pq.ParquetWriter(
@@ -57,6 +58,8 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
                 start += size
         buffered.flush()
         buffered.detach()
+
+    storage.publish_by(output_dir, layout.PLAN_ROWS, write)
     if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
         raise OutputError(
             f"{output_dir}: another conversion was begun there at the same moment. Wait for its "

@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.errors import RunnerError, TfrecorderError, limit_reached
+from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError, limit_reached
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.exchange import is_in_place
 from tfrecorder.plan.plan import Plan
@@ -20,7 +20,7 @@ from tfrecorder.runners.beam_patches import (
     quiet_beam,
     stop_samplers,
 )
-from tfrecorder.writing.failure import find_failure, read_failure
+from tfrecorder.writing.failure import as_raised, find_failure, read_failure
 from tfrecorder.writing.shards import default_threads
 
 #: The handle of a job of Dataflow: `tfrecorder.runners.dataflow.launcher.DataflowJob`.
@@ -59,7 +59,8 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
             stop_samplers()
             words = error.args if isinstance(error, KeyboardInterrupt) else ()
             raise KeyboardInterrupt(*words) from None
-        failure = _noted_failure(output_dir, launch) or find_failure(str(error))
+        noted = _noted_failure(output_dir, launch)
+        failure = noted or find_failure(str(error)) or as_raised(error)
         if failure is not None:
             raise failure from None  # Beam's own hundred lines of traceback say nothing more
         if at_limit := limit_reached(error):  # in a thread or a buffer of Beam's own
@@ -187,7 +188,8 @@ def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Jo
 
 def _noted_failure(output_dir: str, launch: str) -> TfrecorderError | None:
     """The error that a worker of this launch left in the directory."""
-    with contextlib.suppress(storage.UnreadableError):  # the error at hand is the one to tell
+    # The error at hand is the one to tell, and soon.
+    with storage.impatient(), contextlib.suppress(storage.UnreadableError, UnreachableError):
         failure = read_failure(output_dir)
         if failure is not None and failure.launch == launch:
             return failure.as_error()

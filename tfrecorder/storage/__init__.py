@@ -19,10 +19,13 @@ from tfrecorder.storage.files import (
     open_seekable,
     overwrite,
     publish,
+    publish_by,
     publish_bytes,
     publish_new,
     publish_over,
     read_bytes,
+    read_source,
+    refusal,
     remove,
     remove_all,
     size,
@@ -31,15 +34,19 @@ from tfrecorder.storage.files import (
     sums,
     write_all,
 )
+from tfrecorder.storage.known_folders import KnownFolders
+from tfrecorder.storage.retry import impatient, retried
+from tfrecorder.storage.services import waits
 from tfrecorder.storage.store import (
     Description,
     OtherStandsError,
     UnreadableError,
     UnwritableError,
 )
-from tfrecorder.storage.uris import absolute, is_local, parent, refusal, resolve, scheme
+from tfrecorder.storage.uris import absolute, is_local, parent, resolve, scheme
 
 __all__ = [
+    "KnownFolders",
     "REMOTE_THREADS",
     "Description",
     "OtherStandsError",
@@ -53,6 +60,7 @@ __all__ = [
     "exists",
     "failing_as",
     "files_below",
+    "impatient",
     "is_folder",
     "is_local",
     "local_copy",
@@ -62,18 +70,22 @@ __all__ = [
     "overwrite",
     "parent",
     "publish",
+    "publish_by",
     "publish_bytes",
     "publish_new",
     "publish_over",
     "read_bytes",
+    "read_source",
     "refusal",
     "remove",
     "remove_all",
     "resolve",
+    "retried",
     "scheme",
     "size",
     "size_or_none",
     "sizes",
     "sums",
+    "waits",
     "write_all",
 ]

@@ -9,11 +9,12 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, TypeVar, cast
 
+from tfrecorder.errors import UnreachableError
+from tfrecorder.storage.known_folders import KnownFolders
 from tfrecorder.storage.local import LocalStore
-from tfrecorder.storage.retry import retried
+from tfrecorder.storage.retry import impatient, retried
 from tfrecorder.storage.store import (
     Claim,
     Description,
@@ -25,6 +26,7 @@ from tfrecorder.storage.store import (
     sums_of,
 )
 from tfrecorder.storage.uris import is_local, resolve, scheme
+from tfrecorder.threads import map_at_once
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,8 +50,36 @@ def read_bytes(path: str, note_retry: Callable[[], None] = lambda: None) -> byte
     Raises:
         UnreadableError: it is missing, not permitted, a folder, device or pipe, larger than
             `MAX_FILE_BYTES`, or fails on the way.
+        UnreachableError: its store or disk did not answer, as in every function here.
     """
-    return _asked(lambda: _store(path).read(path), note_retry)
+    return retried(lambda: _store(path).read(path), path, note_retry)
+
+
+def read_source(
+    path: str, folders: KnownFolders, note_retry: Callable[[], None] = lambda: None
+) -> bytes:
+    """`read_bytes` of a file that a source names.
+
+    Where it is missing together with a folder that was there before, a disk went away: that may
+    pass, and is waited for.
+
+    Args:
+        folders: what was read from before; the file's own is added.
+    """
+
+    def read() -> bytes:
+        try:
+            return _store(path).read(path)
+        except UnreadableError as error:
+            if error.code == "not_found" and (gone := folders.vanished(path)) is not None:
+                words = f"its folder {gone} was there before, and is gone or empty"
+                raise TransientError(words) from error
+            raise
+
+    data = retried(read, path, note_retry)
+    if is_local(path):
+        folders.add(os.path.dirname(path))
+    return data
 
 
 def open_seekable(path: str) -> BinaryIO:
@@ -58,7 +88,7 @@ def open_seekable(path: str) -> BinaryIO:
     Raises:
         UnreadableError: as `read_bytes`.
     """
-    return _asked(lambda: _store(path).open(path))
+    return retried(lambda: _store(path).open(path), path)
 
 
 @contextlib.contextmanager
@@ -80,7 +110,7 @@ def local_copy(path: str) -> Iterator[str]:
             copy.seek(0)
             _store(path).fetch(path, cast(BinaryIO, copy.file))
 
-        _asked(fetch)
+        retried(fetch, path)
         copy.flush()
         yield copy.name
 
@@ -91,7 +121,7 @@ def size(path: str) -> int | None:
     Raises:
         UnreadableError: as `read_bytes`, but for a file that is missing.
     """
-    return _asked(lambda: _store(path).size(path))
+    return retried(lambda: _store(path).size(path), path)
 
 
 def size_or_none(path: str) -> int | None:
@@ -108,7 +138,7 @@ def describe(path: str) -> Description | None:
     Raises:
         UnreadableError: as `read_bytes`, but for a file that is missing.
     """
-    return _asked(lambda: _store(path).describe(path))
+    return retried(lambda: _store(path).describe(path), path)
 
 
 def crc32c_or_none(path: str) -> int | None:
@@ -184,7 +214,7 @@ def files_below(folder: str) -> list[str]:
 
 def _listed(path: str, request: Callable[[str], T]) -> T:
     try:
-        return _asked(lambda: request(path))
+        return retried(lambda: request(path), path)
     except UnreadableError as error:
         raise UnreadableError(error.code, f"{path} cannot be read: {error.detail}") from error
 
@@ -197,13 +227,6 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
     except UnreadableError as error:
         words = str(error)  # which may name a path below this one
         raise kind(f"{words}." if path in words else f"{path} cannot be read: {words}.") from error
-
-
-def _asked(request: Callable[[], T], note_retry: Callable[[], None] = lambda: None) -> T:
-    try:
-        return retried(request, note_retry)
-    except TransientError as error:
-        raise UnreadableError("read_failed", str(error)) from error
 
 
 # ---------------------------------------------------------------------------------------------
@@ -229,10 +252,24 @@ def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[
         raise UnwritableError(error.detail) from error
 
 
+def publish_by(
+    output_dir: str, name: str, write: Callable[[BinaryIO], None], claim: Claim | None = None
+) -> None:
+    """`publish` of what `write` writes, which is asked for it again where a disk failed in passing.
+
+    What goes to another store is tried again by itself.
+    """
+
+    def attempt() -> None:
+        with publish(output_dir, name, claim) as file:
+            write(file)
+
+    retried(attempt, os.path.join(output_dir, name))
+
+
 def publish_bytes(output_dir: str, name: str, data: bytes, claim: Claim | None = None) -> None:
     """`publish` of bytes that are at hand."""
-    with publish(output_dir, name, claim) as file:
-        write_all(file, data)
+    publish_by(output_dir, name, lambda file: write_all(file, data), claim)
 
 
 def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> int:
@@ -244,9 +281,12 @@ def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> in
         OtherStandsError: another generation stands there, of other bytes.
         OSError: it cannot be written.
     """
+    path = os.path.join(output_dir, name)
     try:
-        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, generation))
-    except (TransientError, UnreadableError) as error:
+        made = retried(
+            lambda: _store(output_dir).put_over(output_dir, name, data, generation), path
+        )
+    except UnreadableError as error:
         raise UnwritableError(str(error)) from error
     if made is None:
         publish_bytes(output_dir, name, data)
@@ -263,12 +303,12 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """
     path = os.path.join(output_dir, name)
     try:
-        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, 0))
+        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, 0), path)
         if made is None and size(path) is not None:
             return read_bytes(path) == data
     except OtherStandsError:
         return False
-    except (TransientError, UnreadableError) as error:
+    except UnreadableError as error:
         raise UnwritableError(str(error)) from error
     if made is None:
         publish_bytes(output_dir, name, data)
@@ -276,8 +316,8 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
 
 
 def overwrite(folder: str, name: str, text: str) -> None:
-    """`publish` of a short note whose loss harms nobody."""
-    with contextlib.suppress(OSError):
+    """`publish` of a short note whose loss harms nobody, and which nobody waits for."""
+    with impatient(), contextlib.suppress(OSError, UnreachableError):
         publish_bytes(folder, name, text.encode())
 
 
@@ -287,10 +327,7 @@ def remove(folder: str, name: str) -> None:
     Raises:
         OSError: it cannot be removed.
     """
-    try:
-        retried(lambda: _store(folder).remove(folder, name))
-    except TransientError as error:
-        raise UnwritableError(str(error)) from error
+    retried(lambda: _store(folder).remove(folder, name), os.path.join(folder, name))
 
 
 def move(folder: str, name: str, new: str) -> None:
@@ -302,10 +339,7 @@ def move(folder: str, name: str, new: str) -> None:
     Raises:
         OSError: it cannot be moved, or there is no such file.
     """
-    try:
-        retried(lambda: _store(folder).move(folder, name, new))
-    except TransientError as error:
-        raise UnwritableError(str(error)) from error
+    retried(lambda: _store(folder).move(folder, name, new), os.path.join(folder, name))
 
 
 def remove_all(folder: str, unwanted: Collection[str]) -> None:
@@ -331,8 +365,20 @@ def each(work: Callable[[T], R], things: Collection[T], path: str) -> list[R]:
     """`work` of each thing, in order; many at a time where `path` is on a remote store."""
     if is_local(path) or len(things) < 2:
         return [work(thing) for thing in things]
-    with ThreadPoolExecutor(REMOTE_THREADS) as pool:
-        return list(pool.map(work, things))
+    return map_at_once(work, things, REMOTE_THREADS)
+
+
+def refusal(kind: str) -> str | None:
+    """Why files of a scheme cannot be read or written, and the remedy; None where they can.
+
+    >>> refusal("gs"), refusal("https")
+    (None, 'put the files on a disk or into a bucket first')
+    """
+    if kind in ("", "gs"):
+        return None
+    from tfrecorder.storage import fsspec_store
+
+    return fsspec_store.refusal(kind)
 
 
 def _store(path: str) -> Store:
@@ -347,7 +393,7 @@ def _remote_store(kind: str) -> Store:
         from tfrecorder.storage.gcs import BucketStore
 
         return BucketStore()
-    from tfrecorder.storage.fsspec_store import FsspecStore, refusal
+    from tfrecorder.storage.fsspec_store import FsspecStore
 
     words = refusal(kind)
     if words is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import shutil
 import uuid
@@ -19,6 +20,7 @@ from tfrecorder.storage.store import (
     UnwritableError,
     described,
     is_transient,
+    may_pass,
     too_large,
 )
 from tfrecorder.storage.upload import spooled
@@ -83,7 +85,7 @@ class FsspecStore:
         def read_range(start: int, end: int) -> bytes:
             return _asked(lambda: bytes(system.cat_file(name, start=start, end=end)))
 
-        return in_parts(int(found["size"]), read_range)
+        return in_parts(path, int(found["size"]), read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         system, name = _system(path)
@@ -137,7 +139,8 @@ class FsspecStore:
     def publish(
         self, folder: str, name: str, claim: Claim | None = None
     ) -> AbstractContextManager[BinaryIO]:
-        system, final = _system(f"{folder}/{name}")
+        whole = f"{folder}/{name}"
+        system, final = _system(whole)
 
         def upload(local: str) -> None:
             if self._scheme in _WHOLE_UPLOADS:
@@ -154,7 +157,7 @@ class FsspecStore:
                     system.rm_file(temporary)
                 raise
 
-        return spooled(lambda local: _told(lambda: upload(local)))
+        return spooled(whole, lambda local: _told(lambda: upload(local)))
 
     def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         return None
@@ -238,11 +241,27 @@ def _translated(error: Exception) -> Exception:
     for kind, code in _CODES.items():
         if isinstance(error, kind):
             return UnreadableError(code, _words(error))
-    status = getattr(error, "status_code", None) or getattr(error, "status", None)
-    transient = isinstance(status, int) and is_transient(status)
-    if transient or isinstance(error, (TimeoutError, ConnectionError)):
+    if _passes(error):
         return TransientError(_words(error))
     return UnreadableError("read_failed", _words(error))
+
+
+#: What the packages call a connection that failed, and are no OSError: of botocore, which s3fs
+#: uses, and of azure-core, which adlfs does.
+_CONNECTION_FAILED = frozenset(("HTTPClientError", "ServiceRequestError", "ServiceResponseError"))
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether a failure may pass: by its status, its kind, or those of what it came from."""
+    status = getattr(error, "status_code", None) or getattr(error, "status", None)
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    # Of S3 a busy server is, in s3fs, a device that is busy.
+    busy = isinstance(error, OSError) and error.errno == errno.EBUSY
+    if (isinstance(status, int) and is_transient(status)) or busy or may_pass(error):
+        return True
+    return bool(kinds & _CONNECTION_FAILED) or (
+        error.__cause__ is not None and _passes(error.__cause__)
+    )
 
 
 def _told(request: Callable[[], T]) -> T:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -19,6 +18,7 @@ from tfrecorder.storage.gcs_get import (
     decode_crc32c,
     describe_object,
     failure_words,
+    is_rate_limit,
     read_object,
 )
 from tfrecorder.storage.ranges import in_parts
@@ -30,8 +30,10 @@ from tfrecorder.storage.store import (
     UnreadableError,
     UnwritableError,
     is_transient,
+    may_pass,
 )
 from tfrecorder.storage.upload import Reader, followed
+from tfrecorder.threads import map_at_once
 
 T = TypeVar("T")
 
@@ -87,7 +89,7 @@ class BucketStore:
                 _asked(lambda: blob.download_as_bytes(**wanted, retry=None, timeout=TIMEOUT)),
             )
 
-        return in_parts(blob.size, read_range)
+        return in_parts(path, blob.size, read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         _asked(lambda: self._blob(path).download_to_file(file, retry=None, timeout=TIMEOUT))
@@ -152,7 +154,7 @@ class BucketStore:
             else:
                 self._upload_claimed(path, file, size, claim)
 
-        return followed(upload, PIECE)
+        return followed(path, upload, PIECE)
 
     def _upload(
         self, path: str, file: Reader, size: int | None, generation: int | None = None
@@ -221,8 +223,7 @@ class BucketStore:
 
         _told(lambda: delete(self._blob(path)))
         below = _told(lambda: list(self._list(path)))
-        with ThreadPoolExecutor(REMOVALS) as pool:
-            list(pool.map(lambda blob: _told(lambda: delete(blob)), below))
+        map_at_once(lambda blob: _told(lambda: delete(blob)), below, REMOVALS)
 
     def move(self, folder: str, name: str, new: str) -> None:
         source, target = self._blob(f"{folder}/{name}"), self._blob(f"{folder}/{new}")
@@ -352,7 +353,11 @@ def _in_our_terms(error: Exception) -> UnreadableError | TransientError | None:
     match error:
         case exceptions.NotFound():
             return UnreadableError("not_found", _words(error))
-        case exceptions.Forbidden() | exceptions.Unauthorized():
+        case exceptions.Unauthorized():  # though its client has asked for a new token twice
+            return TransientError(_words(error))
+        case exceptions.Forbidden() if is_rate_limit(getattr(error.response, "text", "")):
+            return TransientError(_words(error))
+        case exceptions.Forbidden():
             return UnreadableError("no_permission", _words(error))
         case exceptions.GoogleAPICallError():
             if error.code is not None and is_transient(int(error.code)):
@@ -360,7 +365,7 @@ def _in_our_terms(error: Exception) -> UnreadableError | TransientError | None:
             return UnreadableError("read_failed", _words(error))
         case InvalidResponse():
             status = int(getattr(error.response, "status_code", 0))
-            if is_transient(status):
+            if status == 401 or is_transient(status):
                 return TransientError(f"the server answered {status}")
             return UnreadableError("read_failed", str(error))
         case DataCorruption() | TransportError() | requests.RequestException() | ConnectionError():
@@ -370,6 +375,8 @@ def _in_our_terms(error: Exception) -> UnreadableError | TransientError | None:
             return TransientError(_words(error))
         case GoogleAuthError():
             return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({_words(error)})")
+        case OSError() if may_pass(error):
+            return TransientError(_words(error))
         case OSError():  # of this machine: a file of certificates, a full disk
             return UnreadableError("read_failed", _words(error))
     return None

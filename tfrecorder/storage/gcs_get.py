@@ -15,6 +15,7 @@ import gzip
 import http.client
 import json
 import os
+import re
 import ssl
 import time
 import urllib.parse
@@ -39,7 +40,12 @@ from tfrecorder.storage.store import (
 #: A GET of a path of the service: a block in which its answer, of the status 200, can be read.
 Ask = Callable[[str], AbstractContextManager[HTTPResponse]]
 
-_CODES = {401: "no_permission", 403: "no_permission", 404: "not_found", 410: "not_found"}
+_CODES = {403: "no_permission", 404: "not_found", 410: "not_found"}
+
+#: Why a 403 is no matter of rights, but of how much was asked for.
+#: Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#403-forbidden
+_RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded")
+_LIMIT_WORDS = re.compile(r"(The )?(\w+ )?(rate limit|quota)\b", re.IGNORECASE)
 
 #: The longest answer that is read for its words.
 _ERROR_BYTES = 65536
@@ -115,7 +121,9 @@ def _granted(response: HTTPResponse) -> HTTPResponse:
         return response
     text = response.read(_ERROR_BYTES).decode(errors="replace")
     words = answer_words(response.status, text, response.reason)
-    if is_transient(response.status):
+    # A 401 comes here only after a new token was asked for; the next attempt asks for another.
+    passes = response.status == 401 or (response.status == 403 and is_rate_limit(text))
+    if passes or is_transient(response.status):
         raise TransientError(words)
     raise UnreadableError(_CODES.get(response.status, "read_failed"), words)
 
@@ -166,6 +174,24 @@ def answer_words(status: int, text: str, reason: str | None) -> str:
         text = str(json.loads(text)["error"]["message"] or "")
     lines = [] if text.lstrip().startswith("<") else text.strip().splitlines()
     return f"{status} {(lines or [reason or 'no reason was given'])[0][:200].rstrip('.')}"
+
+
+def is_rate_limit(text: str) -> bool:
+    """Whether the service refuses for the moment only, because too much was asked for.
+
+    Args:
+        text: of an answer of the status 403: JSON with reasons or, to a download, words alone.
+
+    >>> is_rate_limit('{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}')
+    True
+    >>> is_rate_limit("User Rate Limit Exceeded"), is_rate_limit("Permission denied")
+    (True, False)
+    """
+    try:
+        reasons = [one.get("reason") for one in json.loads(text)["error"]["errors"]]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return _LIMIT_WORDS.match(text.strip()) is not None
+    return any(reason in _RATE_LIMITS for reason in reasons)
 
 
 def failure_words(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from tfrecorder.storage.store import (
     TransientError,
     UnreadableError,
     described,
+    may_pass,
     too_large,
 )
 from tfrecorder.storage.uris import scheme
@@ -34,9 +35,6 @@ _CODES = {
     errno.ELOOP: "bad_name",
     errno.ENAMETOOLONG: "bad_name",
 }
-
-#: What a disk on a network answers while its server is away.
-_TRANSIENT = frozenset((errno.ETIMEDOUT, errno.ECONNRESET, errno.ESTALE, errno.EAGAIN))
 
 #: Below the folder that is written to: files that are not complete yet.
 TMP = f"{folders.PRIVATE}/tmp"
@@ -159,7 +157,7 @@ def _status(path: str) -> os.stat_result | None:
 
 def _as_unreadable(error: OSError) -> Exception:
     words = os.strerror(error.errno or errno.EIO)
-    if error.errno in _TRANSIENT:
+    if may_pass(error):
         return TransientError(words)
     return UnreadableError(_CODES.get(error.errno or 0, "read_failed"), words)
 

@@ -8,31 +8,33 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from tfrecorder.storage.retry import retried
-from tfrecorder.storage.store import TransientError, UnreadableError
+from tfrecorder.storage.store import TransientError
 
 #: Bytes that a request asks for at least: the rows of a shard's plan, about.
 PART_BYTES = 2**18
 
 
-def in_parts(size: int, read_range: Callable[[int, int], bytes]) -> BinaryIO:
+def in_parts(path: str, size: int, read_range: Callable[[int, int], bytes]) -> BinaryIO:
     """A file of which only what is asked for is read.
 
     Args:
+        path: of the file.
         size: of the file, in bytes.
         read_range: the bytes from one offset up to another, not included; one request, which fails
             with a TransientError where another attempt may succeed.
 
     >>> data = bytes(range(100))
-    >>> file = in_parts(100, lambda start, end: data[start:end])
+    >>> file = in_parts("memory://a", 100, lambda start, end: data[start:end])
     >>> file.seek(-2, os.SEEK_END), file.read()
     (98, b'bc')
     """
-    return cast(BinaryIO, io.BufferedReader(_Parts(size, read_range), PART_BYTES))
+    return cast(BinaryIO, io.BufferedReader(_Parts(path, size, read_range), PART_BYTES))
 
 
 class _Parts(io.RawIOBase):
-    def __init__(self, size: int, read_range: Callable[[int, int], bytes]) -> None:
-        self._size, self._read_range, self._at = size, read_range, 0
+    def __init__(self, path: str, size: int, read_range: Callable[[int, int], bytes]) -> None:
+        self._path, self._size = path, size
+        self._read_range, self._at = read_range, 0
 
     def readable(self) -> bool:
         return True
@@ -52,10 +54,7 @@ class _Parts(io.RawIOBase):
         start, end = self._at, min(self._at + len(buffer), self._size)
         if start >= end:
             return 0
-        try:
-            data = retried(lambda: self._whole(start, end))
-        except TransientError as error:
-            raise UnreadableError("read_failed", str(error)) from error
+        data = retried(lambda: self._whole(start, end), self._path)
         buffer[: len(data)] = data
         self._at = end
         return len(data)

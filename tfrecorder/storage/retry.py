@@ -1,42 +1,127 @@
-"""Trying again what failed in a way that may pass."""
+"""Patience: what failed in a way that may pass is tried again, for two minutes at least.
+
+All threads of a process wait together for a service that answers none of them, so that it is asked
+once every few seconds, and not by each of them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import TypeVar
 
-from tfrecorder.storage.store import TransientError
+from tfrecorder.errors import UnreachableError
+from tfrecorder.storage.services import Service, Wait, failing, growing, service_of
+from tfrecorder.storage.store import UnreadableError, UnwritableError, may_pass
 
 T = TypeVar("T")
 
+#: Seconds for which a request is tried again, from its first failure on.  An outage of a bucket, or
+#: the restart of a file server, is mostly over by then.
+PATIENCE = 120
+
+#: Attempts of a request whose service answers others: an upload of minutes may fail by chance,
+#: three times in as many attempts.
 ATTEMPTS = 6
 
-#: Seconds before the second attempt, twice as many before each further one: 15 in all, at most.
-FIRST_DELAY = 0.5
 
-
-def retried(attempt: Callable[[], T], note: Callable[[], None] = lambda: None) -> T:
-    """What `attempt` returns, tried `ATTEMPTS` times at most.
-
-    The delays grow by two and are cut by up to a half at random, so that many workers that a busy
-    server turned away do not come back together.
+def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lambda: None) -> T:
+    """What `attempt` returns, tried again while it fails in a way that may pass.
 
     Args:
-        attempt: fails with a TransientError where another attempt may succeed.
+        attempt: a failure that `may_pass` is followed by another attempt.
+        path: of the file or folder it is about: the threads of this process that ask its service
+            for something wait together, and the error names it.
         note: is called before each further attempt, for whoever counts them.
 
     Raises:
-        TransientError: of the last attempt, with the number of attempts.
+        UnreachableError: it failed for `PATIENCE` seconds, or at once in a block of `impatient`.
+        UnwantedError: nobody waits for the result any more.
         Whatever else `attempt` raises, at once.
     """
-    for number in range(ATTEMPTS):
+    request = _Request(path)
+    request.wait_for_others()
+    while True:
+        began = time.monotonic()
         try:
-            return attempt()
-        except TransientError as error:
-            if number == ATTEMPTS - 1:
-                raise TransientError(f"{error}, in each of {ATTEMPTS} attempts") from error
+            result = attempt()
+        except (UnreadableError, UnwritableError):
+            request.answered()
+            raise
+        except Exception as error:
+            if not may_pass(error):
+                raise
+            request.failed(began, error)
+        else:
+            request.answered()
+            return result
         note()
-        time.sleep(FIRST_DELAY * 2**number * random.uniform(0.5, 1))
-    raise AssertionError("unreachable")
+        request.pause()
+
+
+_PATIENT: ContextVar[bool] = ContextVar("patient", default=True)
+
+
+@contextlib.contextmanager
+def impatient() -> Iterator[None]:
+    """A block in which nothing is tried again: of notes and looks that may as well be left out."""
+    before = _PATIENT.set(False)
+    try:
+        yield
+    finally:
+        _PATIENT.reset(before)
+
+
+class _Request:
+    """A request that is tried until it is answered, or its patience ends."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._since: float | None = None
+        self._failures = 0
+        self._words = ""
+
+    def wait_for_others(self) -> None:
+        """Wait while the service is known to fail: others ask it already."""
+        service = failing(self._path)
+        now = time.monotonic()
+        if service is not None and service.closed_until > now and _PATIENT.get():
+            self._since, self._words = now, service.words
+            self._wait(service, ready=now)
+
+    def answered(self) -> None:
+        service = failing(self._path)
+        if service is not None:
+            service.answer()
+
+    def failed(self, began: float, error: Exception) -> None:
+        """Note a failure; raise an UnreachableError where it is not to be tried again."""
+        now = time.monotonic()
+        # What went on for so long was no stall, which every store ends sooner: it worked till now.
+        if self._since is None or now - began > PATIENCE:
+            self._since = now
+        self._failures += 1
+        self._words = str(getattr(error, "strerror", None) or error)
+        service = service_of(self._path)
+        service.fail(began, now, self._words)
+        if not _PATIENT.get():
+            raise UnreachableError(f"{self._path} cannot be reached: {self._words}.") from error
+        waited = now - self._since
+        is_away = now - service.failing_since >= PATIENCE / 2  # and answers nobody
+        if waited >= PATIENCE and (is_away or self._failures >= ATTEMPTS):
+            words = f"could not be reached for {waited:,.0f} s: {self._words}."
+            raise UnreachableError(f"{self._path} {words}") from error
+
+    def pause(self) -> None:
+        pause = growing(self._failures) * random.uniform(0.5, 1)
+        self._wait(service_of(self._path), ready=time.monotonic() + pause)
+
+    def _wait(self, service: Service, ready: float) -> None:
+        assert self._since is not None
+        end = self._since + PATIENCE
+        # Where the patience ends there is one more attempt, whatever the others do.
+        last = end if end > time.monotonic() else float("inf")
+        service.wait(Wait(service.name, self._since, self._words), ready, last)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -37,6 +39,28 @@ class UnwritableError(OSError):
 
 class TransientError(Exception):
     """A request failed in a way that may pass: a time-out, a reset connection, a busy server."""
+
+
+#: What a disk answers whose cable, server or daemon is away for a moment, what a network does, and
+#: what a process does that has too many files open.  None of it is a property of the file.
+_PASSING = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EIO", "EREMOTEIO", "ESTALE", "EAGAIN", "ETIMEDOUT", "ENOTCONN", "ENOLINK", "ENODEV"),
+        *("ECONNRESET", "ECONNABORTED", "ECONNREFUSED", "EPIPE", "ESHUTDOWN", "ENETRESET"),
+        *("EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH"),
+        *("EMFILE", "ENFILE", "ENOMEM", "ENOBUFS"),
+    )
+    if hasattr(errno, name)  # not every system has all of them
+)
+
+
+def may_pass(error: BaseException) -> bool:
+    """True for a failure after which another attempt may succeed: of a store, or of the system."""
+    # The last is a name that has no address at the moment.
+    if isinstance(error, (TransientError, TimeoutError, ConnectionError, socket.gaierror)):
+        return True
+    return isinstance(error, OSError) and error.errno in _PASSING
 
 
 class OtherStandsError(Exception):
@@ -97,7 +121,7 @@ def too_large(size: int) -> UnreadableError:
 
 
 def is_transient(status: int) -> bool:
-    """True for an HTTP status after which another attempt may succeed.
+    """True for an HTTP status after which another attempt may succeed, whatever the service.
 
     Source: https://cloud.google.com/storage/docs/retry-strategy
     """
@@ -107,7 +131,7 @@ def is_transient(status: int) -> bool:
 class Store(Protocol):
     """Files by their full paths, scheme included.
 
-    Every method may raise TransientError, whose caller tries again (`retry.retried`); those that
+    Every method may raise what `may_pass`, whose caller tries again (`retry.retried`); those that
     read UnreadableError, those that write UnwritableError or another OSError.
     """
 

@@ -8,34 +8,42 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from tfrecorder.storage.retry import retried
-from tfrecorder.storage.store import TransientError, UnwritableError, sums_of
+from tfrecorder.storage.store import UnwritableError, sums_of
 
 
 @contextlib.contextmanager
-def spooled(upload: Callable[[str], None]) -> Iterator[BinaryIO]:
+def spooled(final: str, upload: Callable[[str], None]) -> Iterator[BinaryIO]:
     """A temporary file to write; when the block ends well, `upload` is given its path.
 
     So a shard is on this machine's disk once, never in memory, and an upload that failed can be
     tried again.
 
+    Args:
+        final: the path that it is uploaded to.
+
     Raises:
         UnwritableError: there is no room for the temporary file, or `upload` failed.
+        UnreachableError: `upload` failed for longer than anybody waits.
     """
     with _temporary() as (path, file):
         with _room_missed():
             yield file
-        _uploaded(lambda: upload(path))
+        retried(lambda: upload(path), final)
 
 
 @contextlib.contextmanager
-def followed(upload: Callable[[Reader, int | None], None], piece: int) -> Iterator[BinaryIO]:
+def followed(
+    final: str, upload: Callable[[Reader, int | None], None], piece: int
+) -> Iterator[BinaryIO]:
     """A temporary file to write from its beginning to its end, uploaded meanwhile.
 
     Args:
+        final: the path that it is uploaded to.
         upload: is given a reader and the file's size, None where it still grows; its reads wait
             for what is not written yet.  It runs in a thread of its own, and anew after a failure
             that may pass.  What it uploads must appear nowhere before its reader has ended.
@@ -43,6 +51,7 @@ def followed(upload: Callable[[Reader, int | None], None], piece: int) -> Iterat
 
     Raises:
         UnwritableError: there is no room for the temporary file, or `upload` failed.
+        UnreachableError: `upload` failed for longer than anybody waits.
     """
     # Without a name, so that nothing is left of it however this process ends.
     with tempfile.TemporaryFile(buffering=0) as temporary:
@@ -56,14 +65,15 @@ def followed(upload: Callable[[Reader, int | None], None], piece: int) -> Iterat
 
         def follow() -> None:
             try:
-                _uploaded(attempt)
+                retried(attempt, final)
             except AbandonedError:
                 return
             except BaseException as error:
                 failures.append(error)
 
         # A daemon: nobody waits for an upload that Ctrl-C has made pointless.
-        thread = threading.Thread(target=follow, name="tfrecorder-upload", daemon=True)
+        run = copy_context().run  # with what this thread knows of who waits for it
+        thread = threading.Thread(target=run, args=(follow,), name="tfrecorder-upload", daemon=True)
         thread.start()
         try:
             with _room_missed():
@@ -98,13 +108,6 @@ def _room_missed() -> Iterator[None]:
             f"no space left in {tempfile.gettempdir()}, where a shard stands before its upload;"
             " free some, or set TMPDIR to a larger disk"
         ) from error
-
-
-def _uploaded(attempt: Callable[[], None]) -> None:
-    try:
-        retried(attempt)
-    except TransientError as error:
-        raise UnwritableError(str(error)) from error
 
 
 #: Seconds between two looks at how far the file has grown.

@@ -23,19 +23,6 @@ def scheme(uri: str) -> str:
     return "" if found == "file" else found
 
 
-def refusal(kind: str) -> str | None:
-    """Why files of a scheme cannot be read or written, and the remedy; None where they can.
-
-    >>> refusal("gs"), refusal("https")
-    (None, 'put the files on a disk or into a bucket first')
-    """
-    if kind in ("", "gs"):
-        return None
-    from tfrecorder.storage import fsspec_store
-
-    return fsspec_store.refusal(kind)
-
-
 def resolve(uri: str, base: str) -> str:
     """A uri as a path to open: a relative one is taken from the folder `base`.
 

@@ -27,6 +27,7 @@ from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError
 from tfrecorder.plan.staging import staged_plan
+from tfrecorder.threads import UnwantedError, is_unwanted
 from tfrecorder.writing.done import DoneRecord, read_done
 
 #: Times that an attempt begins, each time overtaken by another.
@@ -130,16 +131,15 @@ def settled(
     shard: Shard,
     plan_digest: str,
     write: Callable[[Attempt], DoneRecord],
-    pause: Callable[[float], object] = time.sleep,
 ) -> DoneRecord:
     """The done-record of a shard: of this attempt, or of another that was first.
 
     Args:
         write: writes the shard and finishes the attempt that it is given.
-        pause: waits for some seconds, or less where nobody wants the shard any more.
 
     Raises:
         OutputError: other attempts have claimed the shard each time.
+        UnwantedError: nobody wants the shard any more.
         Whatever else `write` raises.
     """
     for _ in range(TURNS):
@@ -152,7 +152,9 @@ def settled(
         except OvertakenError:
             took = time.monotonic() - began
         for _ in range(LOOKS):
-            pause((PATIENCE[0] * took + PATIENCE[1]) / LOOKS)
+            if is_unwanted():
+                raise UnwantedError
+            time.sleep((PATIENCE[0] * took + PATIENCE[1]) / LOOKS)
             if (done := read_done(output_dir, shard, plan_digest)) is not None:
                 return done
     raise OutputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import BinaryIO
 
 import google_crc32c
 
@@ -123,8 +124,10 @@ def _gather(output_dir: str, name: str, header: tuple[str, ...], parts: Sequence
     def rows_of(part: str) -> bytes:
         return storage.read_bytes(os.path.join(output_dir, part))[len(head) :]
 
-    with storage.publish(output_dir, name) as file:
+    def write(file: BinaryIO) -> None:
         storage.write_all(file, head)
         for at in range(0, len(parts), storage.REMOTE_THREADS):
             some = parts[at : at + storage.REMOTE_THREADS]
             storage.write_all(file, b"".join(storage.each(rows_of, some, output_dir)))
+
+    storage.publish_by(output_dir, name, write)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from tfrecorder import errors, storage
 from tfrecorder.dataset import layout
-from tfrecorder.errors import TfrecorderError
+from tfrecorder.errors import TfrecorderError, UnreachableError
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,16 @@ def find_failure(words: str) -> TfrecorderError | None:
     return kind(found[2]) if found and kind else None
 
 
+#: What Beam adds to the words of a worker's error.
+_STEP = re.compile(r" \[while running .*\]$", re.DOTALL)
+
+
+def as_raised(error: BaseException) -> TfrecorderError | None:
+    """One of our errors as it was raised, where Beam has added the name of its step; else None."""
+    kind = _kind(type(error).__name__)
+    return kind(_STEP.sub("", str(error))) if kind is not None and type(error) is kind else None
+
+
 def _kind(name: str) -> type[TfrecorderError] | None:
     """One of our errors by its name, if its words are all that it is made of."""
     kind = getattr(errors, name, None)
@@ -61,8 +71,9 @@ def _kind(name: str) -> type[TfrecorderError] | None:
 
 def note_failure(output_dir: str, failure: Failure) -> None:
     """Leave a failure in the directory, instead of an earlier one."""
-    # On a full disk the note fails for the same reason as the output: the error itself goes on.
-    with contextlib.suppress(OSError):
+    # The note may fail for the same reason as the output, a full disk or a bucket that is away: the
+    # error itself goes on, and at once.
+    with storage.impatient(), contextlib.suppress(OSError, UnreachableError):
         storage.publish_bytes(output_dir, layout.FAILURE, json.dumps(asdict(failure)).encode())
 
 

@@ -9,8 +9,7 @@ shards; everything about them is in the plan that stands staged in the output di
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -30,6 +29,7 @@ from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.failure import Failure, note_failure
+from tfrecorder.writing.progress import note_progress
 from tfrecorder.writing.shards import Pool, default_threads, write_shard
 
 #: Shards of an element that are written at a time where the output is elsewhere.  What begins and
@@ -73,7 +73,7 @@ class WriteShards(beam.DoFn):
                 )
         # Beam's `Shared` keeps one pool a process for all its DoFns.
         threads = self._threads or default_threads(self._plan)
-        self._pool = self._shared.acquire(lambda: _make_pool(threads))
+        self._pool = self._shared.acquire(lambda: _make_pool(threads, self._plan.base))
 
     def process(self, numbers: tuple[int, ...]) -> Iterator[DoneRecord]:
         if len(numbers) == 1 or storage.is_local(self._output_dir):
@@ -85,8 +85,9 @@ class WriteShards(beam.DoFn):
                 counter.inc(getattr(done, name))
             yield done
 
-    def _write(self, number: int, unwanted: threading.Event | None = None) -> DoneRecord:
+    def _write(self, number: int) -> DoneRecord:
         shard = self._shards[number]
+        path = os.path.join(self._output_dir, shard.file)
 
         def write(attempt: Attempt) -> DoneRecord:
             return write_shard(
@@ -97,17 +98,19 @@ class WriteShards(beam.DoFn):
                 self._on_error,
                 self._note(shard) if self._progress else _silent,
                 self._footer,
-                unwanted,
                 attempt,
             )
 
-        pause = time.sleep if unwanted is None else unwanted.wait
+        def write_anew() -> DoneRecord:
+            return settled(self._output_dir, shard, self._digest, write)
+
         with _failure_noted(self._output_dir, self._launch, shard.name):
             staged_plan(self._output_dir, self._digest)
-            return settled(self._output_dir, shard, self._digest, write, pause)
+            # A disk that fails in passing loses the shard that is being written: it begins anew.
+            return storage.retried(write_anew, path)
 
     def _note(self, shard: Shard) -> Callable[[int], None]:
-        return lambda rows: storage.overwrite(self._output_dir, shard.progress, str(rows))
+        return lambda rows: note_progress(self._output_dir, shard, rows)
 
 
 class Commit(beam.DoFn):
@@ -182,8 +185,9 @@ def build(
     )
 
 
-def _make_pool(threads: int) -> Pool:
-    return Pool(ThreadPool(threads), threads)
+def _make_pool(threads: int, base: str) -> Pool:
+    folders = storage.KnownFolders(base if storage.is_local(base) else None)
+    return Pool(ThreadPool(threads), threads, folders=folders)
 
 
 def _silent(rows: int) -> None:

@@ -10,40 +10,77 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.bars import bar_class
+from tfrecorder.dataset.layout import Shard
+from tfrecorder.display.bars import bar_class, instead_of_the_log
+from tfrecorder.errors import UnreachableError
 from tfrecorder.plan.plan import Plan
 
 POLL_SECONDS = 0.25
 REMOTE_POLL_SECONDS = 5
 
 
-def count_rows(output_dir: str, plan: Plan) -> int:
-    """Rows that are through: those of the done shards, and what shards under way have noted."""
+def note_progress(output_dir: str, shard: Shard, rows: int) -> None:
+    """Leave word in the directory: rows of a shard that are through, what its worker waits for."""
+    storage.overwrite(output_dir, shard.progress, f"{rows} {_waiting()}".strip())
+
+
+def _waiting() -> str:
+    """What this process waits for; "" if nothing."""
+    return next(map(str, storage.waits()), "")
+
+
+def read_note(path: str) -> tuple[int, str]:
+    """What `note_progress` left: rows, and what is waited for, "" if nothing is.
+
+    Nothing is through where the note is half written, or gone with its shard's end.
+    """
+    with contextlib.suppress(storage.UnreadableError, ValueError):
+        rows, _, words = storage.read_bytes(path).decode().partition(" ")
+        return int(rows), words
+    return 0, ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a conversion is.
+
+    Attributes:
+        rows: that are through: those of the done shards, and what shards under way have noted.
+        waiting: what it waits for; "" if nothing.
+    """
+
+    rows: int
+    waiting: str
+
+
+def look(output_dir: str, plan: Plan) -> Progress:
+    """How far a conversion is, from what its workers leave in the directory."""
     done = set(storage.names(os.path.join(output_dir, layout.DONE)))
-    rows = 0
-    for shard in plan.shards:
-        if f"{shard.name}.json" in done:
-            rows += plan.shard_rows(shard)
+    rows = sum(plan.shard_rows(shard) for shard in plan.shards if f"{shard.name}.json" in done)
+    waiting = _waiting()
     for name in storage.names(os.path.join(output_dir, layout.PROGRESS)):
         if f"{name}.json" not in done:
-            with contextlib.suppress(storage.UnreadableError, ValueError):
-                rows += int(storage.read_bytes(os.path.join(output_dir, layout.PROGRESS, name)))
-    return rows
+            noted, words = read_note(os.path.join(output_dir, layout.PROGRESS, name))
+            rows += noted
+            waiting = waiting or words
+    return Progress(rows, waiting)
 
 
 @contextlib.contextmanager
 def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
-    """Show the progress of a conversion while the block runs."""
+    """Show the progress of a conversion while the block runs, and what it waits for."""
     if not shown:
         yield
         return
     ended = threading.Event()
-    start = count_rows(output_dir, plan)
-    with bar_class()(total=plan.rows, initial=start, unit=" images", dynamic_ncols=True) as bar:
+    start = look(output_dir, plan).rows
+    bar = bar_class()(total=plan.rows, initial=start, unit=" images", dynamic_ncols=True)
+    with bar, instead_of_the_log():
         watcher = threading.Thread(
             target=_watch, args=(bar, ended, output_dir, plan), name="progress", daemon=True
         )
@@ -57,14 +94,24 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
             ended.set()
             if watcher.ident is not None:
                 watcher.join()
-            _advance(bar, count_rows(output_dir, plan) if rows is None else rows)
+            if rows is None:
+                _advance(bar, output_dir, plan)
+            else:
+                bar.update(max(0, rows - bar.n))
 
 
 def _watch(bar: Any, ended: threading.Event, output_dir: str, plan: Plan) -> None:
     while not ended.wait(POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS):
-        _advance(bar, count_rows(output_dir, plan))
+        _advance(bar, output_dir, plan)
 
 
-def _advance(bar: Any, rows: int) -> None:
+def _advance(bar: Any, output_dir: str, plan: Plan) -> None:
+    try:
+        with storage.impatient():
+            found = look(output_dir, plan)
+    except (storage.UnreadableError, UnreachableError) as error:
+        found = Progress(0, _waiting() or str(error))
     # A retried bundle starts its shard again: never move the bar backwards.
-    bar.update(max(0, rows - bar.n))
+    bar.set_postfix_str(found.waiting, refresh=False)
+    bar.update(max(0, found.rows - bar.n))
+    bar.refresh()

@@ -13,7 +13,6 @@ from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.placed import Placed, placed_boxes, stored_mask
-from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Transform, transform_image, transform_of
 from tfrecorder.plan.plan import Plan, PlannedRow
@@ -54,26 +53,30 @@ class Rejected:
     retries: int = 0
 
 
+#: How an image is read: by its uri, and with what is called before each further attempt.
+Read = Callable[[str, Callable[[], None]], bytes]
+
 #: What a worker does with a row.
 LoadRow = Callable[[PlannedRow], Loaded | Rejected]
 
 
-def row_loader(plan: Plan, room: Room = unlimited) -> LoadRow:
+def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     """The function that does all the work of a row, in a thread of the pool.
 
     Args:
         room: of memory, for pixels.
+        read: an image, as `read_image` does.
     """
     verify, max_pixels = plan.options["verify"], plan.options["max_pixels"]
     transform = transform_of(plan.options)
     if plan.fields is not None:
-        return typed_loader(plan, room, transform)
-    return lambda row: load_row(row, plan.base, verify, max_pixels, room, transform)
+        return typed_loader(plan, room, read, transform)
+    return lambda row: load_row(row, read, verify, max_pixels, room, transform)
 
 
 def load_row(
     row: PlannedRow,
-    base: str,
+    read: Read,
     verify: str,
     max_pixels: int,
     room: Room = unlimited,
@@ -82,7 +85,7 @@ def load_row(
     """Read, check and encode one image of the default schema."""
     retried: list[None] = []
     try:
-        data = read_image(row.image_uri, base, lambda: retried.append(None))
+        data = read(row.image_uri, lambda: retried.append(None))
         image = check_image(data, verify, max_pixels, room)
         if transform is not None:
             image, _ = transform_image(image, transform, room)
@@ -110,7 +113,7 @@ def record_features(row: PlannedRow, image: CheckedImage) -> dict[str, bytes | s
 _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np.int64}
 
 
-def typed_loader(plan: Plan, room: Room, transform: Transform | None) -> LoadRow:
+def typed_loader(plan: Plan, room: Room, read: Read, transform: Transform | None) -> LoadRow:
     """The function that does all the work of a row of a plan with a stated schema."""
     fields = plan.fields
     assert fields is not None
@@ -124,11 +127,11 @@ def typed_loader(plan: Plan, room: Room, transform: Transform | None) -> LoadRow
         retried: list[None] = []
         read_bytes = 0
 
-        def read(field: Field) -> CheckedImage:
+        def checked(field: Field) -> CheckedImage:
             nonlocal read_bytes
             uri = values[f"{field.key}/filename"]
             try:
-                data = read_image(uri, plan.base, lambda: retried.append(None))
+                data = read(uri, lambda: retried.append(None))
                 read_bytes += len(data)
                 return check_image(data, verify, max_pixels, room)
             except Reject as reject:
@@ -144,14 +147,14 @@ def typed_loader(plan: Plan, room: Room, transform: Transform | None) -> LoadRow
         placed: dict[str, Placed] = {}
         try:
             for field in images:
-                source = read(field)
+                source = checked(field)
                 image, geometry = source, None
                 if transform is not None:
                     image, geometry = transform_image(source, transform, room)
                 placed[field.key] = Placed(source, image, geometry)
                 features |= _image_features(field, image)
             for field, of in masks:
-                data = stored_mask(field, read(field), placed[of.key], room)
+                data = stored_mask(field, checked(field), placed[of.key], room)
                 features[f"{field.key}/encoded"] = data
                 features[f"{field.key}/format"] = "png"
             for field in boxes:

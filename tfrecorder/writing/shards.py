@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +20,8 @@ from tfrecorder.dataset.lists import field_of
 from tfrecorder.dataset.tfrecord import framed_crc
 from tfrecorder.errors import RejectedError, RunnerError
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
+from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes, unlimited
+from tfrecorder.images.read import read_image
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import shard_row_blocks
 from tfrecorder.threads import cores, run_in_order
@@ -59,11 +59,13 @@ class Pool:
         executor: its threads load images.
         threads: how many these are.
         budget: memory for the images that must be decoded whole.
+        folders: that images were read from.
     """
 
     executor: Executor
     threads: int
     budget: Budget = field(default_factory=lambda: Budget(spare_bytes(DECODING_BYTES)))
+    folders: storage.KnownFolders = field(default_factory=storage.KnownFolders)
 
 
 def default_threads(plan: Plan, processes: int = 1) -> int:
@@ -83,7 +85,6 @@ def write_shard(
     on_error: str = "reject",
     report: Callable[[int], None] = lambda rows: None,
     footer: Any = None,
-    unwanted: threading.Event | None = None,
     attempt: Attempt | None = None,
 ) -> DoneRecord:
     """Write one shard with all that belongs to it, its done-record last.
@@ -96,23 +97,30 @@ def write_shard(
         on_error: "raise" stops at the first reject.
         report: is told, every so often, how many rows are through.
         footer: of the plan's rows, as `staging.read_footer` returns it.
-        unwanted: once it is set, no further image is loaded.
         attempt: decides what may be replaced, where other attempts may be under way.
 
     Raises:
         RejectedError: an image was rejected with on_error="raise".
-        UnwantedError: `unwanted` was set before all images were loaded.
+        UnreachableError: an image's store or disk is away, or that of the output.
+        UnwantedError: nobody wants the shard any more (`threads.is_unwanted`).
         ShardDoneError, OvertakenError: as `attempt` raises them.
         OSError: the output cannot be written.
     """
     shard = plan.shards[group]
     attempt = attempt or Attempt(output_dir, shard, plan.digest)
     rows, together = 0, _together(pool.threads)
-    load = _again_alone(row_loader(plan, pool.budget.room), row_loader(plan), pool.budget)
-    if unwanted is not None:
-        load = _unless(unwanted, load)
-
     tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
+
+    def read(uri: str, note_retry: Callable[[], None]) -> bytes:
+        def note() -> None:
+            note_retry()
+            tally.note()
+
+        return read_image(uri, plan.base, note, pool.folders)
+
+    rooms = (pool.budget.room, unlimited)
+    load, load_alone = (row_loader(plan, room, read) for room in rooms)
+    load = _again_alone(load, load_alone, pool.budget)
     with storage.publish(output_dir, shard.file, attempt) as file:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:
@@ -146,19 +154,6 @@ def write_shard(
     if tally.noted:
         storage.remove(output_dir, shard.progress)
     return done
-
-
-class UnwantedError(Exception):
-    """Nobody wants the shard any more: another one failed, or Ctrl-C was pressed."""
-
-
-def _unless(unwanted: threading.Event, load: LoadRow) -> LoadRow:
-    def load_if_wanted(row: PlannedRow) -> Loaded | Rejected:
-        if unwanted.is_set():
-            raise UnwantedError
-        return load(row)
-
-    return load_if_wanted
 
 
 def _again_alone(load: LoadRow, load_alone: LoadRow, budget: Budget) -> LoadRow:
@@ -243,7 +238,7 @@ class _Tally:
         self.index += f"{self.bytes} {outcome.size}\n".encode()
         self.bytes += outcome.size
         self.crc = framed_crc(outcome.parts, self.crc)
-        self._note()
+        self.note()
 
     def _add_image(self, outcome: Loaded, image: CheckedImage) -> None:
         self.formats[image.format] += 1
@@ -262,9 +257,10 @@ class _Tally:
         self.retries += outcome.retries
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
         self.reject_rows.append((row.row, row.image_uri, reject.stage, str(reject)))
-        self._note()
+        self.note()
 
-    def _note(self) -> None:
+    def note(self) -> None:
+        """Report how far the shard is, every so often; also while it waits for its images."""
         now = time.monotonic()
         if now - self._reported >= self._seconds:
             self._reported, self.noted = now, True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -20,6 +19,7 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
 from tfrecorder.writing.failure import read_failure
+from tfrecorder.writing.progress import read_note
 
 
 @dataclass(frozen=True)
@@ -238,9 +238,6 @@ def _noted_rows(output_dir: str, plan: Plan) -> dict[Shard, int]:
     noted = [shard for shard in plan.shards if shard.name in there]
 
     def read(shard: Shard) -> int:
-        # A note may be half written, or gone with its shard's end: then it counts for nothing.
-        with contextlib.suppress(storage.UnreadableError, ValueError):
-            return int(storage.read_bytes(os.path.join(output_dir, shard.progress)))
-        return 0
+        return read_note(os.path.join(output_dir, shard.progress))[0]
 
     return dict(zip(noted, storage.each(read, noted, output_dir), strict=True))

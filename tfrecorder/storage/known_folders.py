@@ -1,0 +1,54 @@
+"""Local folders that files were read from: one that is gone now is a disk that went away.
+
+A disk that is unmounted answers as if its files had never been, "no such file", and often leaves
+an empty folder in its place.  A missing image is a property of its row; a missing disk is not.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+
+class KnownFolders:
+    """Folders that were there, each with those above it, as far as one conversion has seen.
+
+    Args:
+        folder: one that was there when the conversion was planned.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+        if folder is not None:
+            self.add(folder)
+
+    def add(self, folder: str) -> None:
+        """Know a folder: a file was just read from it."""
+        if folder in self._known:  # nearly always
+            return
+        with self._lock:
+            while folder not in self._known:
+                self._known.add(folder)
+                folder = os.path.dirname(folder)
+
+    def vanished(self, path: str) -> str | None:
+        """The folder above a missing file that was there before, and is gone or empty now.
+
+        None where there is no such folder: then it is the file alone that is missing.
+        """
+        folder = os.path.dirname(path)
+        while folder not in self._known:
+            above = os.path.dirname(folder)
+            if above == folder:
+                return None
+            folder = above
+        return None if _holds_anything(folder) else folder
+
+
+def _holds_anything(folder: str) -> bool:
+    try:
+        with os.scandir(folder or ".") as found:
+            return next(found, None) is not None
+    except OSError:
+        return False
