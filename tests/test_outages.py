@@ -145,7 +145,7 @@ def test_a_403_passes_where_its_reason_is_a_rate_limit(gcs: Gcs, reason: str, pa
         lambda: storage.names("gs://bkt"),
         lambda: storage.publish_bytes("gs://bkt", "a", b"data"),
         lambda: storage.publish_new("gs://bkt", "b", b"data"),
-        lambda: storage.remove("gs://bkt/c"),
+        lambda: storage.remove("gs://bkt", "c"),
     ]
     for act in acts:
         gcs.forget_requests()
@@ -293,8 +293,10 @@ def test_too_few_open_files_are_waited_for_by_reads_and_writes() -> None:
         "from tfrecorder import storage\n"
         "soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
         "def limit(number): resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))\n"
-        f"storage.read_source({str(PHOTOS[0])!r}); storage.publish_bytes('out', 'a', b'old')\n"
-        "for act in (lambda: len(storage.read_source(" + repr(str(PHOTOS[0])) + ")),\n"
+        "folders = storage.KnownFolders()\n"
+        f"storage.read_source({str(PHOTOS[0])!r}, folders)\n"
+        "storage.publish_bytes('out', 'a', b'old')\n"
+        "for act in (lambda: len(storage.read_source(" + repr(str(PHOTOS[0])) + ", folders)),\n"
         "            lambda: storage.publish_bytes('out', 'a', b'new')):\n"
         "    limit(len(os.listdir('/proc/self/fd')) - 1)\n"
         "    timer = threading.Timer(1, limit, [soft]); timer.start()\n"
