@@ -80,7 +80,8 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
     began = time.monotonic()
     press_ctrl_c(process)
     _, words = process.communicate(timeout=60)
-    assert time.monotonic() - began < 3
+    # On a quiet machine it is over in one second; a busy one takes several to end the processes.
+    assert time.monotonic() - began < 10
     assert process.returncode != 0
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
     assert len(words.splitlines()) < 8
