@@ -5,13 +5,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecorder.images.memory import Budget
 from tfrecorder.threads import is_unwanted, map_ahead, map_at_once, run_in_order, side_by_side
 
 
+@settings(deadline=None)
 @given(
     delays=st.lists(st.sampled_from([0, 0, 0.001]), max_size=20),
     threads=st.integers(1, 4),
@@ -193,6 +194,7 @@ def test_results_that_wait_are_bounded_by_their_weight():
     assert begun_by_then[0] == 6
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 150), min_size=1, max_size=40), st.integers(1, 6))
 def test_a_budget_is_never_overdrawn_and_lets_everyone_in(sizes, threads):
     budget, lock = Budget(100), threading.Lock()
