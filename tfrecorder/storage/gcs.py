@@ -174,8 +174,11 @@ class BucketStore:
 
     def _upload_claimed(self, path: str, file: Reader, size: int | None, claim: Claim) -> None:
         """An upload that replaces other bytes only where the claim to them is held."""
-        standing = _told(lambda: self.describe(path)) if claim.is_held() else None
-        generation = 0 if standing is None else standing.generation
+        generation = 0
+        if claim.is_held():
+            standing = _told(lambda: self.describe(path))
+            generation = 0 if standing is None else standing.generation
+            claim.take()  # after the look: whoever takes it from now on replaces what we saw
         try:
             _told(lambda: self._upload(path, file, size, generation))
         except OtherStandsError:

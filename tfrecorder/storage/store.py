@@ -112,7 +112,11 @@ class Claim(Protocol):
         """True once whatever stands there may be replaced."""
 
     def take(self) -> None:
-        """Hold the claim from now on; raises what its owner likes where another one goes first."""
+        """Hold the claim, or see that it still is; raises what its owner likes where it is not.
+
+        Who looks what stands, takes the claim and then replaces just that, never replaces what a
+        later holder has put there.
+        """
 
 
 def too_large(size: int) -> UnreadableError:

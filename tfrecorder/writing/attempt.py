@@ -6,7 +6,9 @@ not, as after a change of a source, the done-record decides:
 
 - A file is put where none stands.  Where one stands with the same CRC32C, all is well.
 - Other bytes are replaced only by whoever holds a claim, which is a short note in the place of the
-  done-record, put over the generation that was seen there.
+  done-record, put over the generation that was seen there.  The holder looks which generation of
+  the file stands, then that the claim is still its own, and puts its bytes over that generation.
+  Who takes the claim later puts its files again, so that an upload of the earlier holder fails.
 - The done-record is put over the claim, or where no done-record was when the attempt began.
 
 So once a done-record stands, no attempt can claim its shard or replace its files, however late it
@@ -77,11 +79,14 @@ class Attempt:
 
     def take(self) -> None:
         with self._lock:  # the files of a shard go up side by side
+            standing = self._look()
             if self._held:
-                return
-            if self._look() is not None:
+                if standing is None or standing.generation != self._generation:
+                    raise OvertakenError
+            elif standing is not None:
                 raise OvertakenError
-            self._claim(0)
+            else:
+                self._claim(0)
 
     def finish(self, done: DoneRecord) -> DoneRecord:
         """Put the done-record; gives it, or that of an attempt which completed the shard first.
