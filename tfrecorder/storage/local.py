@@ -174,7 +174,13 @@ def _read_regular(descriptor: int) -> bytes:
     if status.st_size > MAX_FILE_BYTES:
         raise too_large(status.st_size)
     # One byte more than there should be: a file that just grew is then read on, not cut.
-    data = os.read(descriptor, status.st_size + 1)
+    try:
+        data = os.read(descriptor, status.st_size + 1)
+    except OSError as error:
+        # A disk need not be read for no bytes: this is a file of the system, as /proc/self/mem.
+        if status.st_size or error.errno != errno.EIO:
+            raise
+        raise UnreadableError("read_failed", os.strerror(errno.EIO)) from error
     if len(data) == status.st_size:
         return data
     parts = [data]
