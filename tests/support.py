@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import signal
@@ -128,3 +129,15 @@ def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
 def press_ctrl_c(process: subprocess.Popen[str]) -> None:
     """As a terminal does it: to the process and all its children."""
     os.killpg(process.pid, signal.SIGINT)
+
+
+def end_by_ctrl_c(process: subprocess.Popen[str]) -> str:
+    """What a process says on its standard error whose user presses Ctrl-C until it ends.
+
+    Python drops the interrupt that comes while a finalizer runs; then people press again.
+    """
+    for _ in range(3):
+        press_ctrl_c(process)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=20)[1]
+    raise AssertionError("Ctrl-C was pressed three times, and it goes on")

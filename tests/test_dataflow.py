@@ -15,7 +15,7 @@ import pytest
 from dataflow.cases import OUT, SOURCE, settings
 from dataflow.endpoint import Dataflow
 from gcs.control import Gcs
-from support import CSV, SAMPLES, press_ctrl_c, public_files, run, start, wait_for
+from support import CSV, SAMPLES, end_by_ctrl_c, public_files, run, start, wait_for
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
@@ -239,8 +239,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_job(bucket: Gcs, dataflow: Dataflow
     options = settings(dataflow, wait=True)
     waiting = start(f"import tfrecorder; tfrecorder.convert({SOURCE!r}, {OUT!r}, **{options!r})")
     wait_for(lambda: dataflow.asked_for("GET"))
-    press_ctrl_c(waiting)
-    words = waiting.communicate(timeout=60)[1]
+    words = end_by_ctrl_c(waiting)
     [job] = dataflow.jobs.values()
     assert re.search(rf"KeyboardInterrupt: .*the job goes on: .*{job.id}", words), words
     assert job.state == "JOB_STATE_PENDING"
