@@ -259,17 +259,18 @@ def in_terminal(*arguments: str, seconds: float = 60) -> str:
 
 
 def test_in_a_terminal_a_bar_shows_speed_and_time_left() -> None:
-    photo_frame(8000).to_csv("a.csv", index=False)
+    photo_frame(3000).to_csv("a.csv", index=False)
     # Resized, so that the conversion lasts for several looks of the bar on any machine.
     shown = in_terminal("-m", "tfrecorder", "convert", "a.csv", "out", "--image-size", "100")
     states = re.findall(
-        r"(\d+)%\|[^|]*\| (\d+)/8000 \[(\d\d:\d\d)<(\S+), +([\d.]+|\?) images/s\]", shown
+        r"(\d+)%\|[^|]*\| (\d+)/3000 \[(\d\d:\d\d)<(\S+), +([\d.]+|\?) images/s\]", shown
     )
     assert states[0][:2] == ("0", "0")
-    assert states[-1][:2] == ("100", "8000")
+    assert states[-1][:2] == ("100", "3000")
     assert len({rows for _, rows, *_ in states}) > 2
     assert any(re.fullmatch(r"\d\d:\d\d", left) for *_, left, _ in states)
-    assert "8,000 records in out" in shown
+    assert "3,000 records in out" in shown
+    photo_frame(100).to_csv("a.csv", index=False)
     quiet = in_terminal("-m", "tfrecorder", "convert", "a.csv", "quiet", "--no-progress")
     assert "images/s]" not in quiet
-    assert quiet.startswith("8,000 records in quiet")
+    assert quiet.startswith("100 records in quiet")

@@ -46,6 +46,25 @@ def _is_not_of_beam(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
+def quiet_threads() -> Iterator[None]:
+    """Keep Beam's threads from printing tracebacks of a worker process that is gone.
+
+    Mends: forty lines above our one after Ctrl-C, or where a worker was killed.  That is noticed
+    elsewhere, and raised.
+    Seen in: apache-beam 2.77, `beam_control_read` and `read_grpc_client_inputs`.
+    Without it: the tracebacks are printed.
+    """
+    before = threading.excepthook
+
+    def print_others(failed: threading.ExceptHookArgs) -> None:
+        if not failed.exc_type.__module__.startswith("grpc"):
+            before(failed)
+
+    with _replaced(threading, "excepthook", print_others):
+        yield
+
+
+@contextlib.contextmanager
 def as_in_a_script() -> Iterator[None]:
     """Keep Beam from noticing that it runs in a notebook.
 

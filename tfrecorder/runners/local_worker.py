@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 
 from tfrecorder.runners.beam_patches import silent_worker
+
+#: Seconds after Ctrl-C until a worker ends, whatever its threads decode.
+LAST_SECONDS = 1
 
 
 def main() -> None:
     """Work until the launcher ends it; Beam names the launcher in the environment."""
+    # A terminal sends Ctrl-C to the workers too. The launcher ends one after the other then, and
+    # each may first finish its images. Nothing is lost: what is not whole has no final name.
+    signal.signal(signal.SIGINT, _end_soon)
     from apache_beam.runners.worker import sdk_worker_main
 
     silent_worker()
     sdk_worker_main.main(sys.argv)
+
+
+def _end_soon(signal_number: int, frame: object) -> None:
+    end = threading.Timer(LAST_SECONDS, os._exit, (0,))
+    end.daemon = True  # it may be over sooner
+    end.start()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tfrecorder.runners.beam_patches import (
     as_in_a_script,
     late_workers_end,
     quiet_beam,
+    quiet_threads,
     stop_samplers,
 )
 from tfrecorder.writing.failure import as_raised, find_failure, read_failure
@@ -106,7 +107,7 @@ def _run_locally(
     workers, environment = options.num_workers or 1, None
     if workers > 1:
         # Beam's own command for direct_running_mode="multi_processing", but deaf to Ctrl-C, which a
-        # terminal sends to all of them: the launcher ends its workers, they need not complain too.
+        # terminal sends to all of them, until the worker itself says what to do then.
         environment = SubprocessSDKEnvironment.from_command_string(
             f"trap '' INT; exec {shlex.quote(sys.executable)} -m tfrecorder.runners.local_worker"
         )
@@ -116,7 +117,7 @@ def _run_locally(
     runner = FnApiRunner(default_environment=environment)
     flags = beam_options.beam_flags(options)
     pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
-    with late_workers_end(), beam.Pipeline(runner, pipeline_options) as pipe:
+    with late_workers_end(), quiet_threads(), beam.Pipeline(runner, pipeline_options) as pipe:
         pipeline.build(
             pipe,
             plan,
