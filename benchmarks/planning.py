@@ -46,9 +46,9 @@ def plan(source: str, out: str) -> Timed:
             steps[name], last = now - last, now
 
         options = ConvertOptions()
-        table = read_source(source, options.columns)
+        table = read_source(source, options.columns, options.labels)
         step("read_s")
-        checked = check_source(table, options.seed, options.labels)
+        checked = check_source(table, options.seed)
         assert not has_errors(checked.report), checked.report
         step("validate_s")
         # The sizes of a sample, as a conversion takes them from the files.

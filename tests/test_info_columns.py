@@ -1,4 +1,4 @@
-"""`info` of a dataset with a stated schema: its columns and what their values are like."""
+"""`info` of a dataset with a schema: its columns and what their values are like."""
 
 from __future__ import annotations
 
@@ -156,10 +156,20 @@ def test_a_split_without_boxes_is_described_too() -> None:
     assert cells(shown("out"), "numbers")["objects area TEST"] == ["TEST", "0"]
 
 
-def test_a_dataset_of_the_default_schema_has_no_such_tables(dataset: Path) -> None:
-    assert tfrecorder.info(dataset).columns == {}
-    assert "numbers " not in shown(str(dataset))
-    assert "\ncolumn " not in shown(str(dataset))
+def test_a_dataset_of_the_default_schema_has_the_same_tables(dataset: Path) -> None:
+    text = shown(str(dataset))
+    assert cells(text, "column")["label"] == ["label", "int64", "4", "()"]
+    top = "9 'brick', 9 'cat', 9 'coffee', …"
+    assert cells(text, "values")["label TRAIN"] == ["TRAIN", "36", "4", top]
+    assert "numbers " not in text
+
+
+def test_a_dataset_without_labels_has_no_statistics_of_them() -> None:
+    convert(photo_frame(9).drop(columns="label"), "out")
+    found = tfrecorder.info("out")
+    assert found.statistics == {}
+    assert (found.num_classes, found.class_counts) == (0, {"TRAIN": {}})
+    assert "classes: no labels" in shown("out")
 
 
 def test_a_table_without_images_or_finite_numbers_is_shown_too() -> None:
@@ -189,9 +199,9 @@ def test_damaged_statistics_are_a_damaged_dataset(every: str, damage: dict[str, 
     copy = Path(shutil.copytree(every, "copy"))
     path = copy / "_tfrecorder/metadata.json"
     metadata = json.loads(path.read_bytes())
-    metadata["stated"]["statistics"]["bi"]["TRAIN"] = damage
+    metadata["statistics"]["bi"]["TRAIN"] = damage
     path.write_text(json.dumps(metadata))
-    with pytest.raises(tfrecorder.DatasetError, match=r"metadata\.json is damaged: stated: "):
+    with pytest.raises(tfrecorder.DatasetError, match=r"metadata\.json is damaged: statistics: "):
         tfrecorder.info(copy)
 
 

@@ -21,15 +21,17 @@ from tfrecorder.dataset.json_form import (
     word,
 )
 from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.fields import fields_of, to_json
+from tfrecorder.schema.kinds import Image, Number, Schema
 
 PLAN: dict[str, Any] = {
-    "version": 1,
+    "version": 2,
     "rows": 5,
+    "source_rows": 5,
     "split_rows": {"TRAIN": 3, "TEST": 2},
     "split_shards": {"TRAIN": 2, "TEST": 1},
-    "label_kind": "text",
-    "class_names": ["a"],
-    "num_classes": 1,
+    "fields": to_json(fields_of(Schema(image_uri=Image(), age=Number()))),
+    "statistics": {},
     "base": "/x",
     "fingerprint": "f",
     "options": {"verify": "decode", "max_pixels": 9},
@@ -83,7 +85,11 @@ def test_what_is_no_json_is_one_kind_of_error(data: bytes) -> None:
         ({"split_shards": {"TRAIN": 1}}, "other splits"),
         ({"rows": 6}, "6 is not the sum"),
         ({"options": {"verify": "x", "max_pixels": 9}}, "verify: 'x' is none of"),
-        ({"class_names": "abc"}, "class_names: 'abc' is no list"),
+        ({"fields": "abc"}, "fields: 'abc' is no list"),
+        ({"fields": to_json(fields_of(Schema(age=Number())))[:0]}, "no column makes a feature"),
+        ({"source_rows": 4}, "source_rows is less than rows"),
+        ({"version": 3}, "it is of version 3; this is 2"),
+        ({"version": 1}, "it is of no form: KeyError"),
     ],
 )
 def test_a_plan_that_leads_astray_is_not_followed(changes: dict[str, Any], words: str) -> None:

@@ -202,9 +202,23 @@ def test_a_wrong_choice_of_columns_is_named(every: str, options: Any, words: str
     assert words in str(refused.value)
 
 
-def test_a_default_dataset_has_no_columns_to_choose(dataset: Path) -> None:
-    with pytest.raises(tfrecorder.OptionError, match="no stated schema"):
-        tfrecorder.load(dataset, "TRAIN", inputs=["image_uri"])
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_the_columns_of_a_default_dataset_can_be_chosen(
+    dataset: Path, batch_size: int | None
+) -> None:
+    options: Any = {"image_size": 32, "shuffle": False, "batch_size": batch_size}
+    image, label = first(tfrecorder.load(dataset, "TRAIN", **options))
+    both, none = first(tfrecorder.load(dataset, "TRAIN", inputs=["label", "image_uri"], **options))
+    assert (both["image_uri"].numpy() == image.numpy()).all()
+    assert (both["label"].numpy() == label.numpy()).all()
+    assert (none.numpy() == label.numpy()).all()
+    other = first(
+        tfrecorder.load(dataset, "TRAIN", targets=["image_uri"], inputs=["label"], **options)
+    )
+    assert (other[0].numpy() == label.numpy()).all()
+    assert (other[1].numpy() == image.numpy()).all()
+    with pytest.raises(tfrecorder.OptionError, match="did you mean 'label'"):
+        tfrecorder.load(dataset, "TRAIN", targets=["lable"])
 
 
 def test_a_table_without_images_is_read_a_batch_at_a_time() -> None:

@@ -171,13 +171,13 @@ def test_nothing_to_infer_is_an_error() -> None:
 # What it decides.
 
 
-def test_the_default_columns_stated_give_the_same_bytes_as_without() -> None:
+def test_the_default_columns_in_a_schema_give_the_same_bytes_as_without() -> None:
     frame = photo_frame(20)
     convert(frame, "default")
-    convert(frame, "stated", schema=AUTOML)
-    default, stated = public_files("default"), public_files("stated")
-    form = [json.loads(files.pop("features.json")) for files in (default, stated)]
-    assert default == stated
+    convert(frame, "given", schema=AUTOML)
+    default, given = public_files("default"), public_files("given")
+    form = [json.loads(files.pop("features.json")) for files in (default, given)]
+    assert default == given
     assert form[0] == form[1]
 
 
@@ -236,7 +236,7 @@ def test_rows_without_images_are_assigned_to_splits_by_what_they_hold() -> None:
         (Label(), ["a", None], "the label is missing"),
         (Label(names=["a"]), ["a", "b"], "'b' is not among"),
         (Labels(), [["a"], None], "the labels are missing"),
-        (Labels(), [["a"], "a|b"], "state a separator"),
+        (Labels(), [["a"], "a|b"], "give a separator"),
         (Labels(names=["a"]), [["a"], ["a", "c"]], "'c' is not among"),
         (Labels(), [["a"], [1]], "labels are of several types"),
     ],
@@ -290,7 +290,7 @@ def test_a_default_stands_where_a_value_is_missing() -> None:
 def test_statistics_of_the_columns_are_in_the_metadata() -> None:
     frame = every_kind(10).assign(split=["TRAIN"] * 8 + ["TEST"] * 2)
     convert(frame, "out", schema=EVERY_KIND)
-    found = json.loads(Path("out/_tfrecorder/metadata.json").read_bytes())["stated"]["statistics"]
+    found = json.loads(Path("out/_tfrecorder/metadata.json").read_bytes())["statistics"]
     angles = frame["angle"].iloc[:8].to_numpy(np.float64)
     assert found["angle"]["TRAIN"] == {
         "count": 8,

@@ -97,7 +97,7 @@ def test_text_columns_of_every_kind_are_the_same(dtype: object) -> None:
 )
 def test_integer_labels_stay_as_they_are(dtype: object) -> None:
     frame = TABLE.assign(label=pd.Series([7, 0]).astype(dtype))
-    assert read(frame).label_kind == "integer"
+    assert read(frame).fields[-1].integer
     assert [label for _, _, label in rows(frame)] == [7, 0]
 
 
@@ -216,7 +216,7 @@ def test_csvs_with_and_without_a_header(text: str) -> None:
 )
 def test_split_and_label_may_be_missing(text: str, columns: list[str]) -> None:
     frame = read(csv(text)).frame
-    assert frame.columns.tolist() == columns
+    assert set(frame.columns) == set(columns)
     assert frame.image_uri.str[0].tolist() == ["a", "b"]
     assert set(frame.split) <= {"TRAIN", "VALIDATION", "TEST"}
 
@@ -315,7 +315,7 @@ def test_a_folder_of_splits_of_labels() -> None:
 def test_a_folder_of_labels() -> None:
     checked = read(folder("cat/a.jpg", "007/b.webp", "3/c.tiff"))
     assert checked.frame.label.tolist() == ["007", "3", "cat"]
-    assert checked.label_kind == "text"
+    assert not checked.fields[-1].integer
 
 
 def test_files_that_are_no_images_are_passed_over_and_counted() -> None:

@@ -57,11 +57,6 @@ PROVOKED = {
     "unsupported_label": (table(label=at([1.0] * 20, _2=1.5)), {}, (2, "label", 1.5)),
     "negative_label": (table(label=at([1] * 20, _1=-1)), {}, (1, "label", -1)),
     "unknown_label": (table(label=at(X, _2="y")), {"labels": ["x"]}, (2, "label", "y")),
-    "unknown_column": (
-        table(),
-        {"schema": {"split": "split", "image_uri": "image", "lable": "label"}},
-        (None, "lable", "label"),
-    ),
     "missing_value": (
         table(age=at([1.0] * 20, _3=np.nan)),
         {"schema": WITH_AGE},

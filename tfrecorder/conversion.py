@@ -83,7 +83,7 @@ def convert(
     where = storage.absolute(_output_path(output_dir))
     run.check_runner(chosen)
     table = read_source(source, chosen.columns, chosen.labels, chosen.schema)
-    checked = check_source(table, chosen.seed, chosen.labels)
+    checked = check_source(table, chosen.seed)
     if has_errors(checked.report):
         raise ValidationError(
             "the source has faults; nothing was written.\n" + summarize(checked.report),
@@ -92,7 +92,7 @@ def convert(
     if chosen.runner == "DataflowRunner":
         from tfrecorder.runners.dataflow import checks
 
-        uris = itertools.chain.from_iterable(checked.file_columns)
+        uris = itertools.chain.from_iterable(checked.files)
         checks.check((storage.resolve(uri, table.base) for uri in uris), where, chosen)
     passed_over = dict(table.passed_over)
     try:

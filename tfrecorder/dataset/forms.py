@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tfrecorder.dataset import earlier
 from tfrecorder.dataset.json_form import (
+    Form,
     anything,
     classes,
     each,
     either,
     null,
+    parse,
     record,
     row,
     string,
@@ -25,6 +29,10 @@ from tfrecorder.schema.fields import Field, fields_of, from_json
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.schema.statistics import BOX_NUMBERS
+
+#: The forms of a plan's files and of the metadata; another number is another form.
+PLAN_VERSION = 2
+METADATA_VERSION = 2
 
 _FIELD = record(
     {
@@ -50,41 +58,43 @@ _OF_COLUMN = either(
     record({"count": whole(), "distinct": whole(), "top": _TOP}, {"boxes": _BOXES}),
     record({"count": whole()}, {**_NUMBERS, "top": null, "boxes": _BOXES}),
 )
-_STATED = record(
-    {
-        "fields": each(_FIELD),
-        "statistics": table(table(_OF_COLUMN, keys=word(*SPLITS))),
-        # A byte of memory each, where rows are counted.
-        "source_rows": whole(1, 2**32),
-    }
-)
+_STATISTICS = table(table(_OF_COLUMN, keys=word(*SPLITS)))
 
 #: The longest side of an array of values.
 _LONGEST = 2**31 - 1
 
 
-def stated_form(value: Any) -> str | None:
-    """A form of `json_form`: `Plan.stated`."""
-    if fault := _STATED(value):
+def _fields(value: Any) -> str | None:
+    """A form of `json_form`: the columns of a plan or a dataset."""
+    if fault := each(_FIELD)(value):
         return fault
     try:
-        fields = from_json(value["fields"])
+        fields = from_json(value)
         schema = Schema({field.column: field.kind for field in fields})
         wanted = [(field.column, field.key) for field in fields_of(schema)]
     except (ArithmeticError, AttributeError, OptionError, TypeError, ValueError) as error:
-        return f"fields: {error}"
+        return str(error)
     if wanted != [(field.column, field.key) for field in fields]:
-        return "fields: the keys are not those of the columns"
+        return "the keys are not those of the columns"
     faults = (fault for field in fields if (fault := _field_fault(field)))
     return next(faults, None)
 
 
+#: What a plan and a dataset's metadata both say of the columns.
+_COLUMNS = {
+    "fields": _fields,
+    "statistics": _STATISTICS,
+    # A byte of memory each, where rows are counted.
+    "source_rows": whole(1, 2**32),
+}
+
+
 def _field_fault(field: Field) -> str | None:
     if field.names is not None and len(field.names) != field.num_classes:
-        return f"fields: {field.column}: {field.num_classes} classes have {len(field.names)} names"
+        return f"{field.column}: {field.num_classes} classes have {len(field.names)} names"
     for feature in field.features:
         if any(side is not None and side > _LONGEST for side in feature.shape):
-            return f"fields: {field.column}: an array of the shape {feature.shape} is too large"
+            return f"{field.column}: an array of the shape {feature.shape} is too large"
     return None
 
 
@@ -102,34 +112,31 @@ _OPTIONS = record(
         "apply_exif": truth,
     },
 )
-_FIELDS = record(
+_PLAN = record(
     {
-        "version": anything,
+        **_COLUMNS,
         "rows": whole(1),
         "split_rows": table(whole(1), keys=SPLIT),
         "split_shards": table(whole(1, _MOST_SHARDS), keys=SPLIT),
-        "label_kind": string,
-        "class_names": either(null, each(string)),
-        "num_classes": classes,
         "base": string,
         "fingerprint": string,
         "options": _OPTIONS,
     },
-    {"remote": truth, "stated": stated_form},
+    {"remote": truth},
 )
 
 
 def plan_form(value: Any) -> str | None:
     """A form of `json_form`: the fields of a plan, and that they agree with one another."""
-    if fault := _FIELDS(value):
+    if fault := _PLAN(value):
         return fault
     rows, shards = value["split_rows"], value["split_shards"]
     if list(rows) != list(shards):
         return "split_rows and split_shards are of other splits"
     if sum(rows.values()) != value["rows"]:
         return f"rows: {value['rows']} is not the sum of split_rows"
-    if value.get("stated") and value["stated"]["source_rows"] < value["rows"]:
-        return "stated: source_rows is less than rows"
+    if value["source_rows"] < value["rows"]:
+        return "source_rows is less than rows"
     more = [split for split in rows if shards[split] > rows[split]]
     return f"split_shards: {more[0]} has more shards than rows" if more else None
 
@@ -169,23 +176,16 @@ _SHARD = record(
     {"file": text, "split": SPLIT, "records": whole(), "bytes": whole()}, {"crc32c": whole()}
 )
 
-#: The kinds of feature that this version reads.
-KINDS = ("image", "mask", "text", "bytes", "int64", "float", "bool", "label")
-
 #: Of the parts that readers use; an earlier version wrote fewer, a later one may write more.
 METADATA = record(
     {
+        **_COLUMNS,
         "shards": each(_SHARD),
         "split_rows": table(whole(), keys=SPLIT),
-        "class_names": either(null, each(text)),
-        "features": table(word(*KINDS)),
-        "image_shape": _SHAPE,
+        "image_shapes": table(_SHAPE),
     },
     {
-        "num_classes": either(null, classes),
         "image_sides": either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE))),
-        "image_shapes": table(_SHAPE),
-        "stated": stated_form,
         "options": table(anything),
         "totals": record(
             {},
@@ -198,3 +198,34 @@ METADATA = record(
         ),
     },
 )
+
+
+def parse_plan(data: bytes) -> dict[str, Any]:
+    """The values of a plan, also of an earlier version: `version` still says which.
+
+    Raises:
+        ValueError: it is no plan.
+    """
+    return _parse(data, PLAN_VERSION, earlier.plan_as_now, plan_form)
+
+
+def parse_metadata(data: bytes) -> dict[str, Any]:
+    """The values of a dataset's metadata, also of an earlier version.
+
+    Raises:
+        ValueError: it is no metadata.
+    """
+    return _parse(data, METADATA_VERSION, earlier.metadata_as_now, METADATA)
+
+
+def _parse(
+    data: bytes, version: int, as_now: Callable[[Any], dict[str, Any]], form: Form
+) -> dict[str, Any]:
+    found = parse(data, record({"version": anything}))
+    if found["version"] not in (version, earlier.VERSION):
+        raise ValueError(f"it is of version {found['version']!r}; this is {version}")
+    if found["version"] == earlier.VERSION:
+        found = as_now(found)
+    if fault := form(found):
+        raise ValueError(fault)
+    return found

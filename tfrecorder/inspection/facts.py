@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder.dataset.example import Values
+from tfrecorder.schema.fields import Field
 from tfrecorder.schema.fields import image_of as image_field
-from tfrecorder.schema.keys import FILENAME, LABEL, NO_LABEL, SOURCE_ID, TEXT
-from tfrecorder.schema.kinds import Mask
+from tfrecorder.schema.keys import FILENAME, NO_LABEL, SOURCE_ID
+from tfrecorder.schema.kinds import Boxes, Mask
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.info import class_name
 
 #: Keys of objects and masks, as TensorFlow's detection and segmentation tools have them.
 BOX_SIDES = tuple(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))
-OBJECT_TEXT = "image/object/class/text"
-OBJECT_LABEL = "image/object/class/label"
+_OBJECTS = Field("boxes", Boxes(), "image/object")
 MASK = "image/segmentation/class/encoded"
 
 _FILENAMES = (FILENAME, "filename", "file_name")
@@ -68,11 +68,10 @@ def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
 
 def mask_key(stored: StoredDataset) -> str:
     """The key of the image's mask; of several masks, of the first."""
-    fields = stored.fields or ()
-    for field in fields:
-        of_image = isinstance(field.kind, Mask) and image_field(field, fields).key
-        if of_image and f"{of_image}/encoded" == stored.image_key:
-            return f"{field.key}/encoded"
+    for field in stored.fields:
+        of_image = isinstance(field.kind, Mask) and image_field(field, stored.fields)
+        if of_image and of_image.encoded_key == stored.image_key:
+            return field.encoded_key
     return MASK
 
 
@@ -94,14 +93,8 @@ def row_of(features: Mapping[str, Values]) -> str:
 
 def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
     """The names of a record's classes, of its objects where the image itself has none."""
-    if stored.fields is not None:
-        keys = [field.label_key for field in stored.fields if field.label_key]
-        pairs = [(key.removesuffix("/label") + "/text", key) for key in keys]
-        found = [name for text, key in pairs for name in _names(features, text, key, stored)]
-        return tuple(dict.fromkeys(found))
-    names = _names(features, TEXT, stored.label_key or LABEL, stored)
-    names = names or _names(features, OBJECT_TEXT, OBJECT_LABEL, stored)
-    return tuple(dict.fromkeys(names))
+    names = [name for field in stored.fields for name in _names(features, field)]
+    return tuple(dict.fromkeys(names or _names(features, _OBJECTS)))
 
 
 def boxes_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[Box, ...]:
@@ -116,7 +109,8 @@ def boxes_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[Box
     corners = np.array(sides, dtype=float).T
     if not np.isfinite(corners).all():
         raise ValueError("a side of its boxes is no number")
-    names = _names(features, OBJECT_TEXT, OBJECT_LABEL, stored) or [""] * len(corners)
+    objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), _OBJECTS)
+    names = _names(features, objects) or [""] * len(corners)
     if len(names) != len(corners):
         raise ValueError(f"it has {len(corners)} boxes, but {len(names)} classes of objects")
     inside = np.clip(corners, 0, 1).tolist()
@@ -126,14 +120,12 @@ def boxes_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[Box
     )
 
 
-def _names(
-    features: Mapping[str, Values], text_key: str, label_key: str, stored: StoredDataset
-) -> list[str]:
-    texts = features.get(text_key)
+def _names(features: Mapping[str, Values], labels: Field) -> list[str]:
+    texts = features.get(labels.text_key or "")
     if isinstance(texts, list) and texts and all(texts):
         return [text_of(text) for text in texts]
-    numbers = _numbers(features, label_key)
-    return [class_name(stored, int(n)) for n in numbers if n != NO_LABEL]
+    numbers = _numbers(features, labels.label_key or "")
+    return [class_name(labels, int(n)) for n in numbers if n != NO_LABEL]
 
 
 def _numbers(features: Mapping[str, Values], key: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Which columns of a stated schema an element holds, and where: as inputs, as targets."""
+"""Which columns an element holds, and where: as inputs, as targets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def selected(
     Raises:
         OptionError: there is no such column.
     """
-    fields = stored.fields or ()
+    fields = stored.fields
     images = [field for field in fields if isinstance(field.kind, Image)]
     values = [field for field in fields if isinstance(field.kind, (Number, Text, Bytes))]
     wanted = [field for field in values if isinstance(field.kind, Number) and field.kind.target]
@@ -40,7 +40,7 @@ def selected(
 
 
 def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Field]:
-    known = {field.column: field for field in stored.fields or ()}
+    known = {field.column: field for field in stored.fields}
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -51,10 +51,8 @@ def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Fie
 
 def is_ragged(stored: StoredDataset, options: LoadOptions) -> bool:
     """True if elements hold lists whose lengths differ, so that a batch of them is ragged."""
-    if stored.fields is None:
-        return False
     if options.features:
-        return any(None in one.shape for field in stored.fields for one in field.features)
+        return any(None in one.shape for one in stored.record)
     inputs, targets = selected(stored, options)
     for field in (*inputs, *targets):
         kind = field.kind
@@ -68,7 +66,7 @@ def is_ragged(stored: StoredDataset, options: LoadOptions) -> bool:
 def decodes(stored: StoredDataset, options: LoadOptions) -> tuple[Field, ...]:
     """The images and masks that elements hold."""
     if options.features:
-        chosen = stored.fields or ()
+        chosen = stored.fields
     else:
         inputs, targets = selected(stored, options)
         chosen = (*inputs, *targets)

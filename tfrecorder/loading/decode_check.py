@@ -9,8 +9,6 @@ import tensorflow as tf
 from tfrecorder.loading.decoding import decode
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.parsing import picture_of
-from tfrecorder.schema import keys
-from tfrecorder.stored.dataset import StoredDataset
 
 
 def decoder(
@@ -23,17 +21,7 @@ def decoder(
     Args:
         image_shape: (height, width, channels) of every image; None where images differ.
     """
-    stored = StoredDataset(
-        directory="",
-        form="tfrecorder",
-        splits={},
-        features={},
-        image_key=keys.ENCODED,
-        label_key=keys.LABEL,
-        image_shape=image_shape,
-        class_names=None,
-    )
-    picture = picture_of(stored, LoadOptions())
+    picture = picture_of(image_shape, LoadOptions())
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
     def pixels_of(encoded: tf.Tensor) -> tf.Tensor:

@@ -48,13 +48,13 @@ def _nearest(mask: tf.Tensor, size: tf.Tensor | tuple[int, int]) -> tf.Tensor:
 
 
 def place_boxes(
-    boxes: tf.Tensor, shape: Shape, picture: Picture, seed: tf.Tensor | None = None
+    boxes: tf.Tensor, shape: Shape | None, picture: Picture, seed: tf.Tensor | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Boxes as fractions of the picture, and which of them are still on it.
 
     Args:
         boxes: float32 of [n, 4]: ymin, xmin, ymax, xmax as fractions of the stored image.
-        shape: the stored image's height and width.
+        shape: the stored image's height and width; None where its size does not change.
         picture: what is made of the image.
         seed: as for the image.
 
@@ -63,6 +63,7 @@ def place_boxes(
     """
     if picture.size is None or (picture.resize == "stretch" and not picture.augment):
         return boxes, tf.ones(tf.shape(boxes)[:1], tf.bool)
+    assert shape is not None
     height, width = (tf.cast(side, tf.float32) for side in shape)
     sides = tf.stack([height, width, height, width])
     if picture.augment:

@@ -25,10 +25,13 @@ from tfrecorder.loading.order import (
     shuffle_records,
     slices,
 )
-from tfrecorder.loading.parsing import batch_parser, picture_for, record_parser
+from tfrecorder.loading.parsing import parser, picture_for
 from tfrecorder.loading.remote import files_of
 from tfrecorder.loading.sizes import decoding_bytes, element_bytes, held_bytes, record_bytes
+from tfrecorder.schema.keys import LABEL
+from tfrecorder.schema.kinds import Boxes
 from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.foreign import as_found
 from tfrecorder.stored.open import open_dataset
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
@@ -95,29 +98,18 @@ def _as_found(stored: StoredDataset) -> StoredDataset:
             f"{path} has no feature {stored.image_key!r}; its first record has: {keys}. load knows "
             "the usual image keys; read other records with tf.data.TFRecordDataset."
         )
-    features = {key: kind for key, kind in stored.features.items() if key in found}
-    label_key = stored.label_key if stored.label_key in found else None
-    label = found[label_key] if label_key else np.zeros(1, np.int64)
+    label = found.get(LABEL, np.zeros(1, np.int64))
     if isinstance(label, list) or label.dtype != np.int64 or len(label) != 1:
         raise DatasetError(
-            f"{path}: {label_key} of its first record is {reprlib.repr(label)}, not one integer. "
+            f"{path}: {LABEL} of its first record is {reprlib.repr(label)}, not one integer. "
             "Read such records with tf.data.TFRecordDataset."
         )
-    return dataclasses.replace(stored, features=features, label_key=label_key)
+    return as_found(stored, found)
 
 
 def _check_sizes(stored: StoredDataset, options: LoadOptions) -> None:
-    if stored.fields is None:
-        if options.inputs or options.targets:
-            raise OptionError(
-                f"inputs={options.inputs!r}, targets={options.targets!r}: {stored.directory} has "
-                "no stated schema: its elements are (image, label). Leave them out; "
-                "features=True gives every feature."
-            )
-        differ = None in stored.image_shape[:2]
-    else:
-        pictures = [picture_for(stored, field, options) for field in decodes(stored, options)]
-        differ = any(None in picture.stored_size for picture in pictures)
+    pictures = [picture_for(stored, field, options) for field in decodes(stored, options)]
+    differ = any(None in picture.stored_size for picture in pictures)
     to_batch = options.batch_size and options.decode and not options.map_fn
     if differ and to_batch and options.image_size is None:
         raise OptionError(
@@ -176,7 +168,7 @@ def _decoded(
     dataset = read_records(runs, shuffled and not options.cache, options)
     cache_pixels = caches_pixels(options)
     if cache_pixels:
-        dataset = dataset.map(record_parser(stored, options), **parallel)
+        dataset = dataset.map(parser(stored, options, batch=False), **parallel)
     if options.cache:
         dataset = dataset.cache(_cache_path(stored, split, options))
     if shuffled:
@@ -190,9 +182,9 @@ def _decoded(
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order, or the short last batch may come first.
         in_order = {**parallel, "deterministic": True}
-        return dataset.map(batch_parser(stored, options), **in_order)
+        return dataset.map(parser(stored, options, batch=True), **in_order)
     if not cache_pixels:
-        dataset = dataset.map(record_parser(stored, options), **parallel)
+        dataset = dataset.map(parser(stored, options, batch=False), **parallel)
     if options.map_fn is not None:
         dataset = dataset.map(options.map_fn, **parallel)
     if options.batch_size is not None:
@@ -213,9 +205,9 @@ def _decodes_batches(stored: StoredDataset, split: str, options: LoadOptions) ->
 
 def _has_lists(stored: StoredDataset, options: LoadOptions) -> bool:
     """True if elements hold boxes or lists, which are placed and padded one record at a time."""
-    if is_ragged(stored, options):
-        return True
-    return stored.fields is not None and options.max_boxes is not None
+    return is_ragged(stored, options) or (
+        options.max_boxes is not None and any(isinstance(one.kind, Boxes) for one in stored.fields)
+    )
 
 
 def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:

@@ -44,9 +44,8 @@ class LoadOptions:
             parallel, after decoding and before batching.  TensorFlow traces it.
         augment: a random part of each image, resized, and mirrored in half of the cases.
         features: a dict of every stored feature in place of (image, label).
-        inputs: of a dataset with a stated schema, the columns that make the first half of an
-            element: one gives its value, several a dict. None gives the images, or where there
-            are none all numbers and texts.
+        inputs: the columns that make the first half of an element: one gives its value, several a
+            dict. None gives the images, or where there are none all numbers and texts.
         targets: the columns that make the second half. None gives labels, boxes, masks and the
             numbers that the schema calls targets.
         max_boxes: pad the boxes of each image to this many, with zeros and the class -1, and leave

@@ -1,4 +1,4 @@
-"""Serialized records of a stated schema to what the user gets, one by one or a batch at a time."""
+"""Serialized records to what the user gets, one by one or a batch at a time."""
 
 from __future__ import annotations
 
@@ -11,111 +11,10 @@ from tfrecorder.loading.columns import decodes, selected
 from tfrecorder.loading.decoding import Picture, decode, decode_raw
 from tfrecorder.loading.geometry import decode_mask, place_boxes
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.schema.fields import Field, image_of, record_features
-from tfrecorder.schema.keys import HEIGHT, NO_LABEL, WIDTH, Feature
+from tfrecorder.schema.fields import Field, image_of, primary_image
+from tfrecorder.schema.keys import NO_LABEL, Feature
 from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number
-from tfrecorder.stored.dataset import StoredDataset
-
-
-def picture_of(stored: StoredDataset, options: LoadOptions) -> Picture:
-    """What is to be made of each image."""
-    height, width, channels = stored.image_shape
-    return Picture(
-        channels=channels,
-        stored_size=(height, width),
-        sides=stored.sides,
-        size=options.size,
-        resize=options.resize,
-        antialias=options.antialias,
-        augment=options.augment,
-        dtype=options.dtype,
-        value_range=options.low_high,
-    )
-
-
-def record_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., Any]:
-    """The function from a serialized record, and a seed if there is one, to an element."""
-    if stored.fields is not None:
-        return typed_parser(stored, options, batch=False)
-    spec, picture = _scalar_spec(stored, options), picture_of(stored, options)
-
-    def parse(record: tf.Tensor, seed: tf.Tensor | None = None) -> Any:
-        features = tf.io.parse_single_example(record, spec)
-        if options.decode:
-            encoded = features[stored.image_key]
-            features[stored.image_key] = decode(
-                encoded, _stored_shape(features, stored), picture, seed
-            )
-        return _element(features, stored, options)
-
-    return parse
-
-
-def batch_parser(stored: StoredDataset, options: LoadOptions) -> Callable[..., Any]:
-    """The function from a batch of serialized records, and of seeds, to a batch of elements.
-
-    What tf.data does for each call is done once a batch: for small images that is most of the
-    work.
-    """
-    if stored.fields is not None:
-        return typed_parser(stored, options, batch=True)
-    spec, picture = _scalar_spec(stored, options), picture_of(stored, options)
-    pixels = tf.TensorSpec(picture.shape, picture.dtype)
-
-    def decode_one(of_image: Features) -> tf.Tensor:
-        encoded = of_image[stored.image_key]
-        return decode(encoded, _stored_shape(of_image, stored), picture, of_image.get("seed"))
-
-    def parse(records: tf.Tensor, seeds: tf.Tensor | None = None) -> Any:
-        features = tf.io.parse_example(records, spec)
-        if options.decode:
-            needed = (stored.image_key, HEIGHT, WIDTH)
-            of_images = {key: features[key] for key in needed if key in features}
-            if seeds is not None:
-                of_images["seed"] = seeds
-            # One after the other: batches are what runs in parallel.
-            features[stored.image_key] = tf.map_fn(
-                decode_one, of_images, fn_output_signature=pixels, parallel_iterations=1
-            )
-        return _element(features, stored, options)
-
-    return parse
-
-
-def _scalar_spec(stored: StoredDataset, options: LoadOptions) -> dict[str, tf.io.FixedLenFeature]:
-    """The features to parse."""
-    wanted = {stored.image_key, stored.label_key}
-    if options.image_size is not None and _tells_shapes(stored):
-        wanted |= {HEIGHT, WIDTH}
-    if options.features:
-        wanted = set(stored.features)
-    return {
-        key: tf.io.FixedLenFeature([], DTYPES[kind])
-        for key, kind in stored.features.items()
-        if key in wanted
-    }
-
-
-def _tells_shapes(stored: StoredDataset) -> bool:
-    """Whether records hold the shape of each image; in those of others it may be that of before."""
-    return stored.form == "tfrecorder" and {HEIGHT, WIDTH} <= stored.features.keys()
-
-
-def _stored_shape(features: Features, stored: StoredDataset) -> tuple[tf.Tensor, tf.Tensor] | None:
-    if HEIGHT not in features or not _tells_shapes(stored):
-        return None
-    return features[HEIGHT], features[WIDTH]
-
-
-def _element(features: Features, stored: StoredDataset, options: LoadOptions) -> Any:
-    if options.features:
-        return features
-    image = features[stored.image_key]
-    label = features.get(stored.label_key) if stored.label_key else None
-    if label is None:
-        label = tf.fill(tf.shape(image)[: 1 if options.batch_size else 0], NO_LABEL)
-    return image, tf.cast(label, tf.int64)
-
+from tfrecorder.stored.dataset import Shape, StoredDataset
 
 DTYPES = {"image": tf.string, "mask": tf.string, "text": tf.string, "bytes": tf.string}
 DTYPES |= {"int64": tf.int64, "label": tf.int64, "bool": tf.int64, "float": tf.float32}
@@ -126,14 +25,15 @@ NO_BOX = -1
 Features = dict[str, tf.Tensor]
 
 
-def typed_parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable[..., Any]:
-    """The function from a serialized record, or a batch of them, to an element.
+def parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable[..., Any]:
+    """The function from a serialized record, and a seed if there is one, to an element.
 
     Args:
-        batch: of records whose elements hold no boxes and no lists.
+        batch: it takes a batch of records, and of seeds, whose elements hold no boxes and no
+            lists.  What tf.data does for each call is then done once a batch: for small images
+            that is most of the work.
     """
-    fields = stored.fields or ()
-    pictures = {field.key: picture_for(stored, field, options) for field in fields}
+    pictures = {field.key: picture_for(stored, field, options) for field in stored.fields}
     images = decodes(stored, options) if options.decode else ()
     spec = _spec(stored, options)
     plain = batch and all(_needs_no_decoder(stored, pictures[one.key], one) for one in images)
@@ -145,18 +45,18 @@ def typed_parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Ca
     def decode_all(features: Features) -> Features:
         if plain:  # raw pixels of the size wanted: one operation for the whole batch
             return {
-                field.key: decode_raw(features[f"{field.key}/encoded"], pictures[field.key])
+                field.key: decode_raw(features[field.encoded_key], pictures[field.key])
                 for field in images
             }
-        needed = {key: features[key] for field in images for key in _needed(field, fields, spec)}
-        if "seed" in features:
-            needed["seed"] = features["seed"]
+        wanted = {"seed", *(key for one in images for key in _needed(one, stored, options))}
+        needed = {key: value for key, value in features.items() if key in wanted}
         pixels = {field.key: _signature(field, pictures[field.key]) for field in images}
+        # One after the other: batches are what runs in parallel.
         return tf.map_fn(decode_one, needed, fn_output_signature=pixels, parallel_iterations=1)
 
     def parse(records: tf.Tensor, seed: tf.Tensor | None = None) -> Any:
-        parser = tf.io.parse_example if batch else tf.io.parse_single_example
-        features = parser(records, spec)
+        read = tf.io.parse_example if batch else tf.io.parse_single_example
+        features = read(records, spec)
         more = {} if seed is None else {"seed": seed}
         pixels: Features = {}
         if images:
@@ -168,6 +68,8 @@ def typed_parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Ca
         def value(field: Field) -> Any:
             if field.key in pixels:
                 return pixels[field.key]
+            if isinstance(field.kind, Label) and field.label_key is None:
+                return tf.fill(tf.shape(records), tf.constant(NO_LABEL, tf.int64))
             return _value(stored, field, features, pictures, options, seed)
 
         return _together(inputs, value), _together(targets, value)
@@ -177,17 +79,28 @@ def typed_parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Ca
 
 def picture_for(stored: StoredDataset, field: Field, options: LoadOptions) -> Picture:
     """What is to be made of an image, or of what lies upon it."""
-    fields = stored.fields or ()
+    image = primary_image(stored.fields) or field
     if isinstance(field.kind, Mask):
-        field = image_of(field, fields)
-    elif not isinstance(field.kind, Image):
-        field = next((one for one in fields if isinstance(one.kind, Image)), field)
-    height, width, channels = stored.shapes.get(f"{field.key}/encoded", stored.image_shape)
-    first = f"{field.key}/encoded" == stored.image_key
+        image = image_of(field, stored.fields)
+    elif isinstance(field.kind, Image):
+        image = field
+    key = image.encoded_key if isinstance(image.kind, Image) else ""
+    return picture_of(
+        stored.shape_of(key), options, stored.sides if key == stored.image_key else None
+    )
+
+
+def picture_of(
+    shape: Shape,
+    options: LoadOptions,
+    sides: tuple[tuple[int, int], tuple[int, int]] | None = None,
+) -> Picture:
+    """What is to be made of images of a shape, and of such sides."""
+    height, width, channels = shape
     return Picture(
         channels=channels,
         stored_size=(height, width),
-        sides=stored.sides if first else None,
+        sides=sides,
         size=options.size,
         resize=options.resize,
         antialias=options.antialias,
@@ -199,33 +112,29 @@ def picture_for(stored: StoredDataset, field: Field, options: LoadOptions) -> Pi
 
 def _spec(stored: StoredDataset, options: LoadOptions) -> dict[str, Any]:
     """The features to parse."""
-    fields = stored.fields or ()
-    known = {feature.key: feature for feature in record_features(fields)}
-    if options.features:
-        wanted = set(known)
-    else:
+    wanted = {one.key for one in stored.record}
+    if not options.features:
         inputs, targets = selected(stored, options)
-        wanted = set()
-        for field in (*inputs, *targets):
-            wanted |= _needed(field, fields, known) or {one.key for one in field.features}
-    return {key: _form(feature) for key, feature in known.items() if key in wanted}
+        wanted = {key for one in (*inputs, *targets) for key in _needed(one, stored, options)}
+    return {feature.key: _form(feature) for feature in stored.record if feature.key in wanted}
 
 
-def _needed(field: Field, fields: Sequence[Field], known: Any) -> set[str]:
-    """The keys that a column's value is made of; none for those that need all of theirs."""
-    if isinstance(field.kind, Image):
-        keys = {f"{field.key}/{name}" for name in ("encoded", "height", "width")}
-    elif isinstance(field.kind, Mask):
-        keys = {f"{field.key}/encoded"}
-    elif isinstance(field.kind, (Label, Labels)):
-        keys = {f"{field.key}/label"}
-    elif isinstance(field.kind, Boxes):
-        image = next(one for one in fields if isinstance(one.kind, Image))
-        sizes = {f"{image.key}/height", f"{image.key}/width"}
-        keys = {*field.edges, *sizes, *([field.label_key] if field.label_key else [])}
-    else:
-        keys = set()
-    return {key for key in keys if key in known}
+def _needed(field: Field, stored: StoredDataset, options: LoadOptions) -> tuple[str, ...]:
+    """The keys that a column's value is made of."""
+    labels = () if field.label_key is None else (field.label_key,)
+    if isinstance(field.kind, (Label, Labels)):
+        return labels
+    if isinstance(field.kind, Boxes):
+        image = primary_image(stored.fields)
+        return (*field.edges, *labels, *_sizes(image, options))
+    if isinstance(field.kind, (Image, Mask)):
+        return (field.encoded_key, *_sizes(field, options))
+    return tuple(one.key for one in field.features)
+
+
+def _sizes(image: Field | None, options: LoadOptions) -> tuple[str, ...]:
+    """The keys of an image's height and width, where they are known and needed."""
+    return image.size_keys[:2] if image is not None and options.size is not None else ()
 
 
 def _form(feature: Feature) -> Any:
@@ -253,13 +162,18 @@ def _decoded(
     pictures: dict[str, Picture],
     seed: tf.Tensor | None,
 ) -> tf.Tensor:
-    encoded, picture = features[f"{field.key}/encoded"], pictures[field.key]
+    encoded, picture = features[field.encoded_key], pictures[field.key]
     if isinstance(field.kind, Mask):
         return decode_mask(encoded, picture, seed)
     if stored.raw:
         return decode_raw(encoded, picture, seed)
-    shape = features[f"{field.key}/height"], features[f"{field.key}/width"]
-    return decode(encoded, shape, picture, seed)
+    return decode(encoded, _shape(field, features), picture, seed)
+
+
+def _shape(image: Field, features: Features) -> tuple[tf.Tensor, tf.Tensor] | None:
+    """The height and width that a record tells of an image, where they were parsed."""
+    found = [features[key] for key in image.size_keys[:2] if key in features]
+    return (found[0], found[1]) if found else None
 
 
 def _value(
@@ -272,13 +186,12 @@ def _value(
 ) -> Any:
     kind = field.kind
     if isinstance(kind, (Image, Mask)):  # with decode=False
-        return features[f"{field.key}/encoded"]
-    if isinstance(kind, Label):
-        return features[f"{field.key}/label"]
-    if isinstance(kind, Labels):
-        return _multi_hot(features[f"{field.key}/label"], field.num_classes)
+        return features[field.encoded_key]
     if isinstance(kind, Boxes):
         return _boxes(stored, field, features, pictures, options, seed)
+    if field.label_key is not None:
+        labels = features[field.label_key]
+        return labels if isinstance(kind, Label) else _multi_hot(labels, field.num_classes or 0)
     value = features[field.key]
     return tf.cast(value, tf.bool) if isinstance(kind, Number) and kind.dtype == "bool" else value
 
@@ -300,9 +213,9 @@ def _boxes(
 ) -> Features:
     xmin, ymin, xmax, ymax = (features[key] for key in field.edges)
     boxes = tf.stack([ymin, xmin, ymax, xmax], -1)
-    image = next(one for one in stored.fields or () if isinstance(one.kind, Image))
-    shape = features[f"{image.key}/height"], features[f"{image.key}/width"]
-    boxes, stays = place_boxes(boxes, shape, pictures[field.key], seed)
+    image = primary_image(stored.fields)
+    assert image is not None
+    boxes, stays = place_boxes(boxes, _shape(image, features), pictures[field.key], seed)
     found = {"boxes": boxes}
     if field.label_key is not None:
         found["labels"] = tf.boolean_mask(features[field.label_key], stays)
@@ -323,12 +236,13 @@ def _padded(values: tf.Tensor, count: int, filler: int) -> tf.Tensor:
 
 
 def _all_features(stored: StoredDataset, features: Features, pixels: Features) -> Features:
-    kinds = {one.key: one.kind for one in record_features(stored.fields or ())}
+    kinds = stored.features
     found = {
         key: tf.cast(value, tf.bool) if kinds[key] == "bool" else value
         for key, value in features.items()
     }
-    return found | {f"{key}/encoded": value for key, value in pixels.items()}
+    of_images = {one.key: one.encoded_key for one in stored.fields if one.key in pixels}
+    return found | {of_images[key]: value for key, value in pixels.items()}
 
 
 def _together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:

@@ -120,14 +120,21 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
     staged = read_plan(folder)
     if staged is None:
         return None
-    differences = describe_difference(staged, wanted)
+    differences = [] if staged.earlier else describe_difference(staged, wanted)
     if options.overwrite:
-        return None if differences else staged
+        return None if differences or staged.earlier else staged
     committed = _is_committed(folder)
     if committed and not options.retry_rejects:
+        again = "." if differences else ", or retry_rejects=True to try its unread images again."
         raise OutputError(
             f"{folder} is a finished dataset; give overwrite=True to replace it"
-            + ("." if differences else ", or retry_rejects=True to try its unread images again.")
+            + ("." if staged.earlier else again)
+        )
+    if staged.earlier:
+        raise OutputError(
+            f"{folder} holds {'a' if committed else 'an unfinished'} conversion of an earlier "
+            "version of tfrecorder, which this one cannot continue; give overwrite=True to start "
+            "anew, or another output_dir."
         )
     if differences:
         raise OutputError(

@@ -6,43 +6,33 @@ Pure arithmetic over values, without Beam, without files and without any image's
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.dataset.forms import plan_form
-from tfrecorder.dataset.json_form import parse
+from tfrecorder.dataset.earlier import digest_of_plan
+from tfrecorder.dataset.forms import PLAN_VERSION, parse_plan
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
 from tfrecorder.schema.fields import to_json as fields_to_json
-from tfrecorder.schema.keys import (
-    DEFAULT_FEATURES,
-    LABEL,
-    LABEL_COLUMN,
-    NO_LABEL,
-    SPLIT_COLUMN,
-    URI_COLUMN,
-    Feature,
-)
-from tfrecorder.schema.labels import number_labels
+from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, Feature
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.validation.rules import Checked
+from tfrecorder.validation.statistics import describe_columns
 
 if TYPE_CHECKING:
-    from tfrecorder.validation.rules import Stated
+    import pyarrow as pa
 
-
-#: The form of the plan's files; another number is another form.
-PLAN_VERSION = 1
 
 SAMPLE_ROWS = 1000
 
@@ -60,31 +50,31 @@ class Plan:
     """A conversion, decided.
 
     Attributes:
-        rows: of the whole source.
+        rows: each becomes a record or a reject.
+        source_rows: of the source; of boxes with a row each, more than `rows`.
         split_rows: rows of each split that has any, in the order TRAIN, VALIDATION, TEST.
         split_shards: shards of each of these splits.
-        label_kind: "text", "integer" or "none".
-        class_names: the name of each integer from 0; None where integers have no names.
-        num_classes: one more than the largest label; 0 without labels.
+        fields: the columns, with their vocabularies.
+        statistics: of the columns' values; see `describe_columns`.
         base: the folder that relative uris are taken from.
         fingerprint: SHA-256 of the rows as validated.
         options: `ConvertOptions.content_options()`.
-        stated: of a stated schema, its fields with their vocabularies, statistics of the columns,
-            and the rows of the source, as JSON values; None for the default schema.
         remote: images are on a store elsewhere, so that many can be asked for at once.
+        earlier: the digest of a plan that an earlier version of this package staged, which can be
+            looked at but not continued; empty of all others.
     """
 
     rows: int
+    source_rows: int
     split_rows: dict[str, int]
     split_shards: dict[str, int]
-    label_kind: str
-    class_names: tuple[str, ...] | None
-    num_classes: int
+    fields: tuple[Field, ...]
+    statistics: dict[str, Any]
     base: str
     fingerprint: str
     options: dict[str, Any]
     remote: bool = False
-    stated: dict[str, Any] | None = None
+    earlier: str = ""
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -95,46 +85,32 @@ class Plan:
             for index in range(count)
         ]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of all that decides what the files hold."""
         decides = {k: v for k, v in _plain(self).items() if k not in ("base", "remote")}
-        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-
-    @cached_property
-    def fields(self) -> tuple[Field, ...] | None:
-        """The columns of a stated schema; None for the default schema."""
-        return None if self.stated is None else fields_from_json(self.stated["fields"])
+        text = json.dumps(decides, sort_keys=True)
+        return self.earlier or hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
         """Every key of the record."""
-        return DEFAULT_FEATURES if self.fields is None else record_features(self.fields)
+        return record_features(self.fields)
 
     @property
     def classes(self) -> dict[str, int]:
         """How many classes each key with classes has."""
-        if self.fields is None:
-            return {LABEL: self.num_classes}
-        return {one.label_key: one.num_classes for one in self.fields if one.label_key}
-
-    def image_of_mask(self, key: str) -> str:
-        """The key of the image that the mask under a key belongs to."""
-        fields = self.fields or ()
-        mask = next(one for one in fields if key == f"{one.key}/encoded")
-        return f"{image_of(mask, fields).key}/encoded"
-
-    @property
-    def source_rows(self) -> int:
-        """Rows of the source; of boxes with a row each, more than there are records."""
-        return self.rows if self.stated is None else int(self.stated["source_rows"])
+        return {one.label_key: one.num_classes or 0 for one in self.fields if one.label_key}
 
     @property
     def vocabularies(self) -> dict[str, tuple[str, ...] | None]:
         """The class names of each key with classes, None where they have none."""
-        if self.fields is None:
-            return {LABEL: self.class_names}
         return {one.label_key: one.names for one in self.fields if one.label_key}
+
+    def image_of_mask(self, key: str) -> str:
+        """The key of the image that the mask under a key belongs to."""
+        mask = next(one for one in self.fields if key == f"{one.key}/encoded")
+        return image_of(mask, self.fields).encoded_key
 
     def shard_rows(self, shard: Shard) -> int:
         """How many rows a shard was given."""
@@ -146,40 +122,38 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
-        fields = parse(data, plan_form)
-        version = fields.pop("version")
-        if version != PLAN_VERSION:
-            raise ValueError(f"the plan is of version {version}; this is {PLAN_VERSION}")
-        if fields["class_names"] is not None:
-            fields["class_names"] = tuple(fields["class_names"])
-        return cls(**fields)
+        """The plan that `to_json` wrote, or an earlier version of it.
+
+        Raises:
+            ValueError: it is none.
+        """
+        values = parse_plan(data)
+        is_earlier = values.pop("version") != PLAN_VERSION
+        return cls(
+            **{**values, "fields": fields_from_json(values["fields"])},
+            earlier=digest_of_plan(json.loads(data)) if is_earlier else "",
+        )
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON values, as plans were before there were stated schemas where it has none."""
-    found = asdict(plan)
-    if found["stated"] is None:
-        del found["stated"]
-    return found
+    """A plan as JSON values."""
+    found = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
+    del found["earlier"]
+    return {**found, "fields": fields_to_json(plan.fields)}
 
 
-@dataclass(frozen=True)
-class PlannedRow:
+class PlannedRow(NamedTuple):
     """One row as a worker needs it.
 
     Attributes:
         row: its number in the source, from 0.
-        image_uri: as the source gave it.
-        label: its integer; -1 without labels.
-        text: the label's text; "" without labels.
-        values: of a stated schema, what the source tells of each key of the record.
+        image_uri: of its first image, as the source gave it; "" without images.
+        values: what the source tells of each key of the record.
     """
 
     row: int
     image_uri: str
-    label: int
-    text: str
-    values: dict[str, Any] | None = None
+    values: dict[str, Any]
 
 
 def sample_rows(rows: int, size: int, seed: int) -> np.ndarray:
@@ -246,7 +220,7 @@ def _random(seed: int, stream: int) -> np.random.RandomState:
 
 def make_plan(
     checked: Checked, base: str, sizes: Sequence[int], options: ConvertOptions
-) -> tuple[Plan, pd.DataFrame]:
+) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
 
     Args:
@@ -256,39 +230,32 @@ def make_plan(
         options: what the user asked for.
 
     Returns:
-        The plan, and its rows (columns row, image_uri, label, text) in the order of the shards.
+        The plan, and its rows in the order of the shards: an Arrow table with the row's number
+        under `SOURCE_ID`, and a column for each other key of the record that the source tells.
     """
-    frame = checked.frame
+    import pyarrow as pa
+
+    splits = checked.frame[SPLIT_COLUMN]
     order, split_rows = [], {}
     for split in SPLITS:
-        rows = np.flatnonzero((frame[SPLIT_COLUMN] == split).to_numpy())
+        rows = np.flatnonzero((splits == split).to_numpy())
         if not len(rows):
             continue
         order.append(shuffled(rows, split, options.seed) if options.shuffle else rows)
         split_rows[split] = len(rows)
-    uris = frame[URI_COLUMN] if URI_COLUMN in frame else pd.Series("", frame.index, dtype=object)
-    numbers, texts, names = _number_labels(checked, options)
-    planned = pd.DataFrame({"row": frame.index, "image_uri": uris, "label": numbers, "text": texts})
-    classes = int(numbers.max()) + 1 if names is None else len(names)
-    kind = checked.label_kind
-    if checked.stated is not None:
-        assert checked.stated.values is not None
-        table = checked.stated.values.to_struct_array().combine_chunks()
-        planned["values"] = pd.array(table, dtype=pd.ArrowDtype(table.type))
-        kind, names, classes = _only_classes(checked.stated.fields)
-    planned = planned.iloc[np.concatenate(order)]
+    numbers = pa.array(checked.frame.index.to_numpy(np.int64))
+    planned = pa.table({SOURCE_ID: numbers, **checked.values}).take(np.concatenate(order))
     plan = Plan(
-        rows=len(frame),
+        rows=len(splits),
+        source_rows=checked.source_rows,
         split_rows=split_rows,
         split_shards=shard_counts(split_rows, sizes, options),
-        label_kind=kind,
-        class_names=names,
-        num_classes=classes,
+        fields=checked.fields,
+        statistics=describe_columns(checked.fields, checked.values, splits),
         base=base,
-        fingerprint=fingerprint(frame, None if checked.stated is None else checked.stated.values),
+        fingerprint=fingerprint(splits, checked.values),
         options=options.content_options(),
-        remote=not storage.is_local(base) or any(map(_any_remote, checked.file_columns)),
-        stated=None if checked.stated is None else _stated(checked.stated),
+        remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
     )
     return plan, planned
 
@@ -296,33 +263,6 @@ def make_plan(
 def _any_remote(uris: pd.Series) -> bool:
     with_scheme = uris[uris.str.contains("://", regex=False)]
     return any(map(storage.scheme, with_scheme))
-
-
-def _stated(stated: Stated) -> dict[str, Any]:
-    return {
-        "fields": fields_to_json(stated.fields),
-        "statistics": stated.statistics,
-        "source_rows": stated.source_rows,
-    }
-
-
-def _only_classes(fields: Sequence[Field]) -> tuple[str, tuple[str, ...] | None, int]:
-    """Label kind, class names and their number where one column alone has classes."""
-    found = [field for field in fields if field.label_key]
-    if len(found) != 1:
-        return "none", None, 0
-    kind = "integer" if found[0].names is None else "text"
-    return kind, found[0].names, found[0].num_classes
-
-
-def _number_labels(
-    checked: Checked, options: ConvertOptions
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
-    """Integers and texts of all rows, and the class names where there are any."""
-    if checked.label_kind == "none":
-        rows = len(checked.frame)
-        return np.full(rows, NO_LABEL, dtype=np.int64), np.full(rows, "", dtype=object), None
-    return number_labels(checked.frame[LABEL_COLUMN], options.labels)
 
 
 def describe_difference(staged: Plan, now: Plan) -> list[str]:
@@ -339,25 +279,13 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     return faults
 
 
-def fingerprint(frame: pd.DataFrame, values: Any = None) -> str:
-    """SHA-256 of a table's columns and values in the order of its rows, whatever their dtypes.
-
-    Args:
-        frame: of integers and texts.
-        values: further columns, an Arrow table.
-    """
+def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
+    """SHA-256 of the splits and the values of all rows, in their order."""
     import pyarrow as pa
 
     digest = hashlib.sha256()
-    for name in frame.columns:
-        column = frame[name].to_numpy()
-        digest.update(f"{name}:{column.dtype.kind}:{len(column)}:".encode())
-        if column.dtype == np.int64:
-            digest.update(column.astype("<i8").tobytes())
-            continue
-        _feed(digest, pa.array(column, type=pa.large_string()))
-    for name in () if values is None else values.column_names:
-        column = values.column(name).combine_chunks()
+    split = pa.array(splits.to_numpy(), pa.large_string())
+    for name, column in [(SPLIT_COLUMN, split), *values.items()]:
         digest.update(f"{name}:{column.type}:{len(column)}:".encode())
         _feed(digest, column)
     return digest.hexdigest()

@@ -25,7 +25,7 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
         ImagesUnreachableError: of a column more than may be rejected cannot be read, or their store
             does not answer.
     """
-    columns = checked.file_columns
+    columns = checked.files
     rows = sample_rows(len(checked.frame), OPENED_ROWS, options.seed)
     paths = [[storage.resolve(uri, base) for uri in column.iloc[rows]] for column in columns]
     with _before_the_launch():

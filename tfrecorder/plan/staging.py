@@ -8,38 +8,37 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from typing import Any, BinaryIO
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.dataset.earlier import URI_OF_ROWS, rows_as_now
 from tfrecorder.errors import OutputError
 from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.keys import SOURCE_ID
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Under which `plan.parquet` names the digest of its plan: two that are staged at once in a bucket,
 #: where nothing is locked, may leave a file each.
 PLAN_OF_ROWS = "tfrecorder.plan.plan"
 
 
-def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
+def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     """Write the plan's two files; `plan.json` last, so that it stands only beside its rows.
 
     Raises:
         OutputError: another plan was staged there meanwhile, in a bucket.
         OSError: they cannot be written.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {"row": pa.int64(), "image_uri": pa.large_string(), "label": pa.int64()}
-    arrays = {
-        name: pa.array(planned[name].to_numpy(), type=kind)
-        for name, kind in {**columns, "text": pa.large_string()}.items()
-    }
-    if "values" in planned:
-        arrays["values"] = pa.array(planned["values"].array)
-    table = pa.Table.from_pydict(arrays).replace_schema_metadata({PLAN_OF_ROWS: plan.digest})
+    first = primary_image(plan.fields)
+    known = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
+    table = planned.replace_schema_metadata(known)
+    texts = [one.text_key for one in plan.fields if one.text_key]
 
     def write(file: BinaryIO) -> None:
         buffered = io.BufferedWriter(file)
@@ -47,7 +46,7 @@ def stage_plan(plan: Plan, planned: pd.DataFrame, output_dir: str) -> None:
         with pq.ParquetWriter(
             buffered,
             table.schema,
-            use_dictionary=["text"],
+            use_dictionary=texts,
             write_statistics=False,
             write_page_checksum=True,
         ) as writer:
@@ -123,8 +122,6 @@ def read_footer(output_dir: str) -> Any:
         raise OutputError(f"{path} cannot be read: {error}.") from error
 
 
-_ROW_COLUMNS = ("row", "image_uri", "label", "text", "values")
-
 #: Rows that a worker holds as objects at a time: a shard of small images has 100,000 and more.
 BLOCK_ROWS = 8192
 
@@ -144,11 +141,13 @@ def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterato
     Raises:
         FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
     """
-    table = _row_group(output_dir, group, footer)
-    names = [name for name in _ROW_COLUMNS if name in table.column_names]
-    for batch in table.select(names).to_batches(max_chunksize=BLOCK_ROWS):
+    table = rows_as_now(_row_group(output_dir, group, footer))
+    names = table.column_names
+    uri = (table.schema.metadata or {}).get(URI_OF_ROWS.encode(), b"").decode()
+    for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
         columns = (column.to_pylist() for column in batch.columns)
-        yield [PlannedRow(*values) for values in zip(*columns, strict=True)]
+        rows = (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
+        yield [PlannedRow(row[SOURCE_ID], row.get(uri, ""), row) for row in rows]
 
 
 def _row_group(output_dir: str, group: int, footer: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Kinds of columns: what a stated schema makes of each column of a source."""
+"""The schema: what each column of a source holds, and the keys of the record that it makes."""

@@ -7,13 +7,13 @@ where there is one image, label, mask; several have the name of their column in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.errors import OptionError
 from tfrecorder.schema import keys
-from tfrecorder.schema.keys import LABEL_COLUMN, URI_COLUMN, Feature
+from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import (
     Boxes,
     Bytes,
@@ -37,25 +37,29 @@ class Field:
 
     Attributes:
         column: its name.
-        kind: as stated.
+        kind: what the schema says it holds.
         key: what the names of its features begin with, or are.
         names: of a column with classes, the name of each integer from 0; None without names.
-        num_classes: one more than the largest class.
+        num_classes: one more than the largest class; None where that is not known.
         gathered: of boxes, that each was a row of its own.
         integer: classes are integers in the source, whether they have names or not.
+        held: what records of other tools hold of it; None stands for all that its kind makes.
     """
 
     column: str
     kind: Kind
     key: str
     names: tuple[str, ...] | None = None
-    num_classes: int = 0
+    num_classes: int | None = 0
     gathered: bool = False
     integer: bool = False
+    held: tuple[Feature, ...] | None = None
 
     @property
     def features(self) -> tuple[Feature, ...]:
         """The keys of the record that the column makes."""
+        if self.held is not None:
+            return self.held
         key, kind = self.key, self.kind
         if isinstance(kind, Image):
             sizes = [Feature(f"{key}/{name}", "int64") for name in ("height", "width", "channels")]
@@ -86,9 +90,36 @@ class Field:
         return tuple(f"{self.key}/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax"))
 
     @property
+    def encoded_key(self) -> str:
+        """Of an image or a mask, the key of its bytes."""
+        return next(one.key for one in self.features if one.kind in ("image", "mask"))
+
+    @property
+    def uri_key(self) -> str:
+        """Of an image or a mask, the key of its uri."""
+        return f"{self.key}/filename"
+
+    @property
+    def size_keys(self) -> tuple[str, ...]:
+        """Of an image, the keys of its height, width and channels; empty where there are none."""
+        return tuple(one.key for one in self.features if one.kind == "int64")
+
+    @property
     def label_key(self) -> str | None:
         """The key of its classes; None where it has none."""
         return next((one.key for one in self.features if one.kind == "label"), None)
+
+    @property
+    def text_key(self) -> str | None:
+        """The key of its classes' texts; None where it has none."""
+        if self.label_key is None:
+            return None
+        return next((one.key for one in self.features if one.kind == "text"), None)
+
+    @property
+    def is_unlabelled(self) -> bool:
+        """True of a label without any class: each is -1, and its text empty."""
+        return isinstance(self.kind, Label) and self.num_classes == 0
 
 
 def fields_of(schema: Schema) -> tuple[Field, ...]:
@@ -128,14 +159,23 @@ def _stem(column: str) -> str:
 
 
 def record_features(fields: Iterable[Field]) -> tuple[Feature, ...]:
-    """Every key of the record."""
+    """Every key of the record, in the order in which they are listed."""
     made = [feature for field in fields for feature in field.features]
-    return (*made, Feature(keys.SOURCE_ID, "text"))
+    made.append(Feature(keys.SOURCE_ID, "text"))
+    # Where there is one image and one label, the list is that of TensorFlow's ImageNet tools.
+    listed = keys.DEFAULT_FEATURES
+    return listed if len(made) == len(listed) and set(made) == set(listed) else tuple(made)
 
 
 def primary_image(fields: Iterable[Field]) -> Field | None:
     """The image that sizes, rejects and suspects speak of: the first; None without images."""
     return next((field for field in fields if isinstance(field.kind, Image)), None)
+
+
+def class_field(fields: Iterable[Field]) -> Field | None:
+    """The only column with classes; None where there are several, or none."""
+    found = [field for field in fields if field.label_key is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def image_of(mask: Field, fields: Sequence[Field]) -> Field:
@@ -178,23 +218,4 @@ def from_json(found: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
             integer=one.get("integer", False),
         )
         for one in found
-    )
-
-
-def dataset_fields(metadata: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields of a dataset by its metadata, also where its schema is the default one."""
-    stated = metadata.get("stated")
-    if stated is not None:
-        return from_json(stated["fields"])
-    names = metadata["class_names"]
-    return (
-        Field(URI_COLUMN, Image(), "image"),
-        Field(
-            LABEL_COLUMN,
-            Label(),
-            "image/class",
-            None if names is None else tuple(names),
-            metadata.get("num_classes") or 0,
-            integer=metadata.get("label_kind") == "integer",
-        ),
     )

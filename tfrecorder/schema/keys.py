@@ -40,7 +40,7 @@ class Feature:
     shape: tuple[int | None, ...] = ()
 
 
-#: Every record of the default schema holds exactly these.
+#: The record of one image with one label: the only one whose keys have an order of their own.
 DEFAULT_FEATURES = (
     Feature(ENCODED, "image"),
     Feature(FORMAT, "text"),

@@ -29,9 +29,17 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Split(Kind):
-    """The split of each row, in any usual spelling; rows without one are assigned 80/10/10."""
+    """The split of each row, in any usual spelling; rows without one are assigned 80/10/10.
 
+    Attributes:
+        required: False lets a source do without the column: all rows are then assigned.
+    """
+
+    required: bool = True
     word = "split"
+
+    def __post_init__(self) -> None:
+        _check_flag(self, "required")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -63,14 +71,17 @@ class Label(Kind):
     Attributes:
         names: all class names in the order of their integers; None takes the sorted ones found.
         default: the label of rows where it is missing; None makes that an error.
+        required: False lets a source do without the column: the label is then -1, its text empty.
     """
 
     names: tuple[str, ...] | None = None
     default: str | int | None = None
+    required: bool = True
     word = "label"
 
     def __post_init__(self) -> None:
         _normal_names(self)
+        _check_flag(self, "required")
         if self.default is not None and not _is_label(self.default):
             raise OptionError(f"Label(default={self.default!r}): give a text or an integer.")
 
@@ -175,8 +186,7 @@ class Number(_Values):
         object.__setattr__(self, "dtype", dtype)
         if dtype not in DTYPES:
             raise OptionError(f"Number(dtype={self.dtype!r}): give one of {', '.join(DTYPES)}.")
-        if not isinstance(self.target, bool):
-            raise OptionError(f"Number(target={self.target!r}): give True or False.")
+        _check_flag(self, "target")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -339,6 +349,12 @@ def _normal_columns(kind: Any, count: int | None) -> None:
     raise OptionError(f"{type(kind).__name__}(columns={columns!r}): {fault}")
 
 
+def _check_flag(kind: Any, attribute: str) -> None:
+    value = getattr(kind, attribute)
+    if not isinstance(value, bool):
+        raise OptionError(f"{type(kind).__name__}({attribute}={value!r}): give True or False.")
+
+
 def _check_name(kind: Any, attribute: str) -> None:
     value = getattr(kind, attribute)
     if value is not None and not isinstance(value, str):
@@ -354,3 +370,16 @@ def settings(kind: Kind) -> dict[str, Any]:
         for item in dataclasses.fields(kind)  # type: ignore[arg-type]
         if getattr(kind, item.name) != item.default
     }
+
+
+#: Of every source whose columns do not say otherwise.
+DEFAULT_SCHEMA = Schema(split=Split(required=False), image_uri=Image(), label=Label(required=False))
+
+
+def with_names(schema: Schema, names: Sequence[str]) -> Schema:
+    """A schema whose columns with classes all have these class names."""
+    kinds = {
+        name: dataclasses.replace(kind, names=tuple(names)) if hasattr(kind, "names") else kind  # type: ignore[type-var]
+        for name, kind in schema.fields
+    }
+    return Schema(kinds)

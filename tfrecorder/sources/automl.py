@@ -17,7 +17,7 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Image, Labels, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS
 
-#: A table, and its schema where it is not the default one.
+#: A table, and its schema where its form tells one.
 Table = tuple[pd.DataFrame, Schema | None]
 
 _ML_USE = "aiplatform.googleapis.com/ml_use"

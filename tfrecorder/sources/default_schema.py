@@ -1,7 +1,8 @@
-"""The schema that the columns of a source make obvious."""
+"""The schema of a source by the names of its columns, where nobody gave one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import (
     BOX_COLUMNS,
+    DEFAULT_SCHEMA,
     Boxes,
     Image,
     Kind,
@@ -17,15 +19,28 @@ from tfrecorder.schema.kinds import (
     Mask,
     Schema,
     Split,
+    with_names,
 )
 from tfrecorder.sources.table import as_objects
 
 MASK_COLUMN = "mask_uri"
 
 
+def schema_of(table: pd.DataFrame, labels: Sequence[str] | None) -> Schema:
+    """The schema of a table.
+
+    Args:
+        labels: all class names, where given.
+    """
+    schema = obvious_schema(table) or DEFAULT_SCHEMA
+    return with_names(schema, labels) if labels else schema
+
+
 def obvious_schema(table: pd.DataFrame) -> Schema | None:
     """The schema of a table with boxes or a mask in columns of the known names; else None."""
     names = [str(name) for name in table.columns]
+    if len(set(names)) < len(names):
+        return None
     has_boxes, has_mask = set(BOX_COLUMNS) <= set(names), MASK_COLUMN in names
     if URI_COLUMN not in names or not (has_boxes or has_mask):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -20,12 +20,13 @@ IMAGE_ENDINGS = (
 )
 
 
-def read_file(path: str, copy: str, columns: Mapping[str, str]) -> Table:
+def read_file(path: str, copy: str, columns: Collection[str]) -> Table:
     """A CSV as text columns, or JSON Lines.
 
     Args:
         path: what the user calls it.
         copy: where it can be opened.
+        columns: names that a header may hold, beside our own.
     """
     try:
         if path.lower().endswith((".jsonl", ".ndjson")):
@@ -61,7 +62,7 @@ def read_file(path: str, copy: str, columns: Mapping[str, str]) -> Table:
     return table, None
 
 
-def _refuse_other_separator(path: str, first: list[str], columns: Mapping[str, str]) -> None:
+def _refuse_other_separator(path: str, first: list[str], columns: Collection[str]) -> None:
     """Spreadsheets of some countries write semicolons: named here, or nothing would be found."""
     for separator, name in ((";", "semicolons"), ("\t", "tabs")):
         cells = [cell.strip() for cell in first[0].split(separator)] if len(first) == 1 else []
@@ -83,7 +84,7 @@ def _undecodable_line(copy: str) -> int:
     return 1
 
 
-def _is_header(first: list[str], columns: Mapping[str, str]) -> bool:
+def _is_header(first: list[str], columns: Collection[str]) -> bool:
     """A first line is data if it begins with a split word or holds what can only be an image."""
     known = {*COLUMNS, *columns}
     if not first or any(cell in known for cell in first):

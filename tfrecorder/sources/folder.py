@@ -15,15 +15,17 @@ from tfrecorder.errors import SourceError
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.table import Source
 
 
-def read_folder(folder: str) -> Source:
+def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
     """A folder `split/label/file` or `label/file`, in the order of the relative paths.
 
     The first level is splits if every folder in it is named like one.  Folder names are class
     names, so they stay text even where they are digits, as in Keras and TFDS.  An image's uri is
     its path relative to the folder.
+
+    Returns:
+        The images, and how many hidden files and how many other files were passed over.
 
     Raises:
         SourceError: an image lies at another depth, or no image was found.
@@ -55,8 +57,7 @@ def read_folder(folder: str) -> Source:
     if with_split:
         data = {SPLIT_COLUMN: [parts[0] for parts in files], **data}
     # Not dtype=str: Arrow cannot hold a name that is not UTF-8, which validation is to report.
-    frame = pd.DataFrame(data, dtype=object)
-    return Source(frame, base=folder, passed_over=passed_over)
+    return pd.DataFrame(data, dtype=object), passed_over
 
 
 def _sorted_out(

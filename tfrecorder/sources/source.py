@@ -14,10 +14,10 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
-from tfrecorder.schema.keys import COLUMNS, LABEL_COLUMN
-from tfrecorder.schema.kinds import BOX_COLUMNS, Ignore, Label, Schema
+from tfrecorder.schema.keys import COLUMNS
+from tfrecorder.schema.kinds import BOX_COLUMNS, DEFAULT_SCHEMA, Boxes, Ignore, Label, Schema
 from tfrecorder.sources.automl import Table
-from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema
+from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema, schema_of
 from tfrecorder.sources.files import read_file
 from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.table import Source
@@ -40,13 +40,15 @@ def read_source(
         columns: the source's names of our columns, as {"path": "image_uri"}.
         labels: all class names, where given: a CSV's labels that are among them are names, even
             if they are digits.
-        schema: of the columns, where one was stated.
+        schema: of the columns; None takes the one that the source's form or the names of its
+            columns tell.
 
     Raises:
         SourceError: there is no such file, or it cannot be read as a table.
     """
+    named = columns or {}
     if isinstance(source, pd.DataFrame):
-        return _map_columns(source, columns or {}, os.getcwd(), schema)
+        return _as_source(source, os.getcwd(), named, labels, schema)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
@@ -57,11 +59,11 @@ def read_source(
     if refusal is not None:
         raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
     with storage.failing_as(SourceError, path):
-        return _read_path(path, columns or {}, frozenset(labels or ()), schema)
+        return _read_path(path, named, labels, schema)
 
 
 def _read_path(
-    path: str, columns: Mapping[str, str], names: frozenset[str], schema: Schema | None
+    path: str, columns: Mapping[str, str], labels: Sequence[str] | None, schema: Schema | None
 ) -> Source:
     whole = storage.absolute(path)
     # On a bucket a name may be an object and a folder: what ends in .csv is the object.
@@ -69,19 +71,17 @@ def _read_path(
     if path and not is_file and storage.is_folder(whole):
         if columns:
             raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
-        found = read_folder(whole)
-        return found if schema is None else _with_schema(found, schema)
+        table, passed_over = read_folder(whole)
+        found = _as_source(table, whole, {}, labels, schema)
+        return replace(found, passed_over=passed_over)
     if not is_file and not os.path.isfile(whole):
         looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
         raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")
-    parent = storage.parent(whole)
     with storage.local_copy(whole) as copy:
-        stated = schema.source_columns() if schema else []
-        known = {**columns, **{name: name for name in stated}}
-        table, form = read_file(path, copy, known)
-    if form is None:
-        table = _as_integers(table, columns, names, schema)
-    return _map_columns(table, columns, parent, schema or form)
+        needed = (schema or DEFAULT_SCHEMA).source_columns()
+        table, form = read_file(path, copy, {*columns, *needed})
+    found = _as_source(table, storage.parent(whole), columns, labels, schema or form)
+    return found if form else replace(found, frame=_with_integers(found.frame, found.schema))
 
 
 def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
@@ -97,11 +97,10 @@ def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
     with storage.failing_as(SourceError, path):
         is_file = os.path.isfile(whole) or storage.size(whole) is not None
     if not is_file:
-        found = read_source(path)
-        return found.frame, found.schema
+        return read_source(path).frame, None
     with storage.failing_as(SourceError, path), storage.local_copy(whole) as copy:
-        table, form = read_file(path, copy, {})
-    return (table if form else _as_integers(table, {}, frozenset(), None)), form
+        table, form = read_file(path, copy, ())
+    return (table if form else _with_integers(table, DEFAULT_SCHEMA)), form
 
 
 def _is_plain(table: pd.DataFrame) -> bool:
@@ -109,15 +108,14 @@ def _is_plain(table: pd.DataFrame) -> bool:
     return set(table.columns) <= {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN}
 
 
-def _with_schema(source: Source, schema: Schema) -> Source:
-    found = _map_columns(source.frame, {}, source.base, schema)
-    return replace(found, passed_over=source.passed_over)
-
-
-def _map_columns(
-    table: pd.DataFrame, columns: Mapping[str, str], base: str, schema: Schema | None
+def _as_source(
+    table: pd.DataFrame,
+    base: str,
+    columns: Mapping[str, str],
+    labels: Sequence[str] | None,
+    schema: Schema | None,
 ) -> Source:
-    """Rename, keep our columns, and remember the others; the table itself is not touched."""
+    """Rename, keep the schema's columns, and remember the others; the table is not touched."""
     have = [str(name) for name in table.columns]
     for theirs, ours in columns.items():
         if theirs not in have:
@@ -128,11 +126,9 @@ def _map_columns(
                 "drop or rename one of them."
             )
     names = [columns.get(name, name) for name in have]
-    if schema is None and len(set(names)) == len(names):
-        schema = obvious_schema(table.set_axis(names, axis=1))
-    kept = COLUMNS if schema is None else tuple(schema.source_columns())
-    wanted = set(kept)
-    twice = sorted({name for name in names if name in wanted and names.count(name) > 1})
+    schema = schema or schema_of(table.set_axis(names, axis=1), labels)
+    kept = schema.source_columns()
+    twice = sorted({name for name in names if name in set(kept) and names.count(name) > 1})
     if twice:
         raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
     picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in kept}
@@ -140,26 +136,20 @@ def _map_columns(
     frame = pd.DataFrame(
         {name: picked[name].set_axis(rows) for name in kept if name in picked}, index=rows
     )
-    passed = set(kept) | set(schema.of(Ignore) if schema else ())
+    passed = {*kept, *schema.of(Ignore)}
     left_out = tuple(name for name in names if name not in passed)
     return Source(frame, base, left_out, schema=schema)
 
 
-def _as_integers(
-    table: pd.DataFrame,
-    columns: Mapping[str, str],
-    names: frozenset[str],
-    schema: Schema | None,
-) -> pd.DataFrame:
-    """A CSV's labels that are all whole numbers as integers, unless these are names given."""
-    labels: dict[str, frozenset[str]] = {LABEL_COLUMN: names}
-    if schema is not None:
-        kinds = schema.columns
-        labels = {n: frozenset(kinds[n].names or ()) for n in schema.of(Label)}  # type: ignore[attr-defined]
-    for name in table.columns:
-        ours = columns.get(name, name)
-        if ours in labels and _are_numbers(table[name], labels[ours]):
-            table[name] = table[name].astype("int64")
+def _with_integers(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """A CSV whose labels that are all whole numbers are integers, unless these are names given."""
+    table = table.copy(deep=False)
+    for name, kind in schema.fields:
+        column = kind.label if isinstance(kind, Boxes) else name
+        if not isinstance(kind, (Boxes, Label)) or column not in table:
+            continue
+        if _are_numbers(table[column], frozenset(kind.names or ())):
+            table[column] = table[column].astype("int64")
     return table
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from tfrecorder.schema.kinds import Schema
+from tfrecorder.schema.kinds import DEFAULT_SCHEMA, Schema
 
 
 def as_objects(column: pd.Series) -> pd.Series:
@@ -20,17 +20,16 @@ class Source:
     """A table of images.
 
     Attributes:
-        frame: the rows in the source's order, index 0 to n-1, with those of the columns split,
-            image_uri and label that the source has.
+        frame: the rows in the source's order, index 0 to n-1, with those of the schema's columns
+            that the source has.
         base: the folder that relative uris are taken from.
         left_out: the source's further columns, which make no feature.
         passed_over: of a folder, how many hidden files and how many other files made no row.
-        schema: of the columns, as it was stated or as the source's form tells; None for the three
-            columns of the default.
+        schema: what each column holds.
     """
 
     frame: pd.DataFrame
     base: str
     left_out: tuple[str, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
-    schema: Schema | None = None
+    schema: Schema = DEFAULT_SCHEMA

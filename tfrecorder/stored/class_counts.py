@@ -10,51 +10,53 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
+from tfrecorder.dataset import earlier, layout
 from tfrecorder.dataset.lists import value_of
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema import keys
+from tfrecorder.schema.fields import Field
 
 #: For each split, the records of each class by its integer, ascending.
 ClassCounts = dict[str, dict[int, int]]
 
 
-def count_classes(directory: str, split_rows: Mapping[str, int]) -> ClassCounts | None:
+def count_classes(
+    directory: str, split_rows: Mapping[str, int], labels: Field
+) -> ClassCounts | None:
     """The records of each class, split by split: planned rows less the rejected ones.
 
     Args:
         directory: of a committed dataset of this package.
         split_rows: the rows planned for each split, in the order of the plan.
+        labels: the column with the classes.
 
     Returns:
-        The counts; an empty dict for a split without labels.  None where the plan is not there, or
-        has no single label a row.
+        The counts; an empty dict for a split without labels.  None where the plan is not there.
 
     Raises:
         DatasetError: the plan or the list of rejects cannot be read.
     """
-    columns = _plan_columns(directory)
-    if columns is None:
+    planned = _plan_columns(directory, labels.label_key or "")
+    if planned is None:
         return None
-    rows, labels = columns
-    if len(rows) != sum(split_rows.values()):
+    numbers, rows, classes = planned
+    if len(numbers) != sum(split_rows.values()):
         raise DatasetError(
-            f"{os.path.join(directory, layout.PLAN_ROWS)} has {len(rows):,} rows, but "
+            f"{os.path.join(directory, layout.PLAN_ROWS)} has {len(numbers):,} rows, but "
             f"{sum(split_rows.values()):,} were planned. Copy it again; `tfrecorder verify "
             f"{directory}` checks every file."
         )
-    kept = ~np.isin(rows, _rejected_rows(directory))
-    counts: ClassCounts = {}
-    start = 0
-    for split, size in split_rows.items():
-        of_split = slice(start, start + size)
-        counts[split] = _count(labels[of_split][kept[of_split]])
-        start += size
-    return counts
+    kept = ~np.isin(numbers, _rejected_rows(directory))
+    ends = np.cumsum(list(split_rows.values()))
+    places = np.searchsorted(rows, [0, *ends])
+    return {
+        split: _count(classes[start:end][kept[rows[start:end]]])
+        for split, start, end in zip(split_rows, places, places[1:], strict=False)
+    }
 
 
-def _plan_columns(directory: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """Source row and label of every planned row, in the order of the plan."""
+def _plan_columns(directory: str, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """The source row of every planned row; and for each of its classes, once, its place and it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -66,16 +68,24 @@ def _plan_columns(directory: str) -> tuple[np.ndarray, np.ndarray] | None:
             storage.open_seekable(path) as opened,
             pq.ParquetFile(opened, page_checksum_verification=True) as file,
         ):
-            kinds = {field.name: field.type for field in file.schema_arrow}
-            if any(kinds.get(name) != pa.int64() for name in ("row", "label")):
+            types = {field.name: field.type for field in file.schema_arrow}
+            names = earlier.names_of_rows(types, key)
+            one, several = pa.int64(), pa.large_list(pa.int64())
+            if types.get(names[0]) != one or types.get(names[1]) not in (one, several):
                 return None
             # Two columns need no threads, and Arrow's can abort a process that ends right after.
-            table = file.read(columns=["row", "label"], use_threads=False)
+            numbers, labels = file.read(columns=names, use_threads=False).select(names).columns
     except (OSError, storage.UnreadableError, pa.ArrowException) as error:
         raise DatasetError(
             f"{path} cannot be read: {error}. `tfrecorder verify {directory}` checks every file."
         ) from error
-    return table.column("row").to_numpy(), table.column("label").to_numpy()
+    labels = labels.combine_chunks()
+    rows = np.arange(len(labels))
+    if pa.types.is_large_list(labels.type):
+        rows = np.repeat(rows, np.diff(labels.offsets.to_numpy()))
+        rows, classes = np.unique([rows, labels.flatten().to_numpy()], axis=1)
+        return numbers.to_numpy(), rows, classes
+    return numbers.to_numpy(), rows, labels.to_numpy()
 
 
 def _rejected_rows(directory: str) -> np.ndarray:

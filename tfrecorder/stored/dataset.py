@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any
 
-from tfrecorder.dataset.json_form import Form, anything, parse
+from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Field, class_field, primary_image
+from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import SPELLINGS
+
+#: (height, width, channels) of images, None where they differ.
+Shape = tuple[int | None, int | None, int]
 
 
 @dataclass(frozen=True)
@@ -40,30 +44,49 @@ class StoredDataset:
         directory: as the user gave it.
         form: "tfrecorder", "tfds" or "files".
         splits: the shards of each split, in order.
-        features: the kind of each key of a record: image, text, int64, float or label.
-        image_key: of the encoded image, the first one; "" where there is none.
-        label_key: of the class, or None where records have none.
-        image_shape: (height, width, channels) of every image, None where images differ.
-        class_names: by integer, or None where classes have no names.
-        sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
+        fields: the columns.
+        record: every key of a record.
+        shapes: of each key of encoded images, (height, width, channels) of all of them, None where
+            they differ.
+        sides: (smallest, largest) of the first image's shorter sides and of its longer sides, in
             pixels; None where that is not known.
-        fields: the columns, where the schema was stated or the images are raw pixels.
-        shapes: `image_shape` of each key of encoded images, for `fields`.
         raw: images are stored as their pixels.
     """
 
     directory: str
     form: str
     splits: dict[str, tuple[ShardFile, ...]]
-    features: dict[str, str]
-    image_key: str
-    label_key: str | None
-    image_shape: tuple[int | None, int | None, int]
-    class_names: tuple[str, ...] | None
+    fields: tuple[Field, ...]
+    record: tuple[Feature, ...]
+    shapes: Mapping[str, Shape] = dataclass_field(default_factory=dict)
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None
-    fields: tuple[Field, ...] | None = None
-    shapes: Mapping[str, tuple[int | None, int | None, int]] = dataclass_field(default_factory=dict)
     raw: bool = False
+
+    @property
+    def features(self) -> dict[str, str]:
+        """The kind of each key of a record, as "image" or "int64"."""
+        return {one.key: one.kind for one in self.record}
+
+    @property
+    def image_key(self) -> str:
+        """The key of the encoded image, the first one; "" where there is none."""
+        first = primary_image(self.fields)
+        return first.encoded_key if first else ""
+
+    @property
+    def image_shape(self) -> Shape:
+        """(height, width, channels) of every first image, None where they differ."""
+        return self.shape_of(self.image_key)
+
+    def shape_of(self, key: str) -> Shape:
+        """The same of the images under a key."""
+        return self.shapes.get(key, (None, None, 3))
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """By integer; None where classes have no names, or several columns have classes."""
+        labels = class_field(self.fields)
+        return labels.names if labels else None
 
     def split(self, word: str) -> str:
         """The name of the split that a user's word means.
@@ -149,18 +172,22 @@ def check_shards(
         )
 
 
-def parse_json(data: bytes, directory: str, name: str, form: Form = anything) -> Any:
+def parse_json(data: bytes, directory: str, name: str) -> Any:
     """A metadata file's content.
 
     Raises:
-        DatasetError: it is no JSON, or not of the form.
+        DatasetError: it is no JSON.
     """
     try:
-        return parse(data, form)
+        return parse(data, anything)
     except ValueError as error:
-        raise DatasetError(
-            f"{os.path.join(directory, name)} is damaged: {error}. Copy it again, or convert again."
-        ) from error
+        raise damaged(directory, name, error) from error
+
+
+def damaged(directory: str, name: str, fault: object) -> DatasetError:
+    """The error of a file that is not as it was written."""
+    path = os.path.join(directory, name)
+    return DatasetError(f"{path} is damaged: {fault}. Copy it again, or convert again.")
 
 
 def exchange_words(directory: str) -> str:

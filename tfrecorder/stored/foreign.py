@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
-from tfrecorder.schema.keys import DEFAULT_FEATURES, ENCODED, LABEL
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.keys import (
+    DEFAULT_FEATURES,
+    ENCODED,
+    LABEL,
+    LABEL_COLUMN,
+    TEXT,
+    URI_COLUMN,
+    Feature,
+)
+from tfrecorder.schema.kinds import Bytes, Image, Kind, Label, Number, Text
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.stored.dataset import (
     Files,
@@ -23,7 +35,12 @@ from tfrecorder.stored.dataset import (
 #: TFDS's own template, where a dataset names no other.
 _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
-_USUAL_KEYS = {feature.key: feature.kind for feature in DEFAULT_FEATURES}
+#: What the further values of such records are; all others are bytes.
+_VALUES: dict[str, Kind] = {
+    **{"text": Text(), "float": Number()},
+    **dict.fromkeys(("int64", "label"), Number(dtype="int64")),
+}
+
 _WORD = re.compile(r"[a-z]+")
 _TEMPLATE_WORD = re.compile(r"\{([A-Z_]+)\}")
 _TFDS_FEATURE = re.compile(r".*\.(\w+)$")
@@ -64,11 +81,50 @@ def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
         directory=pattern,
         form="files",
         splits={name: tuple(shards) for name, shards in sorted(splits.items(), key=_split_order)},
-        features=dict(_USUAL_KEYS),
-        image_key=ENCODED,
-        label_key=LABEL,
-        image_shape=(None, None, 3),
-        class_names=None,
+        fields=_usual_fields(DEFAULT_FEATURES),
+        record=DEFAULT_FEATURES,
+    )
+
+
+def as_found(stored: StoredDataset, keys: Collection[str]) -> StoredDataset:
+    """Bare files of which one record is known: only what it holds is there.
+
+    Args:
+        keys: of the record.
+    """
+    record = tuple(one for one in stored.record if one.key in keys)
+    return replace(stored, fields=_usual_fields(record), record=record)
+
+
+def _usual_fields(record: Sequence[Feature]) -> tuple[Field, ...]:
+    return _fields(record, (URI_COLUMN, ENCODED), (LABEL_COLUMN, LABEL, TEXT))
+
+
+def _fields(
+    record: Sequence[Feature],
+    image: tuple[str, str],
+    label: tuple[str, ...],
+    names: tuple[str, ...] | None = None,
+) -> tuple[Field, ...]:
+    """The columns of records of other tools: an image, its class, and the other keys as values.
+
+    What such a record says of its image's size may be that of an earlier one, so it is a value.
+
+    Args:
+        record: every key.
+        image: the column, and its key.
+        label: the column, the key of the class, and that of its text; there may be none.
+        names: of the classes.
+    """
+    of_image = (Feature(image[1], "image"),)
+    keys = dict(zip(label[1:], ("label", "text"), strict=False))
+    of_label = tuple(Feature(one.key, keys[one.key]) for one in record if one.key in keys)
+    count = None if names is None else len(names)
+    values = [one for one in record if one.key not in (image[1], *keys)]
+    return (
+        Field(image[0], Image(), image[1], held=of_image),
+        Field(label[0], Label(), label[0], names, count, held=of_label),
+        *(Field(one.key, _VALUES.get(one.kind, Bytes()), one.key, held=(one,)) for one in values),
     )
 
 
@@ -106,15 +162,17 @@ def open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredData
     }
     named = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
     check_shards(directory, sizes, named)
+    names = _tfds_names(directory, label_key, sizes, files)
+    record = tuple(Feature(key, kind) for key, kind in kinds.items() if kind)
     return StoredDataset(
         directory=directory,
         form="tfds",
         splits=splits,
-        features={key: kind for key, kind in kinds.items() if kind},
-        image_key=image_key,
-        label_key=label_key,
-        image_shape=_tfds_shape(directory, forms[image_key]),
-        class_names=_tfds_names(directory, label_key, sizes, files),
+        fields=_fields(
+            record, (image_key,) * 2, (label_key or LABEL_COLUMN, label_key or ""), names
+        ),
+        record=record,
+        shapes={image_key: _tfds_shape(directory, forms[image_key])},
     )
 
 

@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.schema import keys
-from tfrecorder.schema.fields import Field, dataset_fields
+from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number, Text
-from tfrecorder.stored.dataset import StoredDataset, parse_json
+from tfrecorder.schema.schema_file import kind_of
+from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.stored.open import open_dataset
+from tfrecorder.stored.open import open_dataset, read_metadata
 
 IMAGES = ("uri", "bytes")
 
@@ -59,8 +59,7 @@ def to_frame(
             f"{where} was not written by tfrecorder, so what columns it was made from is not "
             "known; read it with tfrecorder.load(features=True)."
         )
-    metadata = parse_json(files.read(os.path.join(where, layout.METADATA)), where, layout.METADATA)
-    fields = dataset_fields(metadata)
+    options = (read_metadata(where, files) or {}).get("options", {})
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
     rows = [
         (int(features[keys.SOURCE_ID][0]), name, features)
@@ -68,8 +67,8 @@ def to_frame(
         for features in _records(stored, name)
     ]
     rows.sort(key=lambda row: row[0])
-    found = _frame(fields, metadata, rows, images)
-    boxes = [one for one in fields if isinstance(one.kind, Boxes) and one.gathered]
+    found = _frame(stored.fields, options, rows, images)
+    boxes = [one for one in stored.fields if isinstance(one.kind, Boxes) and one.gathered]
     return _one_row_a_box(found, boxes[0]) if boxes else found
 
 
@@ -91,16 +90,17 @@ def _records(stored: StoredDataset, split: str) -> Iterator[Mapping[str, Values]
 
 def _frame(
     fields: Sequence[Field],
-    metadata: Mapping[str, Any],
+    options: Mapping[str, Any],
     rows: Sequence[tuple[int, str, Mapping[str, Values]]],
     images: str,
 ) -> pd.DataFrame:
     index = pd.Index([number for number, _, _ in rows], dtype=np.int64)
     splits = pd.Series([name for _, name, _ in rows], index=index)
     columns: dict[str, pd.Series] = {}
-    plain = (metadata["options"].get("schema") or {}).items()
+    plain = (options.get("schema") or {}).items()
     order = [name for name, _ in plain] or [SPLIT_COLUMN, *(one.column for one in fields)]
-    split_column = next((name for name, kind in plain if kind == "split"), SPLIT_COLUMN)
+    splits_of = (name for name, kind in plain if kind_of(name, kind).word == "split")
+    split_column = next(splits_of, SPLIT_COLUMN)
     by_name = {field.column: field for field in fields}
     if split_column not in order:
         order = [split_column, *order]
@@ -108,17 +108,12 @@ def _frame(
         if name == split_column and name not in by_name:
             columns[name] = splits
             continue
-        if name not in by_name or _has_no_labels(by_name[name], metadata):
+        if name not in by_name or by_name[name].is_unlabelled:
             continue
         field = by_name[name]
         for column, values in _columns(field, [row for _, _, row in rows], images).items():
             columns[column] = _series(field, column, values, index)
     return pd.DataFrame(columns, index=index)
-
-
-def _has_no_labels(field: Field, metadata: Mapping[str, Any]) -> bool:
-    unlabelled = metadata.get("stated") is None and metadata["label_kind"] == "none"
-    return unlabelled and isinstance(field.kind, Label)
 
 
 def _columns(

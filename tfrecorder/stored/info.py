@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,13 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.tables import html_table, one_line, text_table
 from tfrecorder.errors import DatasetError
-from tfrecorder.schema.fields import Field, image_of
-from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.schema.fields import Field, class_field, image_of
+from tfrecorder.schema.kinds import Boxes, Bytes, Image, Labels, Mask, Number, Text
 from tfrecorder.schema.statistics import by_name
 from tfrecorder.stored.class_counts import count_classes
-from tfrecorder.stored.dataset import Files, StoredDataset, parse_json
+from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.stored.open import open_dataset
+from tfrecorder.stored.open import open_dataset, read_metadata
 
 #: Classes that the table for people shows; a program gets all.
 SHOWN_CLASSES = 20
@@ -51,8 +51,8 @@ class DatasetInfo:
         class_names: by integer; None where the labels are integers, missing or not known.
         num_classes: None where it is not known; 0 without labels.
         class_counts: for each split, the records of each class by name (by number, as text, where
-            classes have no names); classes without a record are left out.  None where the counts
-            are not known without reading everything.
+            classes have no names); classes without a record are left out.  None where several
+            columns have classes, or where that is not known without reading everything.
         image_shape: (height, width, channels) of every image, None where images differ.
         image_sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
             pixels; None where that is not known.
@@ -62,10 +62,10 @@ class DatasetInfo:
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
         options: of the conversion, by name; empty for directories from elsewhere.
-        statistics: of a dataset with a stated schema, by column and split: count, min, max, mean
-            and std of numbers; count, distinct and the most frequent values of others; of boxes
-            also, under "boxes", such numbers of per_image, x_min, y_min, x_max, y_max and area.
-        columns: of a dataset with a stated schema, the kind, type and shape of each by its name.
+        statistics: of the source, by column and split: count, min, max, mean and std of numbers;
+            count, distinct and the most frequent values of others; of boxes also, under "boxes",
+            such numbers of per_image, x_min, y_min, x_max, y_max and area.
+        columns: the kind, type and shape of each by its name.
     """
 
     directory: str
@@ -220,24 +220,12 @@ def info(directory: str | os.PathLike[str]) -> DatasetInfo:
     files = stored_files() if kind else local_files()
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, files)
-        return _info(stored, _metadata(stored, files))
-
-
-def _metadata(stored: StoredDataset, files: Files) -> Mapping[str, Any]:
-    """What we know beside the forms of others; nothing of a directory from elsewhere."""
-    if stored.form != "tfrecorder":
-        return {}
-    path = os.path.join(stored.directory, layout.METADATA)
-    try:
-        data = files.read(path)
-    except (OSError, storage.UnreadableError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from error
-    return parse_json(data, stored.directory, layout.METADATA)
+        return _info(stored, read_metadata(where, files) or {})
 
 
 def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
     totals = metadata.get("totals", {})
-    names = stored.class_names
+    labels = class_field(stored.fields)
     return DatasetInfo(
         directory=stored.directory,
         form=stored.form,
@@ -245,9 +233,9 @@ def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
             name: SplitInfo(stored.records(name), len(shards), stored.bytes(name))
             for name, shards in stored.splits.items()
         },
-        class_names=names,
-        num_classes=metadata.get("num_classes", None if names is None else len(names)),
-        class_counts=named_class_counts(stored, metadata),
+        class_names=stored.class_names,
+        num_classes=labels.num_classes if labels else 0,
+        class_counts=_class_counts(stored, labels, metadata) if labels else None,
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
@@ -256,13 +244,13 @@ def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
         suspects=totals.get("suspects", 0),
         oriented=totals.get("oriented", 0),
         options=metadata.get("options", {}),
-        statistics=metadata.get("stated", {}).get("statistics", {}),
-        columns=columns_of(stored) if metadata.get("stated") else {},
+        statistics=metadata.get("statistics", {}),
+        columns=columns_of(stored),
     )
 
 
-def named_class_counts(
-    stored: StoredDataset, metadata: Mapping[str, Any]
+def _class_counts(
+    stored: StoredDataset, labels: Field, metadata: Mapping[str, Any]
 ) -> dict[str, dict[str, int]] | None:
     """For each split, the records of each class by its name; None where that is not known.
 
@@ -271,20 +259,18 @@ def named_class_counts(
     """
     if not metadata or storage.refusal(storage.scheme(stored.directory)) is not None:
         return None
-    if stored.fields is not None and metadata.get("stated"):
-        return None  # classes of a stated schema are in its statistics
-    counts = count_classes(stored.directory, metadata["split_rows"])
+    counts = count_classes(stored.directory, metadata["split_rows"], labels)
     if counts is None:
         return None
     return {
-        split: {class_name(stored, number): count for number, count in of_split.items()}
+        split: {class_name(labels, number): count for number, count in of_split.items()}
         for split, of_split in counts.items()
     }
 
 
-def class_name(stored: StoredDataset, number: int) -> str:
-    """The name of a class; its number where it has none."""
-    names = stored.class_names or ()
+def class_name(labels: Field, number: int) -> str:
+    """The name of a class of a column; its number where it has none."""
+    names = labels.names or ()
     return names[number] if 0 <= number < len(names) else str(number)
 
 
@@ -294,12 +280,12 @@ SHOWN_VALUES = 3
 
 @dataclass(frozen=True)
 class ColumnInfo:
-    """One column of a dataset with a stated schema.
+    """One column of a dataset.
 
     Attributes:
         kind: its word in a schema's file, as "image" or "number".
         dtype: "uint8" of pixels, "int64" of classes, "float32" of boxes, "string" of texts and
-            bytes; of numbers as stated.
+            bytes; of numbers as the schema says.
         shape: () is one value, (None,) a list of any length; of images and masks height, width
             and channels, None where they differ.
         num_classes: of labels and of boxes with labels; None of others.
@@ -315,17 +301,16 @@ class ColumnInfo:
 
 def columns_of(stored: StoredDataset) -> dict[str, ColumnInfo]:
     """The columns by name, those that make features."""
-    fields = stored.fields or ()
-    return {field.column: _column(field, fields, stored) for field in fields}
+    return {field.column: _column(field, stored) for field in stored.fields}
 
 
-def _column(field: Field, fields: Sequence[Field], stored: StoredDataset) -> ColumnInfo:
+def _column(field: Field, stored: StoredDataset) -> ColumnInfo:
     kind = field.kind
     dtype, shape = "int64", tuple[int | None, ...]()
     if isinstance(kind, Image):
         dtype, shape = "uint8", _pixels(field, stored)
     elif isinstance(kind, Mask):
-        dtype, shape = "uint8", (*_pixels(image_of(field, fields), stored)[:2], 1)
+        dtype, shape = "uint8", (*_pixels(image_of(field, stored.fields), stored)[:2], 1)
     elif isinstance(kind, Boxes):
         dtype, shape = "float32", (None, 4)
     elif isinstance(kind, Labels):
@@ -334,13 +319,12 @@ def _column(field: Field, fields: Sequence[Field], stored: StoredDataset) -> Col
         dtype, shape = kind.dtype, kind.shape
     elif isinstance(kind, (Text, Bytes)):
         dtype, shape = "string", kind.shape
-    with_classes = isinstance(kind, (Label, Labels)) or field.label_key is not None
-    count = field.num_classes if with_classes else None
+    count = None if field.label_key is None else field.num_classes
     return ColumnInfo(kind.word, dtype, shape, count, field.names)
 
 
 def _pixels(image: Field, stored: StoredDataset) -> tuple[int | None, ...]:
-    return stored.shapes.get(f"{image.key}/encoded", (None, None, 3))
+    return stored.shape_of(image.encoded_key)
 
 
 def column_tables(

@@ -12,12 +12,11 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.dataset.forms import METADATA
+from tfrecorder.dataset.forms import parse_metadata
 from tfrecorder.errors import DatasetError
-from tfrecorder.schema import keys
-from tfrecorder.schema.fields import dataset_fields, primary_image
+from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
-from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset, check_shards, parse_json
+from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset, check_shards, damaged
 
 
 def open_dataset(directory: str | os.PathLike[str], files: Files) -> StoredDataset:
@@ -39,7 +38,7 @@ def open_dataset(directory: str | os.PathLike[str], files: Files) -> StoredDatas
     sizes = files.sizes(where)
     if layout.COMMIT not in sizes:
         return foreign.open_uncommitted(where, sizes, files)
-    metadata = _read_metadata(where, files)
+    metadata = read_metadata(where, files)
     if metadata is None:
         try:
             return foreign.open_tfds(where, sizes, files)
@@ -58,12 +57,19 @@ def _is_pattern(where: str) -> bool:
     return any(character in where for character in "*?[") or where.endswith(".tfrecord")
 
 
-def _read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
+def read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
+    """What this package wrote of a dataset; None where there is none.
+
+    Raises:
+        DatasetError: it is damaged.
+    """
+    path = os.path.join(directory, layout.METADATA)
     try:
-        data = files.read(os.path.join(directory, layout.METADATA))
+        return parse_metadata(files.read(path))
     except (storage.UnreadableError, OSError):
         return None
-    return parse_json(data, directory, layout.METADATA, METADATA)
+    except ValueError as error:
+        raise damaged(directory, layout.METADATA, error) from error
 
 
 def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -> StoredDataset:
@@ -81,25 +87,16 @@ def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -
         )
         for split in sorted(metadata["split_rows"], key=SPLITS.index)
     }
-    names = metadata["class_names"]
-    raw = metadata.get("options", {}).get("image_format") == "raw"
-    fields = dataset_fields(metadata) if raw or metadata.get("stated") else None
-    shape = tuple(metadata["image_shape"])
-    shapes = {key: tuple(one) for key, one in metadata.get("image_shapes", {}).items()}
-    first = primary_image(fields or ())
+    fields = from_json(metadata["fields"])
     return StoredDataset(
         directory=directory,
         form="tfrecorder",
         splits=splits,
-        features=dict(metadata["features"]),
-        image_key=keys.ENCODED if fields is None else f"{first.key}/encoded" if first else "",
-        label_key=keys.LABEL if keys.LABEL in metadata["features"] else None,
-        image_shape=shape,
-        class_names=None if names is None else tuple(names),
-        sides=_sides(metadata.get("image_sides")),
         fields=fields,
-        shapes=shapes or {keys.ENCODED: shape},
-        raw=raw,
+        record=record_features(fields),
+        shapes={key: tuple(shape) for key, shape in metadata["image_shapes"].items()},
+        sides=_sides(metadata.get("image_sides")),
+        raw=metadata.get("options", {}).get("image_format") == "raw",
     )
 
 

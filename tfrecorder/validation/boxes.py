@@ -117,10 +117,10 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     if kind.label is not None:
         keys = f"{field.key}/class/label", f"{field.key}/class/text"
         labels = rows.frame[kind.label]
-        field, found, of_labels = number_flat(field, labels, rows.sizes, kind.names, keys)
+        field, found, of_labels, _ = number_flat(field, labels, rows.sizes, kind.names, keys)
         values |= found
         findings += of_labels
-    return field, ({} if has_faults(findings) else values), findings
+    return Outcome(field, {} if has_faults(findings) else values, findings)
 
 
 def _numbers(kind: Boxes, boxes: pd.DataFrame) -> np.ndarray:
@@ -164,7 +164,7 @@ def _check_edges(kind: Boxes, boxes: pd.DataFrame) -> list[Finding]:
     wrong, outside, empty = _faulty(kind, _numbers(kind, boxes))
     words = ", ".join(kind.columns)
     limits = "from 0 to 1" if kind.unit == "fraction" else "0 or more"
-    hint = " (or state Boxes(unit='pixel'))" if kind.unit == "fraction" else ""
+    hint = " (or give Boxes(unit='pixel'))" if kind.unit == "fraction" else ""
     return [
         at("bad_box", wrong, shown, f"{words} are not four numbers: {{value}}"),
         at("bad_box", outside, shown, f"{words} must be {limits}{hint}: {{value}}"),

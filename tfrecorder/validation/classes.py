@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder.schema.fields import Field
+from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Label, Labels
 from tfrecorder.schema.labels import number_labels
 from tfrecorder.sources.table import as_objects
@@ -21,8 +22,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-#: A checked column: its field with the vocabulary, its values by key, and what is wrong.
-Outcome = tuple[Field, "dict[str, pa.Array]", list[Finding]]
+class Outcome(NamedTuple):
+    """A checked column.
+
+    Attributes:
+        field: with its vocabulary.
+        values: by key; empty if there is a fault.
+        findings: what is wrong.
+        column: one uri or one label a row, None where it has a fault; None of other kinds.
+    """
+
+    field: Field
+    values: dict[str, pa.Array]
+    findings: list[Finding]
+    column: pd.Series | None = None
 
 
 def check_label(field: Field, column: pd.Series) -> Outcome:
@@ -36,13 +49,24 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
         column = column.where(~missing, default)
     checked, findings = check_labels(column, field.kind.names)
     if has_faults(findings):
-        return field, {}, findings
+        return Outcome(field, {}, findings, checked)
     numbers, texts, names = number_labels(checked, field.kind.names)
     values = {
         f"{field.key}/label": pa.array(numbers, pa.int64()),
         f"{field.key}/text": pa.array(texts, pa.large_string()),
     }
-    return _with_classes(field, checked, numbers, names), values, findings
+    return Outcome(_with_classes(field, checked, numbers, names), values, findings, checked)
+
+
+def unlabelled(field: Field, rows: int) -> Outcome:
+    """A label that the source has no column for: of no class in every row."""
+    import pyarrow as pa
+
+    values = {
+        f"{field.key}/label": pa.array(np.full(rows, NO_LABEL, np.int64)),
+        f"{field.key}/text": pa.repeat(pa.scalar("", pa.large_string()), rows),
+    }
+    return Outcome(field, values, [])
 
 
 def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
@@ -50,19 +74,12 @@ def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
     assert isinstance(field.kind, Labels)
     lists, findings = _as_lists(field.kind, columns)
     if has_faults(findings):
-        return field, {}, findings
+        return Outcome(field, {}, findings)
     lists = lists.rename(field.column)
-    keys = f"{field.key}/label", f"{field.key}/text"
-    field, values, found = number_lists(field, lists, field.kind.names, keys)
-    return field, values, findings + found
-
-
-def number_lists(
-    field: Field, lists: pd.Series, given: tuple[str, ...] | None, keys: tuple[str, str]
-) -> Outcome:
-    """Lists of labels as lists of integers and of texts, under two keys."""
     sizes = lists.map(len).to_numpy(dtype=np.int64)
-    return number_flat(field, flatten(lists, sizes), sizes, given, keys)
+    keys = f"{field.key}/label", f"{field.key}/text"
+    made = number_flat(field, flatten(lists, sizes), sizes, field.kind.names, keys)
+    return made._replace(findings=findings + made.findings)
 
 
 def flatten(lists: pd.Series, sizes: np.ndarray) -> pd.Series:
@@ -84,13 +101,13 @@ def number_flat(
 
     checked, findings = check_labels(as_objects(flat), given)
     if has_faults(findings):
-        return field, {}, findings
+        return Outcome(field, {}, findings)
     numbers, texts, names = number_labels(checked, given)
     values = {
         keys[0]: as_lists(sizes, pa.array(numbers, pa.int64())),
         keys[1]: as_lists(sizes, pa.array(texts, pa.large_string())),
     }
-    return _with_classes(field, checked, numbers, names), values, findings
+    return Outcome(_with_classes(field, checked, numbers, names), values, findings)
 
 
 def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:
@@ -119,7 +136,7 @@ def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, li
     findings = [at("missing_value", missing, first, "the labels are missing")]
     made = first.map(lambda value: _list_of(value, kind.separator))
     wrong = ~missing & made.isna().to_numpy(dtype=bool)
-    hint = "" if kind.separator else "; state a separator for texts"
+    hint = "" if kind.separator else "; give a separator for texts"
     findings.append(at("wrong_value", wrong, first, f"{{value!r}} is no list of labels{hint}"))
     return made, findings
 

@@ -1,4 +1,4 @@
-"""Rules about single columns, for the AutoML columns and for those of a stated schema alike.
+"""Rules about single columns: uris, splits, labels.
 
 Vectorised pandas; a rule looks row by row only at what it found.
 """

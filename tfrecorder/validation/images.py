@@ -11,12 +11,10 @@ import pandas as pd
 
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.keys import URI_COLUMN
-from tfrecorder.schema.kinds import Boxes, Image, Mask, Schema, columns_of
-from tfrecorder.sources.table import Source, as_objects
+from tfrecorder.schema.kinds import Boxes, Image, Mask, columns_of
+from tfrecorder.sources.table import Source
 from tfrecorder.threads import ThreadPool, map_ahead
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
-from tfrecorder.validation.columns import check_uris
 from tfrecorder.validation.report import CODES, ERROR, Finding
 from tfrecorder.validation.rules import Checked
 
@@ -58,12 +56,11 @@ def unusable_files(table: Source, checked: Checked, options: ConvertOptions) -> 
 
     Every file is opened, but for those of uris that have a fault already.
     """
-    uris = _sound_uris(table, checked)
-    schema = table.schema or Schema({URI_COLUMN: Image()})
-    fields = [Field(name, kind, name) for name, kind in schema.fields if name in uris]
+    uris = _sound_uris(checked)
+    fields = [field for field in checked.fields if field.column in uris]
     if not fields:
         return
-    boxes = _pixel_boxes(table, schema, checked)
+    boxes = _pixel_boxes(table, checked)
     check = _row_check(fields, table.base, options, None if boxes is None else boxes.image)
     names = list(map(str, uris.columns))
     files = (dict(zip(names, row, strict=True)) for row in uris.itertuples(index=False, name=None))
@@ -80,16 +77,10 @@ def unusable_files(table: Source, checked: Checked, options: ConvertOptions) -> 
         yield _outside(boxes, uris[boxes.image].tolist(), faults)
 
 
-def _sound_uris(table: Source, checked: Checked) -> pd.DataFrame:
+def _sound_uris(checked: Checked) -> pd.DataFrame:
     """The uris of images and masks by column, None where one has a fault; a row for each record."""
-    # Of boxes with a row each, the checked frame has the first row of each image.
     rows = checked.frame.index
-    if table.schema is None:
-        columns = [checked.frame[URI_COLUMN]] if URI_COLUMN in checked.frame else []
-    else:
-        names = [name for name in table.schema.of(Image, Mask) if name in table.frame]
-        columns = [check_uris(as_objects(table.frame.loc[rows, name]))[0] for name in names]
-    found = pd.DataFrame({column.name: column for column in columns}, index=rows, dtype=object)
+    found = pd.DataFrame({one.name: one for one in checked.files}, index=rows, dtype=object)
     for one in checked.findings:
         if one.column in found and CODES[one.code][0] == ERROR:
             sound = ~rows.isin([row for row in one.rows if row is not None])
@@ -97,8 +88,9 @@ def _sound_uris(table: Source, checked: Checked) -> pd.DataFrame:
     return found
 
 
-def _pixel_boxes(table: Source, schema: Schema, checked: Checked) -> _PixelBoxes | None:
+def _pixel_boxes(table: Source, checked: Checked) -> _PixelBoxes | None:
     """The boxes of a source that only its images can judge; None where there are none."""
+    schema = table.schema
     for name in schema.of(Boxes):
         kind, (image,) = schema.columns[name], schema.of(Image)
         assert isinstance(kind, Boxes)

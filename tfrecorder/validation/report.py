@@ -17,8 +17,8 @@ REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "reme
 CODES = {
     "missing_column": (
         ERROR,
-        "Rename the column, or map it: columns={{'{value}': '{column}'}}; drop it if it is "
-        "something else.",
+        "Rename the column, or map it: columns={{'{value}': '{column}'}}; a schema names the "
+        "source's own columns (`tfrecorder schema` prints one). Drop it if it is something else.",
     ),
     "empty_frame": (ERROR, "Give at least one row."),
     "null_uri": (ERROR, "Drop the row or give its image."),
@@ -35,12 +35,11 @@ CODES = {
     "unsupported_label": (ERROR, "Make the labels text (.astype(str)) or integers."),
     "negative_label": (ERROR, "Number the classes from 0; -1 stands for no label."),
     "unknown_label": (ERROR, "Add it to labels=[...], or correct the row."),
-    "unknown_column": (ERROR, "Correct the schema; `tfrecorder schema` prints one to edit."),
     "missing_value": (
         ERROR,
-        "Give the value or drop the row; or state in the schema what stands for it: default=….",
+        "Give the value or drop the row; or say in the schema what stands for it: default=….",
     ),
-    "wrong_value": (ERROR, "Correct the value, or state another kind for the column."),
+    "wrong_value": (ERROR, "Correct the value, or give the column another kind."),
     "bad_box": (ERROR, "Correct the box or drop its row."),
     "conflicting_rows": (
         ERROR,
@@ -55,7 +54,7 @@ CODES = {
     "few_images": (WARNING, "Add images of it, or merge it with another label."),
     "column_left_out": (
         WARNING,
-        "Nothing to do if it is not needed: it makes no feature. To keep it, state a schema.",
+        "Nothing to do if it is not needed: it makes no feature. To keep it, give a schema.",
     ),
     "unusable_image": (ERROR, "Mend or drop the image; a conversion would list it as a reject."),
     "box_outside": (

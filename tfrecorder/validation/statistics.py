@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,36 +25,38 @@ TOP_VALUES = 10
 
 
 def describe_columns(
-    fields: tuple[Field, ...], values: dict[str, pa.Array], splits: pd.Series
+    fields: tuple[Field, ...], values: Mapping[str, pa.Array], splits: pd.Series
 ) -> dict[str, dict[str, Any]]:
     """Statistics of each column by split, as JSON values.
 
     Of numbers: count, min, max, mean and std (of the whole population), over all numbers of lists
     and arrays, those that are finite.  Of classes and texts: count, distinct, and the most frequent
     values with their counts.  Of boxes: their count, what is told of their classes, and under
-    "boxes" the statistics of each of `BOX_NUMBERS`, in the unit of the source.  Images, masks and
-    bytes have none.
+    "boxes" the statistics of each of `BOX_NUMBERS`, in the unit of the source.  Images, masks,
+    bytes and what has no label have none.
     """
     of_split = {split: (splits == split).to_numpy() for split in SPLITS}
     of_split = {split: mask for split, mask in of_split.items() if mask.any()}
     found: dict[str, dict[str, Any]] = {}
     for field in fields:
-        if isinstance(field.kind, (Image, Mask, Bytes)):
+        if isinstance(field.kind, (Image, Mask, Bytes)) or field.is_unlabelled:
             continue
         describe = (_of_boxes if isinstance(field.kind, Boxes) else _of_values)(field, values)
         found[field.column] = {split: describe(mask) for split, mask in of_split.items()}
     return found
 
 
-def _of_values(field: Field, values: dict[str, pa.Array]) -> Describe:
+def _of_values(field: Field, values: Mapping[str, pa.Array]) -> Describe:
     key = field.key if field.key in values else field.features[-1].key
     flat, rows = _flat(values[key])
-    describe = _of_numbers if isinstance(field.kind, Number) else _of_texts
-    return lambda mask: describe(flat[mask[rows]])
+    if not isinstance(field.kind, Number):
+        return lambda mask: _of_texts(flat.filter(mask[rows]))
+    numbers = _numbers(flat)
+    return lambda mask: _of_numbers(numbers[mask[rows]])
 
 
-def _of_boxes(field: Field, values: dict[str, pa.Array]) -> Describe:
-    edges = [_flat(values[key])[0] for key in field.edges]
+def _of_boxes(field: Field, values: Mapping[str, pa.Array]) -> Describe:
+    edges = [_numbers(_flat(values[key])[0]) for key in field.edges]
     left, upper, right, lower = (edge.astype(np.float64) for edge in edges)
     described = (*edges, (right - left) * (lower - upper))
     texts, rows = _flat(values[field.features[-1].key])
@@ -65,20 +67,23 @@ def _of_boxes(field: Field, values: dict[str, pa.Array]) -> Describe:
         boxes = {name: _of_numbers(one) for name, one in zip(BOX_NUMBERS, numbers, strict=True)}
         if field.label_key is None:
             return {"count": int(per_image.sum()), "boxes": boxes}
-        return {**_of_texts(texts[mask[rows]]), "boxes": boxes}
+        return {**_of_texts(texts.filter(mask[rows])), "boxes": boxes}
 
     return describe
 
 
-def _flat(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def _flat(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """All values of a column, and the row of each."""
     import pyarrow as pa
 
     if not pa.types.is_large_list(array.type):
-        return array.to_numpy(zero_copy_only=False), np.arange(len(array))
+        return array, np.arange(len(array))
     sizes = np.diff(array.offsets.to_numpy())
-    flat = array.flatten().to_numpy(zero_copy_only=False)
-    return flat, np.repeat(np.arange(len(array)), sizes)
+    return array.flatten(), np.repeat(np.arange(len(array)), sizes)
+
+
+def _numbers(array: pa.Array) -> np.ndarray:
+    return array.to_numpy(zero_copy_only=False)
 
 
 def _of_numbers(numbers: np.ndarray) -> dict[str, Any]:
@@ -95,9 +100,9 @@ def _of_numbers(numbers: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _of_texts(texts: np.ndarray) -> dict[str, Any]:
-    counts = pd.Series(texts, dtype=object).value_counts(sort=False)
+def _of_texts(texts: pa.Array) -> dict[str, Any]:
+    counts = [(one["values"], one["counts"]) for one in texts.value_counts().to_pylist()]
     # By count, and alphabetically among equals: the same whatever the order of the rows.
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    top = [[str(value), int(count)] for value, count in ranked[:TOP_VALUES]]
+    ranked = sorted(counts, key=lambda one: (-one[1], one[0]))
+    top = [list(one) for one in ranked[:TOP_VALUES]]
     return {"count": len(texts), "distinct": len(counts), "top": top}

@@ -60,7 +60,7 @@ def validate(
         }
     )
     table = read_source(source, options.columns, options.labels, options.schema)
-    checked = check_source(table, options.seed, options.labels)
+    checked = check_source(table, options.seed)
     if not check_images:
         return checked.report
     from tfrecorder.validation.images import unusable_files

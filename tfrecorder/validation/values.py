@@ -1,4 +1,4 @@
-"""Columns of numbers, texts and bytes, checked and brought to the type that the schema states."""
+"""Columns of numbers, texts and bytes, checked and brought to the type that the schema names."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check_values(field: Field, column: pd.Series) -> Outcome:
     """A column of one value or one array a row."""
     column, findings = _filled(field, column)
     if has_faults(findings):
-        return field, {}, findings
+        return Outcome(field, {}, findings)
     check = _check_single if field.kind.shape == () else _check_arrays  # type: ignore[attr-defined]
     array, found = check(field, column)
     findings += found
-    return field, ({} if has_faults(findings) else {field.key: array}), findings
+    return Outcome(field, {} if has_faults(findings) else {field.key: array}, findings)
 
 
 def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, list[Finding]]:
@@ -110,7 +110,7 @@ def _is_container(value: Any) -> bool:
 
 
 def _number(value: Any, dtype: str) -> float | int | None:
-    """One number in the type stated, or None where it is none or does not fit."""
+    """One number in the type wanted, or None where it is none or does not fit."""
     if isinstance(value, str):
         return _number_of_text(value.strip(), dtype)
     if isinstance(value, (bool, np.bool_)):
@@ -174,7 +174,7 @@ def _check_arrays(field: Field, column: pd.Series) -> tuple[pa.Array | None, lis
 
 
 def _array(value: Any, kind: Any) -> np.ndarray | None:
-    """A value as an array of the stated type and shape, or None where it is none."""
+    """A value as an array of the type and shape wanted, or None where it is none."""
     if isinstance(value, str):
         try:
             value = json.loads(value)  # a list as a CSV holds it

@@ -17,7 +17,7 @@ from typing import Any
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
+from tfrecorder.dataset import earlier, layout
 from tfrecorder.dataset.crc32c import is_sealed
 from tfrecorder.dataset.forms import DONE, plan_form
 from tfrecorder.dataset.json_form import anything, each, parse, record, table, text, whole
@@ -25,6 +25,7 @@ from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
 from tfrecorder.plan.directory import exchange_begun
 from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.fields import from_json
 from tfrecorder.stored.dataset import exchange_words
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.done import DoneRecord
@@ -277,19 +278,20 @@ def _plan_of_metadata(metadata: Any) -> Plan | None:
     """The plan as far as the commit's list tells it: without the sources; None if it is damaged."""
     try:
         shards = [layout.parse_shard(listed["file"]) for listed in metadata["shards"]]
-        names = metadata["class_names"]
+        is_earlier = metadata["version"] == earlier.VERSION
+        known = earlier.metadata_as_now(metadata) if is_earlier else metadata
         _listed_shards(metadata)
         plan = Plan(
             rows=int(metadata["totals"]["rows"]),
+            source_rows=known["source_rows"],
             split_rows=dict(metadata["split_rows"]),
             split_shards={shard.split: shard.count for shard in shards if shard},
-            label_kind=str(metadata["label_kind"]),
-            class_names=None if names is None else tuple(names),
-            num_classes=int(metadata["num_classes"]),
+            fields=from_json(known["fields"]),
+            statistics=known["statistics"],
             base="",
             fingerprint="",
             options=dict(metadata["options"]),
-            stated=metadata.get("stated"),
+            earlier=str(metadata["plan"]) if is_earlier else "",
         )
         agree = shards == plan.shards and plan.split_rows.keys() == plan.split_shards.keys()
         sound = agree and isinstance(metadata["plan"], str)
@@ -329,7 +331,7 @@ def _fault_of_plan(directory: str, plan: Plan, listed: _List) -> Fault | None:
     known = listed.files.get(layout.PLAN)
     if fault := other_sums(layout.PLAN, len(data), google_crc32c.value(data), known):
         return fault
-    if plan.to_json() == data:
+    if json.dumps(json.loads(data), indent=1).encode() == data:
         return None
     return Fault(layout.PLAN, "damaged", "it is not as it was written")
 

@@ -16,12 +16,12 @@ import google_crc32c
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.crc32c import seal
+from tfrecorder.dataset.forms import METADATA_VERSION
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.fields import to_json as fields_to_json
 from tfrecorder.writing.done import DoneRecord, add_up
-from tfrecorder.writing.tfds import image_shape, image_shapes, image_sides, json_bytes
-
-METADATA_VERSION = 1
+from tfrecorder.writing.tfds import image_shapes, image_sides, json_bytes
 
 
 def plan_sums(output_dir: str) -> dict[str, dict[str, int]]:
@@ -61,26 +61,20 @@ def metadata_json(
         }
         for shard in plan.shards
     ]
-    stated = {}
-    if plan.stated is not None:
-        shapes = image_shapes(plan, done.values())
-        stated = {"stated": plan.stated, "image_shapes": shapes}
     document = json_bytes(
         {
             "version": METADATA_VERSION,
             "plan": plan.digest,
             "options": plan.options,
-            "label_kind": plan.label_kind,
-            "class_names": plan.class_names,
-            "num_classes": plan.num_classes,
-            "image_shape": image_shape(done.values()),
+            "fields": fields_to_json(plan.fields),
+            "statistics": plan.statistics,
+            "source_rows": plan.source_rows,
+            "image_shapes": image_shapes(plan, done.values()),
             "image_sides": image_sides(done.values()),
-            "features": {feature.key: feature.kind for feature in plan.features},
             "split_rows": plan.split_rows,
             "totals": asdict(totals),
             "shards": shards,
             "files": files,
-            **stated,
         }
     )
     return seal(document)

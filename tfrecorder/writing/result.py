@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.tables import html_report, text_table
+from tfrecorder.schema.fields import class_field
+from tfrecorder.schema.fields import from_json as fields_from_json
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) ->
             shards=len(shards),
             bytes=sum(shard["bytes"] for shard in shards),
         )
-    totals, names = known["totals"], known["class_names"]
+    totals, labels = known["totals"], class_field(fields_from_json(known["fields"]))
     return ConversionResult(
         output_dir=output_dir,
         splits=splits,
@@ -143,7 +145,7 @@ def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) ->
         oriented=totals["oriented"],
         retries=totals["retries"],
         input_bytes=totals["input_bytes"],
-        class_names=None if names is None else tuple(names),
+        class_names=labels.names if labels else None,
         passed_over=passed_over,
         seconds=seconds,
     )

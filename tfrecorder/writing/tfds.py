@@ -14,6 +14,7 @@ from typing import Any
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
 from tfrecorder.schema.labels import to_labels_file
 from tfrecorder.writing.done import DoneRecord
@@ -144,7 +145,8 @@ def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
         "splits": splits,
     }
     present = {feature.key for feature in plan.features}
-    if plan.num_classes and {ENCODED, LABEL} <= present:
+    labels = class_field(plan.fields)
+    if labels and labels.num_classes and {ENCODED, LABEL} <= present:
         keys = [{"featureKey": ENCODED}, {"featureKey": LABEL}]
         document["supervisedKeys"] = {"tuple": {"items": keys}}
     return json_bytes(document)
