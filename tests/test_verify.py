@@ -404,9 +404,11 @@ def test_a_plan_whose_sources_are_others_is_found(out: Path, name: str) -> None:
         path.write_text(json.dumps({**plan, "base": "/elsewhere"}, indent=1))
     else:
         table = pq.read_table(path)
-        uris = ["else.jpg" if uri == "cut.jpg" else uri for uri in table["image_uri"].to_pylist()]
+        uris = [
+            "else.jpg" if uri == "cut.jpg" else uri for uri in table["image/filename"].to_pylist()
+        ]
         uris = pa.array(uris, pa.large_string())
-        pq.write_table(table.set_column(1, "image_uri", uris), path)
+        pq.write_table(table.set_column(1, "image/filename", uris), path)
     assert named(verify(out)) == {f"_tfrecorder/{name}"}
 
 

@@ -25,6 +25,7 @@ from support import CSV
 
 import tfrecorder
 from tfrecorder.errors import TfrecorderError
+from tfrecorder.schema.keys import FILENAME, SOURCE_ID, TEXT
 from torture import hostile_links
 from torture.children import Child, DiedError, FailedError, HungError
 from torture.counts import Count, demand
@@ -120,12 +121,12 @@ def _parquets(clean: Path) -> dict[str, pa.Table]:
     return {
         "other columns": pa.table({"a": [1, 2]}),
         "no rows": table.slice(0, 0),
-        "numbers as text": table.set_column(0, "row", path),
-        "paths that lead out": table.set_column(1, "image_uri", path),
-        "devices": table.set_column(1, "image_uri", pa.array(["/dev/zero"] * rows)),
-        "nothing": table.set_column(1, "image_uri", pa.nulls(rows, pa.string())),
-        "huge numbers": table.set_column(0, "row", pa.array([2**62] * rows)),
-        "lists": table.set_column(3, "text", pa.array([["x"]] * rows)),
+        "numbers as text": table.set_column(0, SOURCE_ID, path),
+        "paths that lead out": table.set_column(1, FILENAME, path),
+        "devices": table.set_column(1, FILENAME, pa.array(["/dev/zero"] * rows)),
+        "nothing": table.set_column(1, FILENAME, pa.nulls(rows, pa.string())),
+        "huge numbers": table.set_column(0, SOURCE_ID, pa.array([2**62] * rows)),
+        "lists": table.set_column(3, TEXT, pa.array([["x"]] * rows)),
     }
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder.schema.fields import fields_of, to_json
-from tfrecorder.schema.keys import ENCODED, FILENAME, LABEL, SOURCE_ID, TEXT
+from tfrecorder.schema.keys import ENCODED, FILENAME, LABEL, SOURCE_ID, TEXT, Feature
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ VERSION = 1
 #: Under which the rows of a plan name the key of the uris that rejects are listed with.
 URI_OF_ROWS = "tfrecorder.plan.uri"
 
+_LABEL_KINDS = ("text", "integer", "none")
 _OF_COLUMNS = ("label_kind", "class_names", "num_classes", "stated")
 
 
@@ -45,6 +46,12 @@ def metadata_as_now(metadata: Mapping[str, Any]) -> dict[str, Any]:
     found = _as_now(metadata, "split_rows")
     found.setdefault("image_shapes", {ENCODED: found.get("image_shape")})
     return found
+
+
+def further_values(metadata: Mapping[str, Any], record: Iterable[Feature]) -> dict[str, Any]:
+    """What the first form also held of a dataset whose metadata and keys are these."""
+    shapes = [*metadata["image_shapes"].values(), [None, None, 3]]
+    return {"features": {one.key: one.kind for one in record}, "image_shape": shapes[0]}
 
 
 def digest_of_plan(plan: Mapping[str, Any]) -> str:
@@ -78,6 +85,8 @@ def names_of_rows(names: Collection[str], key: str) -> list[str]:
 
 def _as_now(found: Mapping[str, Any], rows: str) -> dict[str, Any]:
     try:
+        if found["label_kind"] not in _LABEL_KINDS:
+            raise ValueError(f"label_kind: {found['label_kind']!r} is none")
         columns = found.get("stated") or _default_columns(found, rows)
         kept = {name: value for name, value in found.items() if name not in _OF_COLUMNS}
         return {**kept, **{name: columns[name] for name in ("fields", "statistics", "source_rows")}}

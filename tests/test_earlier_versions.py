@@ -1,0 +1,156 @@
+"""Datasets that earlier versions wrote: read, verified, repaired, inspected; never continued.
+
+`data/earlier.tar.xz` holds their sources, eight small photographs with masks, and below a folder
+for each version what its code made of them: `3f5a2aa` noted checksums of shards alone, `9346bab`
+those of every file. `unfinished` of each has all its shards, but no commit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from support import error_of, public_files
+
+import tfrecorder
+from tfrecorder import (
+    Boxes,
+    Image,
+    Label,
+    Labels,
+    Mask,
+    Number,
+    OutputError,
+    Schema,
+    Split,
+    Text,
+)
+from tfrecorder.dataset.example import parse_example
+from tfrecorder.dataset.tfrecord import read_records
+
+ARCHIVE = Path(__file__).parent / "data/earlier.tar.xz"
+VERSIONS = ("3f5a2aa", "9346bab")
+KINDS = ("text", "integer", "unlabelled", "columns")
+
+COLUMNS = Schema(
+    split=Split(),
+    image_uri=Image(),
+    mask_uri=Mask(),
+    grade=Label(),
+    tags=Labels(separator="|"),
+    angle=Number(target=True),
+    caption=Text(),
+    boxes=Boxes(label="what"),
+)
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture
+def here(unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sources' folder, which is the working directory."""
+    monkeypatch.chdir(unpacked / "images")
+    return unpacked
+
+
+@pytest.fixture(params=[f"{version}/{kind}" for version in VERSIONS for kind in KINDS])
+def out(request: pytest.FixtureRequest, here: Path, tmp_path: Path) -> Path:
+    """A copy of a dataset."""
+    return Path(shutil.copytree(here / request.param, tmp_path / Path(request.param).name))
+
+
+def source(kind: str) -> tuple[Any, dict[str, Any]]:
+    """What a dataset was made of, and its options."""
+    options: dict[str, Any] = {"num_shards": 2, "max_reject_fraction": 0.5, "progress": False}
+    if kind != "columns":
+        return f"{kind}.csv", options
+    frame = pd.DataFrame(json.loads(Path("columns.json").read_text()))
+    return frame, {**options, "schema": COLUMNS}
+
+
+def test_it_is_what_this_version_writes(out: Path, tmp_path: Path) -> None:
+    table, options = source(out.name)
+    tfrecorder.convert(table, tmp_path / "now", **options)
+    assert public_files(out) == public_files(tmp_path / "now")
+    # Statistics of a label by its column are of this version.
+    then, now = (tfrecorder.info(folder) for folder in (out, tmp_path / "now"))
+    names = ("class_names", "num_classes", "class_counts", "image_shape", "image_sides", "features")
+    names += ("splits", "rejects", "options", "columns")
+    assert [getattr(then, name) for name in names] == [getattr(now, name) for name in names]
+    frames = [tfrecorder.to_frame(folder) for folder in (out, tmp_path / "now")]
+    pd.testing.assert_frame_equal(*frames)
+
+
+def test_it_is_verified(out: Path) -> None:
+    report = tfrecorder.verify(out, decode=True)
+    assert report.ok, str(report)
+    shard = out / "train-00001-of-00002.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    assert {fault.file for fault in tfrecorder.verify(out).found} == {shard.name}
+
+
+def test_it_is_loaded(out: Path) -> None:
+    options: dict[str, Any] = {"image_size": 32, "shuffle": False}
+    images, target = next(iter(tfrecorder.load(out, "TRAIN", batch_size=2, **options)))
+    assert images.shape == (2, 32, 32, 3)
+    label = target["grade"] if out.name == "columns" else target
+    key = "grade/label" if out.name == "columns" else "image/class/label"
+    with open(out / "train-00000-of-00002.tfrecord", "rb") as file:
+        examples = [parse_example(data) for _, data in read_records(file)]
+    assert label.numpy().tolist() == [one[key][0] for one in examples[:2]]
+
+
+def test_it_is_inspected(out: Path, tmp_path: Path) -> None:
+    seen = tfrecorder.inspect(out, output_dir=tmp_path / "seen")
+    assert len(seen) == 6
+    tfrecorder.preview(out, tmp_path / "page.html", progress=False)
+    assert "brick-" in (tmp_path / "page.html").read_text()
+
+
+def test_it_is_repaired(out: Path, here: Path) -> None:
+    whole = public_files(out)
+    (out / "train-00000-of-00002.tfrecord").unlink()
+    (out / "features.json").write_text("{}")
+    tfrecorder.repair(out, base=here / "images")
+    assert public_files(out) == whole
+    assert tfrecorder.verify(out).ok
+    assert tfrecorder.info(out).columns
+
+
+def test_it_is_not_continued(out: Path) -> None:
+    table, options = source(out.name)
+    whole = public_files(out)
+    assert "overwrite=True to replace it." in error_of(OutputError, table, out, **options)
+    again = error_of(OutputError, table, out, retry_rejects=True, **options)
+    assert "of an earlier version of tfrecorder" in again
+    assert public_files(out) == whole
+    tfrecorder.convert(table, out, overwrite=True, **options)
+    assert tfrecorder.verify(out).ok
+    assert public_files(out) == whole
+    assert json.loads((out / "_tfrecorder/plan.json").read_bytes())["version"] == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_unfinished_one_is_refused_in_one_line(here: Path, tmp_path: Path, version: str) -> None:
+    out = Path(shutil.copytree(here / version / "unfinished", tmp_path / "out"))
+    table, options = source("text")
+    words = error_of(OutputError, table, out, **options)
+    assert "an unfinished conversion of an earlier version of tfrecorder" in words
+    assert "overwrite=True" in words
+    assert "\n" not in words
+    tfrecorder.convert(table, out, overwrite=True, **options)
+    assert public_files(out) == public_files(here / version / "text")
+    assert tfrecorder.verify(out).ok
