@@ -67,7 +67,7 @@ def detection(out: Path) -> Any:
                 edges = box_of(mask == number)
                 rows.append((row.split, row.image_uri, CLASSES[number], *edges))
     columns = ["split", "image_uri", "label", "x_min", "y_min", "x_max", "y_max"]
-    # The names of the columns say what they are: no schema needs to be stated.
+    # The names of the columns say what they are: no schema is needed.
     pd.DataFrame(rows, columns=columns).tensorflow.to_tfrecord(out)
     return tfrecorder.load(out, "TRAIN", batch_size=4, image_size=96, max_boxes=4)
 

@@ -121,7 +121,7 @@ def photographs_with_everything() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
-def test_a_job_with_a_stated_schema_makes_what_this_machine_makes(
+def test_a_job_with_a_schema_makes_what_this_machine_makes(
     bucket: Gcs, dataflow: Dataflow, tmp_path: Path
 ) -> None:
     """Segmentation and detection, several kinds of columns, and two images a row."""

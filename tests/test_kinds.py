@@ -61,9 +61,9 @@ def test_the_default_frame_comes_back(dataset: Path) -> None:
 def test_integers_come_back_as_integers_also_where_they_have_names() -> None:
     frame = photo_frame(4).assign(label=[0, 1, 1, 0])
     convert(frame, "default", labels=["no", "yes"])
-    stated = Schema(split=Split(), image_uri=Image(), label=Label(names=["no", "yes"]))
-    convert(frame, "stated", schema=stated)
-    for out in ("default", "stated"):
+    given = Schema(split=Split(), image_uri=Image(), label=Label(names=["no", "yes"]))
+    convert(frame, "given", schema=given)
+    for out in ("default", "given"):
         assert tfrecorder.to_frame(out)["label"].tolist() == [0, 1, 1, 0]
         assert tfrecorder.info(out).class_names == ("no", "yes")
 
@@ -311,7 +311,7 @@ def test_repair_writes_a_damaged_shard_again(every: str) -> None:
     assert shard.read_bytes() == whole
 
 
-def test_boxes_cannot_be_stated_without_an_image() -> None:
+def test_boxes_need_an_image() -> None:
     with pytest.raises(tfrecorder.OptionError, match=r"needs one Image\(\)"):
         Schema(boxes=Boxes())
 

@@ -1,4 +1,4 @@
-"""A schema is stated, inferred, written to a file and read back; and what it decides is kept."""
+"""A schema is given, inferred, written to a file and read back; and what it decides is kept."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ import click
 @click.command(
     help="""Show what the dataset in DIRECTORY holds, and check its shards by name and size.
 
-    Splits, shards, records, bytes, classes with their counts, the columns of a stated schema with
-    their statistics, image sizes and formats, rejects by reason, and the options of the conversion.
+    Splits, shards, records, bytes, classes with their counts, columns with their statistics, image
+    sizes and formats, rejects by reason, and the options of the conversion.
     DIRECTORY is the output of a conversion, a TFDS directory of one version, or a pattern of
     TFRecord files.""",
     epilog="Example: tfrecorder info out",
