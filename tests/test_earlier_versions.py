@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from tfrecorder import (
     Text,
 )
 from tfrecorder.dataset.example import parse_example
+from tfrecorder.dataset.forms import parse_metadata
 from tfrecorder.dataset.tfrecord import read_records
+from tfrecorder.plan.plan import Plan
 
 ARCHIVE = Path(__file__).parent / "data/earlier.tar.xz"
 VERSIONS = ("3f5a2aa", "9346bab")
@@ -154,3 +157,36 @@ def test_an_unfinished_one_is_refused_in_one_line(here: Path, tmp_path: Path, ve
     tfrecorder.convert(table, out, overwrite=True, **options)
     assert public_files(out) == public_files(here / version / "text")
     assert tfrecorder.verify(out).ok
+
+
+#: What somebody may have written in the place of any value.
+NASTY = (None, True, -1, 10**30, 1.5, "", "x", "\ud800", [], {}, [[]], [{}], {"x": 1}, ["x", "x"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("file", ["plan", "metadata"])
+def test_one_with_any_value_exchanged_is_read_or_refused(here: Path, kind: str, file: str) -> None:
+    data = (here / VERSIONS[-1] / kind / f"_tfrecorder/{file}.json").read_bytes()
+    read = Plan.from_json if file == "plan" else parse_metadata
+    read(data)
+    refused = 0
+    for place in _places(json.loads(data)):
+        for value in NASTY:
+            document = inner = json.loads(data)
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = value
+            try:
+                read(json.dumps(document).encode())
+            except ValueError:
+                refused += 1
+    assert refused > 100
+
+
+def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value of a JSON document."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, inner in items:
+        yield (*above, key)
+        if isinstance(inner, (dict, list)):
+            yield from _places(inner, (*above, key))
