@@ -120,15 +120,21 @@ def _crc() -> Act:
 def _encode() -> Act:
     """The record of an image, without the checksum around it."""
     from tfrecorder.dataset.example import encode_parts
-    from tfrecorder.images.check import CheckedImage
-    from tfrecorder.plan.plan import PlannedRow
-    from tfrecorder.writing.rows import record_features
+    from tfrecorder.schema import keys
 
-    row = PlannedRow(1234, "train/class_1/0001/0001234.jpg", 1, "class_1")
+    row = {
+        keys.FORMAT: "jpeg",
+        keys.HEIGHT: 375,
+        keys.WIDTH: 500,
+        keys.CHANNELS: 3,
+        keys.FILENAME: "train/class_1/0001/0001234.jpg",
+        keys.SOURCE_ID: "1234",
+        keys.LABEL: 1,
+        keys.TEXT: "class_1",
+    }
 
     def act(encoded: bytes) -> object:
-        image = CheckedImage(encoded, "jpeg", 375, 500, 3, False, None)
-        return encode_parts(record_features(row, image))
+        return encode_parts({**row, keys.ENCODED: encoded})
 
     return act
 
