@@ -15,8 +15,8 @@ import google_crc32c
 import pytest
 from google.auth.credentials import AnonymousCredentials
 
-from tfrecorder.storage import gcs_get
-from tfrecorder.storage.gcs_get import asker, read_object
+from tfrecorder.storage import connections
+from tfrecorder.storage.gcs_requests import asker, read_object
 from tfrecorder.storage.store import TransientError, UnreadableError
 
 TIMEOUT = (5.0, 5.0)
@@ -70,8 +70,8 @@ def server() -> Iterator[Counting]:
         thread.join()
 
 
-def read(get: gcs_get.Get, path: str) -> bytes:
-    with get(path, {}) as response:
+def read(send: connections.Send, path: str) -> bytes:
+    with send("GET", path, {}) as response:
         return response.read()
 
 
@@ -112,11 +112,20 @@ def test_a_checksum_is_found_in_headers_of_any_order(order: tuple[int, int]) -> 
         read_answer(b"\r\n".join(lines))
 
 
-def test_headers_that_make_no_sense_are_no_crash() -> None:
-    for header in (b"Content-Length: 5, 5", b"Content-Length:", b"X-Goog-Hash: none", b"colonless"):
-        assert read_answer(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\nhello") == b"hello"
+@pytest.mark.parametrize("header", [b"Content-Length: 5, 5", b"Content-Length:", b"colonless"])
+def test_an_answer_without_a_length_is_whole_where_its_checksum_says_so(header: bytes) -> None:
+    crc = base64.b64encode(google_crc32c.value(b"hello").to_bytes(4, "big"))
+    answer = b"HTTP/1.1 200 OK\r\nX-Goog-Hash: crc32c=%b\r\n%b\r\n\r\nhello"
+    assert read_answer(answer % (crc, header)) == b"hello"
+    with pytest.raises(TransientError, match="has no length"):
+        read_answer(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\nhello")
+
+
+def test_a_checksum_that_makes_no_sense_is_no_crash() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Goog-Hash: %b\r\n\r\nhello"
+    assert read_answer(answer % b"none") == b"hello"
     with pytest.raises(TransientError, match="not those that are stored"):
-        read_answer(b"HTTP/1.1 200 OK\r\nX-Goog-Hash: crc32c=A\r\n\r\nhello")
+        read_answer(answer % b"crc32c=A")
 
 
 @pytest.mark.parametrize(("message", "words"), [("null", "403 Forbidden"), ("5", "403 5")])
@@ -128,8 +137,8 @@ def test_a_refusal_whose_message_is_no_text(message: str, words: str) -> None:
 
 
 def test_headers_are_found_in_any_spelling(server: Counting) -> None:
-    server.headers = {"x-goog-hash": "crc32c=AAAA", "X-Empty": "", "X-Colons": " a:b "}
-    with gcs_get.getter(server.url, TIMEOUT)("/", {}) as response:
+    server.headers = {"x-goog-hash": "crc32c=AAAA", "X-Empty": "", "X-Colons": " a:b"}
+    with connections.sender(server.url, TIMEOUT)("GET", "/", {}) as response:
         assert response.headers["X-Goog-Hash"] == "crc32c=AAAA"
         assert response.headers.get("x-empty") == ""
         assert response.headers["X-COLONS"] == "a:b"
@@ -140,8 +149,8 @@ def test_headers_are_found_in_any_spelling(server: Counting) -> None:
 def test_an_answer_in_chunks_is_read_to_its_end(server: Counting) -> None:
     server.headers = {"Transfer-Encoding": "chunked"}
     server.body = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
-    get = gcs_get.getter(server.url, TIMEOUT)
-    assert [read(get, "/"), read(get, "/")] == [b"abcde", b"abcde"]
+    send = connections.sender(server.url, TIMEOUT)
+    assert [read(send, "/"), read(send, "/")] == [b"abcde", b"abcde"]
     assert server.connections == 1
 
 
@@ -153,43 +162,43 @@ def test_a_head_without_end_is_no_answer(server: Counting, headers: dict[str, st
 
 
 def test_a_connection_is_used_again(server: Counting) -> None:
-    get = gcs_get.getter(server.url, TIMEOUT)
-    assert [read(get, f"/{number}") for number in range(5)] == [b"/0", b"/1", b"/2", b"/3", b"/4"]
+    send = connections.sender(server.url, TIMEOUT)
+    assert [read(send, f"/{number}") for number in range(5)] == [b"/0", b"/1", b"/2", b"/3", b"/4"]
     assert server.connections == 1
 
 
 def test_threads_share_connections(server: Counting) -> None:
-    get = gcs_get.getter(server.url, TIMEOUT)
+    send = connections.sender(server.url, TIMEOUT)
     paths = [f"/{number}" for number in range(200)]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda path: read(get, path), paths)) == [p.encode() for p in paths]
+        assert list(pool.map(lambda path: read(send, path), paths)) == [p.encode() for p in paths]
     assert server.connections <= 8
 
 
 def test_one_that_nobody_used_for_long_is_not_used_again(
     server: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    get = gcs_get.getter(server.url, TIMEOUT)
-    read(get, "/a")
-    monkeypatch.setattr(gcs_get, "IDLE", 0)
-    assert read(get, "/b") == b"/b"
+    send = connections.sender(server.url, TIMEOUT)
+    read(send, "/a")
+    monkeypatch.setattr(connections, "IDLE", 0)
+    assert read(send, "/b") == b"/b"
     assert server.connections == 2
 
 
 def test_one_that_the_server_ends_is_replaced(server: Counting) -> None:
     server.headers = {"Connection": "close"}
-    get = gcs_get.getter(server.url, TIMEOUT)
-    assert [read(get, "/a"), read(get, "/b")] == [b"/a", b"/b"]
+    send = connections.sender(server.url, TIMEOUT)
+    assert [read(send, "/a"), read(send, "/b")] == [b"/a", b"/b"]
     assert server.connections == 2
 
 
 def test_what_is_left_of_an_answer_is_not_taken_for_the_next(server: Counting) -> None:
-    get = gcs_get.getter(server.url, TIMEOUT)
-    with get("/long", {}) as response:
+    send = connections.sender(server.url, TIMEOUT)
+    with send("GET", "/long", {}) as response:
         assert response.read(2) == b"/l"
-    with pytest.raises(RuntimeError), get("/longer", {}):
+    with pytest.raises(RuntimeError), send("GET", "/longer", {}):
         raise RuntimeError
-    assert read(get, "/b") == b"/b"
+    assert read(send, "/b") == b"/b"
     assert server.connections == 3
 
 
@@ -197,16 +206,16 @@ def test_a_proxy_is_told_who_asks(server: Counting, monkeypatch: pytest.MonkeyPa
     address = server.url.replace("http://", "http://me:p%40ss@")
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, address)
-    get = gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
+    send = connections.sender("https://storage.googleapis.com", TIMEOUT)
     with pytest.raises(OSError, match="407 this proxy knows you not"):
-        read(get, "/a")
+        read(send, "/a")
     assert server.tunnels == [("storage.googleapis.com:443", "Basic bWU6cEBzcw==")]
 
 
 @pytest.fixture
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of the variables that lead past a connection of our own, or away from it."""
-    for name in ("https_proxy", "all_proxy", "no_proxy", *gcs_get._BUNDLES):
+    for name in ("https_proxy", "all_proxy", "no_proxy", *connections._BUNDLES):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -216,9 +225,9 @@ def test_a_proxy_for_all_is_one_for_https(
     server: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("all_proxy", server.url)
-    get = gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
+    send = connections.sender("https://storage.googleapis.com", TIMEOUT)
     with pytest.raises(OSError, match="407"):
-        read(get, "/a")
+        read(send, "/a")
     assert server.tunnels == [("storage.googleapis.com:443", None)]
 
 
@@ -233,7 +242,7 @@ def test_a_proxy_without_a_port_is_at_that_of_http(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(socket, "create_connection", connect)
     monkeypatch.setenv("https_proxy", "http://proxy.example")
     with pytest.raises(ConnectionRefusedError):
-        read(gcs_get.getter("https://storage.googleapis.com", TIMEOUT), "/a")
+        read(connections.sender("https://storage.googleapis.com", TIMEOUT), "/a")
     assert asked == [("proxy.example", 80)]
 
 
@@ -242,7 +251,7 @@ def test_a_proxy_without_a_port_is_at_that_of_http(monkeypatch: pytest.MonkeyPat
 def test_a_proxy_with_a_wrong_address_is_named(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("https_proxy", f"http://me:secret@{place}")
     with pytest.raises(UnreadableError, match="give one as http://HOST:PORT") as caught:
-        gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
+        connections.sender("https://storage.googleapis.com", TIMEOUT)
     assert f"https_proxy=http://{place} cannot be used" in str(caught.value)
 
 
@@ -254,14 +263,14 @@ def test_certificates_that_are_not_there_are_named(
     for place in ("/none.pem", __file__):
         monkeypatch.setenv(variable, place)
         with pytest.raises(UnreadableError, match=f"{variable}={place} has no certificates"):
-            gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
+            connections.sender("https://storage.googleapis.com", TIMEOUT)
 
 
 def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "https://me:secret@proxy.example:3128")
     with pytest.raises(UnreadableError, match=r"https_proxy=https://proxy\.example") as caught:
-        gcs_get.getter("https://storage.googleapis.com", TIMEOUT)
+        connections.sender("https://storage.googleapis.com", TIMEOUT)
     assert "no_proxy" in str(caught.value)
     assert "secret" not in str(caught.value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import logging
 import os
 import sys
@@ -21,7 +22,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage import gcs as gcs_store
-from tfrecorder.storage import gcs_get, retry
+from tfrecorder.storage import gcs_requests, retry
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -107,6 +108,41 @@ def test_what_fails_in_passing_is_tried_again_and_counted(
     assert gcs.count("download", "bkt/a") == 4
 
 
+def _http_date(seconds: float) -> str:
+    return email.utils.formatdate(time.time() + seconds, usegmt=True)
+
+
+@pytest.mark.parametrize(("later", "seconds"), [("2", 2.0), (_http_date, 1.9), ("soon", 0.0)])
+@pytest.mark.parametrize("upload", [False, True])
+def test_a_server_that_asks_to_wait_is_waited_for(
+    gcs: Gcs,
+    monkeypatch: pytest.MonkeyPatch,
+    later: str | Callable[[float], str],
+    seconds: float,
+    upload: bool,
+) -> None:
+    monkeypatch.setattr(retry, "PATIENCE", 60)
+    gcs.put("gs://bkt/a", b"data")
+    # A date has no parts of a second: up to one is lost.
+    asked = later if isinstance(later, str) else later(3)
+    gcs.inject("status", status=429, retry_after=asked, times=1, operation="download|upload")
+    began = time.monotonic()
+    if upload:
+        storage.publish_bytes("gs://bkt", "a", b"more")
+    else:
+        assert storage.read_bytes("gs://bkt/a") == b"data"
+    assert seconds <= time.monotonic() - began < seconds + 1.9
+
+
+def test_a_server_is_not_waited_for_longer_than_the_patience(gcs: Gcs) -> None:
+    gcs.put("gs://bkt/a", b"data")
+    gcs.inject("status", status=503, retry_after="3600")
+    began = time.monotonic()
+    with pytest.raises(UnreachableError):
+        storage.read_bytes("gs://bkt/a")
+    assert retry.PATIENCE <= time.monotonic() - began < 10
+
+
 @pytest.mark.parametrize("fault", PASSING, ids=str)
 def test_what_fails_for_good_is_given_up(gcs: Gcs, fault: dict[str, object]) -> None:
     gcs.put("gs://bkt/a", b"x" * 1000)
@@ -140,7 +176,7 @@ def test_a_damaged_answer_is_noticed_by_its_checksum(gcs: Gcs) -> None:
 
 def test_what_fits_no_record_is_not_read(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
     gcs.put("gs://bkt/big", b"x" * 1000)
-    monkeypatch.setattr(gcs_get, "MAX_FILE_BYTES", 999)
+    monkeypatch.setattr(gcs_requests, "MAX_FILE_BYTES", 999)
     assert unreadable("gs://bkt/big").code == "too_large"
 
 

@@ -49,6 +49,7 @@ class Fault:
         times: at most so many of them fail; None for no bound.
         each: `times` is counted for each object, not for all together.
         spared: so many of these requests are answered before the first one fails.
+        retry_after: the header `Retry-After` of a "status".
         after: the request is done, and the fault hits its answer: the client cannot know.
     """
 
@@ -64,6 +65,7 @@ class Fault:
     spared: int = 0
     after: bool = False
     reason: str = ""
+    retry_after: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in ("status", "reset", "cut", "flip", "stall"):

@@ -112,7 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
             if fault.reason:
                 reason = fault.reason
                 message = re.sub("([A-Z])", r" \1", reason).capitalize() + " (injected)."
-            return self._told(error(Refused(fault.status, reason, message), request))
+            refusal = error(Refused(fault.status, reason, message), request)
+            later = (("Retry-After", fault.retry_after),) if fault.retry_after else ()
+            return self._told(dataclasses.replace(refusal, headers=(*refusal.headers, *later)))
         assert answer is not None
         if fault.kind == "flip" and answer.body:
             answer = dataclasses.replace(answer, body=bytes([answer.body[0] ^ 1]) + answer.body[1:])

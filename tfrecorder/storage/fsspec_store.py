@@ -17,10 +17,11 @@ from tfrecorder.storage.store import (
     Description,
     TransientError,
     UnreadableError,
-    UnwritableError,
+    asked,
     described,
     is_transient,
     may_pass,
+    told,
     too_large,
 )
 from tfrecorder.storage.upload import spooled
@@ -228,16 +229,10 @@ def _system(path: str) -> tuple[Any, str]:
 
 
 def _asked(request: Callable[[], T]) -> T:
-    """What a request returns, its failures in our terms."""
-    try:
-        return request()
-    except (UnreadableError, TransientError):
-        raise
-    except Exception as error:  # each package behind fsspec raises what it likes
-        raise _translated(error) from error
+    return asked(request, _translated)
 
 
-def _translated(error: Exception) -> Exception:
+def _translated(error: Exception) -> Exception:  # each package behind fsspec raises what it likes
     for kind, code in _CODES.items():
         if isinstance(error, kind):
             return UnreadableError(code, _words(error))
@@ -265,11 +260,7 @@ def _passes(error: BaseException) -> bool:
 
 
 def _told(request: Callable[[], T]) -> T:
-    """The same for requests that write."""
-    try:
-        return _asked(request)
-    except UnreadableError as error:
-        raise UnwritableError(error.detail) from error
+    return told(request, _translated)
 
 
 def _words(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Google Cloud Storage: images by short requests, all else by its own client; one a process."""
+"""Google Cloud Storage: uploads by its own client, all else by short requests; one a process."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 import google_crc32c
 
-from tfrecorder.storage.gcs_get import (
+from tfrecorder.storage.gcs_requests import (
     Ask,
-    answer_words,
     asker,
-    decode_crc32c,
+    copy_object,
+    delete_object,
     describe_object,
     failure_words,
-    is_rate_limit,
+    fetch_object,
+    list_objects,
     read_object,
+    read_range,
+    refused,
 )
 from tfrecorder.storage.ranges import in_parts
 from tfrecorder.storage.store import (
@@ -28,17 +31,14 @@ from tfrecorder.storage.store import (
     OtherStandsError,
     TransientError,
     UnreadableError,
-    UnwritableError,
-    is_transient,
+    asked,
     may_pass,
+    told,
 )
 from tfrecorder.storage.upload import Reader, followed
 from tfrecorder.threads import map_at_once
 
 T = TypeVar("T")
-
-#: Connections that its own client keeps open: as many as a pool of threads may use at a time.
-CONNECTIONS = 128
 
 #: Seconds to wait for a connection, and for each answer.
 TIMEOUT = (10, 60)
@@ -49,12 +49,6 @@ PIECE = 2**24
 
 #: The status of an upload in pieces whose session the service has ended.
 GONE = 410
-
-#: The status of a request that wants another generation to stand there.
-NOT_THAT_GENERATION = 412
-
-#: What a listing with checksums is to tell, of some 20 fields an object.
-_LISTED = "items(name,size,crc32c,generation),nextPageToken"
 
 #: Requests under way where many objects are removed.
 REMOVALS = 16
@@ -70,78 +64,49 @@ class BucketStore:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: Any = None
-        self._ask: Ask | None = None
+        self._connected: tuple[Any, Ask] | None = None
 
     def read(self, path: str) -> bytes:
-        bucket, name = split_path(path)
-        return _asked(lambda: read_object(self._asker(), bucket, name))
+        return _asked(lambda: read_object(*self._at(path)))
 
     def open(self, path: str) -> BinaryIO:
-        blob = self._blob(path)
-        _asked(lambda: blob.reload(retry=None, timeout=TIMEOUT))
+        found = _asked(lambda: describe_object(*self._at(path)))
 
-        def read_range(start: int, end: int) -> bytes:
+        def read(start: int, end: int) -> bytes:
             # Of the generation that was just looked at: no two of them are mixed.
-            wanted = {"start": start, "end": end - 1}
-            return cast(
-                bytes,
-                _asked(lambda: blob.download_as_bytes(**wanted, retry=None, timeout=TIMEOUT)),
-            )
+            return _asked(lambda: read_range(*self._at(path), found.generation, start, end))
 
-        return in_parts(path, blob.size, read_range)
+        return in_parts(path, found.size, read)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
-        _asked(lambda: self._blob(path).download_to_file(file, retry=None, timeout=TIMEOUT))
+        _asked(lambda: fetch_object(*self._at(path), file))
 
     def size(self, path: str) -> int | None:
         found = self.describe(path)
         return None if found is None else found.size
 
     def describe(self, path: str) -> Description | None:
-        bucket, name = split_path(path)
-        if not name:  # which the service would take for a listing
+        if not split_path(path)[1]:  # which the service would take for a listing
             return None
         try:
-            return _asked(lambda: describe_object(self._asker(), bucket, name))
+            return _asked(lambda: describe_object(*self._at(path)))
         except UnreadableError as error:
             if error.code == "not_found":
                 return None
             raise
 
     def descriptions(self, folder: str) -> dict[str, Description]:
-        prefix = _prefix(folder)
-
-        def ask() -> dict[str, Description]:
-            found = self._list(folder, delimiter="/", fields=_LISTED)
-            return {
-                blob.name[len(prefix) :]: Description(
-                    blob.size, decode_crc32c(blob.crc32c), blob.generation
-                )
-                for blob in found
-                if blob.name != prefix
-            }
-
-        return _asked(ask)
+        return self._list(folder, delimiter="/")[0]
 
     def names(self, folder: str) -> dict[str, int | None]:
-        prefix = _prefix(folder)
-
-        def ask() -> dict[str, int | None]:
-            found = self._list(folder, delimiter="/")
-            sizes = {blob.name[len(prefix) :]: blob.size for blob in found if blob.name != prefix}
-            folders = {name[len(prefix) : -1]: None for name in found.prefixes}
-            return {**sizes, **folders}
-
-        return _asked(ask)
+        files, folders = self._list(folder, delimiter="/")
+        return {**{name: one.size for name, one in files.items()}, **dict.fromkeys(folders)}
 
     def files(self, folder: str) -> Iterator[str]:
-        prefix = _prefix(folder)
-        names = _asked(lambda: [blob.name for blob in self._list(folder)])
-        return (name[len(prefix) :] for name in names if not name.endswith("/"))
+        return (name for name in self._list(folder)[0] if not name.endswith("/"))
 
     def is_folder(self, path: str) -> bool:
-        return bool(_asked(lambda: list(self._list(path, max_results=1))))
+        return bool(_asked(lambda: list_objects(*self._at(_below(path)), most=1))[0])
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None
@@ -215,59 +180,51 @@ class BucketStore:
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
-
-        def delete(blob: Any) -> None:
-            from google.api_core.exceptions import NotFound
-
-            try:
-                blob.delete(retry=None, timeout=TIMEOUT)
-            except NotFound:
-                return
-
-        _told(lambda: delete(self._blob(path)))
-        below = _told(lambda: list(self._list(path)))
-        map_at_once(lambda blob: _told(lambda: delete(blob)), below, REMOVALS)
+        _told(lambda: delete_object(*self._at(path)))
+        ask, bucket, prefix = self._at(_below(path))
+        below = _told(lambda: list_objects(ask, bucket, prefix))[0]
+        map_at_once(lambda one: _told(lambda: delete_object(ask, bucket, one)), below, REMOVALS)
 
     def move(self, folder: str, name: str, new: str) -> None:
-        source, target = self._blob(f"{folder}/{name}"), self._blob(f"{folder}/{new}")
-
         def move() -> None:
-            from google.api_core.exceptions import NotFound, PreconditionFailed
-
+            source, target = self._at(f"{folder}/{name}"), split_path(f"{folder}/{new}")
             try:
-                source.reload(retry=None, timeout=TIMEOUT)
-                _rewrite(source, target)
+                generation = describe_object(*source).generation
+                copy_object(*source, *target, generation)
                 # What is deleted is what was copied.
-                source.delete(if_generation_match=source.generation, retry=None, timeout=TIMEOUT)
-            except NotFound:
-                if self.size(f"{folder}/{new}") is None:
+                delete_object(*source, generation)
+            except UnreadableError as error:
+                if error.code != "not_found" or self.size(f"{folder}/{new}") is None:
                     raise
-            except PreconditionFailed as error:  # replaced or moved meanwhile: look again
-                raise TransientError(_words(error)) from error
+            except OtherStandsError as error:  # replaced or moved meanwhile: look again
+                raise TransientError(str(error)) from error
 
         _told(move)
 
     def _blob(self, path: str, chunk_size: int | None = None) -> Any:
         bucket, name = split_path(path)
-        return self._client().bucket(bucket).blob(name, chunk_size=chunk_size)
+        return self._connection()[0].bucket(bucket).blob(name, chunk_size=chunk_size)
 
-    def _list(self, folder: str, **more: Any) -> Any:
-        """The objects below a folder; a delimiter gives those directly in it, and `.prefixes`."""
-        bucket, prefix = split_path(folder)[0], _prefix(folder)
-        return self._client().list_blobs(bucket, prefix=prefix, retry=None, timeout=TIMEOUT, **more)
+    def _list(self, folder: str, delimiter: str = "") -> tuple[dict[str, Description], list[str]]:
+        """The objects below a folder; with a delimiter those right in it, and its folders."""
+        at = self._at(_below(folder))
+        files, folders = _asked(lambda: list_objects(*at, delimiter))
+        prefix, cut = at[2], len(at[2])
+        return (
+            {name[cut:]: found for name, found in files.items() if name != prefix},
+            [name[cut:-1] for name in folders],
+        )
 
-    def _client(self) -> Any:
+    def _at(self, path: str) -> tuple[Ask, str, str]:
+        """What asks for something, and the bucket and the name that it asks for."""
+        bucket, name = split_path(path)
+        return self._connection()[1], bucket, name
+
+    def _connection(self) -> tuple[Any, Ask]:
         with self._lock:
-            if self._found is None:
-                self._found = _connect()
-            return self._found
-
-    def _asker(self) -> Ask:
-        client = self._client()
-        with self._lock:
-            if self._ask is None:
-                self._ask = asker(client.api_endpoint, client._credentials, TIMEOUT)
-            return self._ask
+            if self._connected is None:
+                self._connected = _asked(_connect)
+            return self._connected
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -282,43 +239,49 @@ def split_path(path: str) -> tuple[str, str]:
     return bucket, name
 
 
-def _prefix(folder: str) -> str:
-    name = split_path(folder)[1].rstrip("/")
-    return f"{name}/" if name else ""
+def _below(folder: str) -> str:
+    """What the paths of the objects below a folder begin with."""
+    return f"gs://{folder.removeprefix('gs://').rstrip('/')}/"
 
 
-def _connect() -> Any:
-    import requests.adapters
-    from google.auth.exceptions import DefaultCredentialsError
+def _connect() -> tuple[Any, Ask]:
+    """The service's own client, and what makes short requests with the same credentials."""
     from google.cloud import storage
 
+    credentials = _credentials(storage.Client.SCOPE)
     # A project is asked for only where buckets are made or listed, which nothing here does.
     project = os.environ.get("GOOGLE_CLOUD_PROJECT", "unused")
+    client = storage.Client(project=project, credentials=credentials)
+    return client, asker(client.api_endpoint, credentials, TIMEOUT)
+
+
+def _credentials(scopes: tuple[str, ...]) -> Any:
+    """What the environment gives; none for an emulator, which asks for none."""
+    import google.auth
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.exceptions import DefaultCredentialsError
+
+    if os.environ.get("STORAGE_EMULATOR_HOST"):
+        return AnonymousCredentials()
     try:
-        client = storage.Client(project=project)
+        return google.auth.default(scopes=scopes)[0]
     except DefaultCredentialsError as error:
         raise UnreadableError("no_credentials", NO_CREDENTIALS) from error
-    adapter = requests.adapters.HTTPAdapter(pool_connections=4, pool_maxsize=CONNECTIONS)
-    for scheme in ("https://", "http://"):
-        client._http.mount(scheme, adapter)
-    return client
 
 
 def _asked(request: Callable[[], T]) -> T:
-    """What a request returns, its failures in our terms."""
-    try:
-        return request()
-    except Exception as error:
-        meant = _in_our_terms(error)
-        if meant is None:
-            raise
-        raise meant from error
+    return asked(request, _in_our_terms)
+
+
+def _told(request: Callable[[], T]) -> T:
+    return told(request, _in_our_terms)
 
 
 @contextlib.contextmanager
 def _in_session() -> Iterator[None]:
     """An upload whose session the service may end: then another attempt begins a new one.
 
+    Its failures are raised in our terms.
     Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#410-gone
     """
     from google.api_core.exceptions import GoogleAPICallError
@@ -327,77 +290,32 @@ def _in_session() -> Iterator[None]:
         yield
     except GoogleAPICallError as error:
         if error.code == GONE:
-            raise TransientError(_words(error)) from error
-        if error.code == NOT_THAT_GENERATION:
-            raise OtherStandsError from error
-        raise
+            raise TransientError(failure_words(error)) from error
+        raise _in_our_terms(error) or error from error
 
 
-def _rewrite(source: Any, target: Any) -> None:
-    """Copy an object within the service, the generation of it that was looked at."""
-    token = ""
-    while token is not None:  # a large object to another place takes several requests
-        token, _, _ = target.rewrite(
-            source,
-            token=token or None,
-            if_source_generation_match=source.generation,
-            retry=None,
-            timeout=TIMEOUT,
-        )
-
-
-def _in_our_terms(error: Exception) -> UnreadableError | TransientError | None:
-    """What a failed request means; None where it is no failure of the service."""
+def _in_our_terms(error: Exception) -> Exception | None:
+    """What a failure of Google's packages or of the system means; None where it is another."""
     import requests
-    from google.api_core import exceptions
+    from google.api_core.exceptions import GoogleAPICallError
     from google.auth.exceptions import GoogleAuthError, TransportError
     from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
     match error:
-        case exceptions.NotFound():
-            return UnreadableError("not_found", _words(error))
-        case exceptions.Unauthorized():  # though its client has asked for a new token twice
-            return TransientError(_words(error))
-        case exceptions.Forbidden() if is_rate_limit(getattr(error.response, "text", "")):
-            return TransientError(_words(error))
-        case exceptions.Forbidden():
-            return UnreadableError("no_permission", _words(error))
-        case exceptions.GoogleAPICallError():
-            if error.code is not None and is_transient(int(error.code)):
-                return TransientError(_words(error))
-            return UnreadableError("read_failed", _words(error))
-        case InvalidResponse():
-            status = int(getattr(error.response, "status_code", 0))
-            if status == 401 or is_transient(status):
-                return TransientError(f"the server answered {status}")
-            return UnreadableError("read_failed", str(error))
+        case GoogleAPICallError() | InvalidResponse() if error.response is not None:
+            answer = error.response
+            return refused(answer.status_code, answer.text, answer.reason, answer.headers)
+        case GoogleAPICallError():
+            return refused(int(error.code or 0), error.message, None, {})
         case DataCorruption() | TransportError() | requests.RequestException() | ConnectionError():
             # A body that was cut short among them: it is not what its checksum says.
-            return TransientError(_words(error))
+            return TransientError(failure_words(error))
         case GoogleAuthError() if error.retryable:  # who gives tokens is busy
-            return TransientError(_words(error))
+            return TransientError(failure_words(error))
         case GoogleAuthError():
-            return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({_words(error)})")
+            return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({failure_words(error)})")
         case OSError() if may_pass(error):
-            return TransientError(_words(error))
+            return TransientError(failure_words(error))
         case OSError():  # of this machine: a file of certificates, a full disk
-            return UnreadableError("read_failed", _words(error))
+            return UnreadableError("read_failed", failure_words(error))
     return None
-
-
-def _told(request: Callable[[], T]) -> T:
-    """The same for requests that write."""
-    try:
-        return _asked(request)
-    except UnreadableError as error:
-        raise UnwritableError(error.detail) from error
-
-
-def _words(error: Exception) -> str:
-    """What went wrong, in a line, without the address of the request."""
-    from google.api_core.exceptions import GoogleAPICallError
-
-    response = error.response if isinstance(error, GoogleAPICallError) else None
-    if response is None:
-        return failure_words(error)
-    return answer_words(response.status_code, response.text, response.reason)

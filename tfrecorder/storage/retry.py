@@ -83,6 +83,7 @@ class _Request:
         self._since: float | None = None
         self._failures = 0
         self._words = ""
+        self._asked_pause = 0.0
 
     def wait_for_others(self) -> None:
         """Wait while the service is known to fail: others ask it already."""
@@ -105,6 +106,7 @@ class _Request:
             self._since = now
         self._failures += 1
         self._words = str(getattr(error, "strerror", None) or error)
+        self._asked_pause = getattr(error, "after", 0)
         service = service_of(self._path)
         service.fail(began, now, self._words)
         if not _PATIENT.get():
@@ -116,8 +118,11 @@ class _Request:
             raise UnreachableError(f"{self._path} {words}") from error
 
     def pause(self) -> None:
-        pause = growing(self._failures) * random.uniform(0.5, 1)
-        self._wait(service_of(self._path), ready=time.monotonic() + pause)
+        assert self._since is not None
+        now, pause = time.monotonic(), growing(self._failures) * random.uniform(0.5, 1)
+        # A server may ask for more, but not for more than the patience that is left.
+        asked = min(self._asked_pause, self._since + PATIENCE - now)
+        self._wait(service_of(self._path), ready=now + max(pause, asked))
 
     def _wait(self, service: Service, ready: float) -> None:
         assert self._since is not None

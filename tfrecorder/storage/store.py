@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from email.utils import parsedate_to_datetime
+from typing import BinaryIO, Protocol, TypeVar
 
 from tfrecorder.errors import TfrecorderError
+
+T = TypeVar("T")
 
 #: Refused rather than read: no image of this size fits a record, which ends at 2 GiB.
 MAX_FILE_BYTES = 2**30
@@ -38,7 +42,30 @@ class UnwritableError(OSError):
 
 
 class TransientError(Exception):
-    """A request failed in a way that may pass: a time-out, a reset connection, a busy server."""
+    """A request failed in a way that may pass: a time-out, a reset connection, a busy server.
+
+    Attributes:
+        after: seconds that the server asks to wait before the next attempt; 0 where it asks none.
+    """
+
+    def __init__(self, words: str, after: float = 0) -> None:
+        super().__init__(words)
+        self.after = after
+
+
+def seconds_to_wait(header: str | None) -> float:
+    """What a header `Retry-After` asks for: seconds, or a time; 0 without one.
+
+    >>> seconds_to_wait("7"), seconds_to_wait("soon"), seconds_to_wait(None)
+    (7.0, 0.0, 0.0)
+    """
+    told = (header or "").strip()
+    if told.isdecimal():
+        return float(told)
+    try:
+        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+    except ValueError:
+        return 0.0
 
 
 #: What a disk answers whose cable, server or daemon is away for a moment, what a network does, and
@@ -65,6 +92,31 @@ def may_pass(error: BaseException) -> bool:
 
 class OtherStandsError(Exception):
     """Another file stands where one was to be written than the one that was to be replaced."""
+
+
+def asked(request: Callable[[], T], meaning: Callable[[Exception], Exception | None]) -> T:
+    """What a request of a store returns, its failures in our terms.
+
+    Args:
+        meaning: of a failure of the packages behind the store; None where it is another fault.
+    """
+    try:
+        return request()
+    except (UnreadableError, UnwritableError, TransientError, OtherStandsError):
+        raise
+    except Exception as error:
+        meant = meaning(error)
+        if meant is None:
+            raise
+        raise meant from error
+
+
+def told(request: Callable[[], T], meaning: Callable[[Exception], Exception | None]) -> T:
+    """The same for requests that write."""
+    try:
+        return asked(request, meaning)
+    except UnreadableError as error:
+        raise UnwritableError(error.detail) from error
 
 
 @dataclass(frozen=True)
