@@ -275,7 +275,46 @@ def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
         at += size
 
 
-def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
+def find_value(head: bytes, at: int, key: str) -> tuple[int, int] | None:
+    """Where the only value of a feature begins, a text or bytes, and its length.
+
+    Args:
+        head: holds an Example, or only its first bytes.
+        at: where the Example begins in it.
+
+    Returns:
+        None where the head ends before the value begins, or has no such value.
+
+    >>> example = b"".join(encode_parts({"a": b"xyz"}))
+    >>> start, size = find_value(example, 0, "a")
+    >>> example[start : start + size]
+    b'xyz'
+    """
+    wanted = key.encode()
+    try:
+        at, _ = _enter(head, at)  # the features
+        while at < len(head):
+            entry, size = _enter(head, at)  # one entry of the map
+            name, name_size = _enter(head, entry)
+            if head[name : name + name_size] == wanted:
+                feature, _ = _enter(head, name + name_size, _TWO)
+                values, _ = _enter(head, feature)
+                return _enter(head, values)
+            at = entry + size
+    except (IndexError, ValueError):
+        return None
+    return None
+
+
+def _enter(message: bytes, at: int, tag: int = _ONE) -> tuple[int, int]:
+    """Where the content of the field at `at` begins, and its length; it may end beyond."""
+    if message[at] != tag:
+        raise ValueError(f"field {message[at]}")
+    size, at = _read_varint(message, at + 1)
+    return at, size
+
+
+def _read_varint(message: bytes | memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = message[at]

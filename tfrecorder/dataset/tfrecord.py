@@ -7,8 +7,11 @@ Source: tensorflow/core/lib/io/record_writer.h and tensorflow/core/lib/hash/crc3
 
 from __future__ import annotations
 
+import bisect
+import os
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import google_crc32c
@@ -32,14 +35,13 @@ class CorruptRecordError(ValueError):
 
     Attributes:
         offset: where the record begins, in bytes from the start of the file.
-        size: of the record with its framing, in bytes; 0 where its end is not known.
+        fault: what is wrong, in words.
     """
 
-    def __init__(self, offset: int, fault: str, size: int = 0) -> None:
-        super().__init__(offset, fault, size)
+    def __init__(self, offset: int, fault: str) -> None:
+        super().__init__(offset, fault)
         self.offset = offset
         self.fault = fault
-        self.size = size
 
     def __str__(self) -> str:
         return f"record at byte {self.offset}: {self.fault}"
@@ -98,66 +100,112 @@ def framed_crc(buffers: Sequence[bytes], before: int = 0) -> int:
     return google_crc32c.extend(crc, footer)
 
 
-def read_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The records of an open file, with the offset at which each begins.
+#: Where a record begins, and its bytes with the framing.
+Place = tuple[int, int]
 
-    Raises:
-        CorruptRecordError: as `read_record`.
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """One record as it was met.
+
+    Attributes:
+        number: in the file, from 0.
+        offset: where it begins, in bytes.
+        size: with its framing, in bytes; 0 where its end is not known.
+        data: the Example; None where it is damaged, or was not read.
+        fault: what is wrong with it, in words; "" where it is sound.
     """
-    offset = 0
-    while (data := read_record(file, offset)) is not None:
-        yield offset, data
-        offset += FRAMING_BYTES + len(data)
+
+    number: int
+    offset: int
+    size: int
+    data: bytes | None
+    fault: str = ""
 
 
-def read_record(file: BinaryIO, offset: int, end: int | None = None) -> bytes | None:
-    """The data of the record that begins where an open file stands; None at the file's end.
+def walk(
+    file: BinaryIO, end: int, places: Sequence[Place] = (), *, lengths: bool = False
+) -> Iterator[Walked]:
+    """The records of a file that may be damaged, in order, one in memory at a time.
+
+    A record whose data are damaged is passed over by its length.  Where the length is damaged,
+    the walk goes on at the next record that the index knows; without one it ends.
 
     Args:
-        offset: where that is, in bytes from the start of the file.
-        end: the file's size in bytes, if known: no memory is taken for a record beyond it.
+        file: open to read, from its start.
+        end: its size in bytes.
+        places: of the records by the index, one behind the other; may be empty.
+        lengths: read the lengths alone; then the last record may end beyond the file.
+    """
+    number = at = 0
+    while at < end:
+        met = _next_record(file, number, at, end, lengths)
+        yield met
+        number, at = number + 1, at + met.size
+        if not met.size:
+            number = bisect.bisect_right(places, at, key=lambda place: place[0])
+            if number == len(places):
+                return
+            at = places[number][0]
+        if lengths or not met.size:
+            file.seek(at)
+
+
+def read_records(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """The records of an open file, with the offset at which each begins.
+
+    Args:
+        end: the file's size in bytes; found by a seek where it is not given.
 
     Raises:
-        CorruptRecordError: a checksum is wrong, the file ends inside the record, or the record is
-            larger than an Example can be.
+        CorruptRecordError: a record is damaged, or the file ends inside it.
     """
-    header = file.read(HEADER_BYTES)
-    if not header:
-        return None
-    if len(header) < HEADER_BYTES:
-        raise CorruptRecordError(offset, "the file ends inside the header")
-    size, crc = _HEADER.unpack(header)
-    if crc != masked_crc(google_crc32c.value(header[:8])):
-        raise CorruptRecordError(offset, "the checksum of the length is wrong")
-    if size > MAX_RECORD_BYTES:
-        raise CorruptRecordError(offset, f"its length of {size:,} bytes is no Example's")
-    fits = end is None or offset + FRAMING_BYTES + size <= end
-    body = file.read(size + FOOTER_BYTES) if fits else b""
-    if len(body) < size + FOOTER_BYTES:
-        raise CorruptRecordError(offset, f"the file ends inside the data of {size:,} bytes")
-    data = body[:size]
-    if _CRC.unpack(body[size:])[0] != masked_crc(google_crc32c.value(data)):
-        raise CorruptRecordError(offset, "the checksum of the data is wrong", FRAMING_BYTES + size)
-    return data
+    if end is None:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(0)
+    for met in walk(file, end):
+        if met.data is None:
+            raise CorruptRecordError(met.offset, met.fault)
+        yield met.offset, met.data
 
 
-def read_places(file: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
+def read_places(file: BinaryIO, end: int) -> Iterator[Place]:
     """Offset and size, with the framing, of each record of an open file, by the lengths alone.
 
-    No checksum is looked at; the last record may end beyond the file.
+    The last record may end beyond the file.
 
     Args:
         end: the file's size in bytes.
 
     Raises:
-        CorruptRecordError: the file ends inside a header.
+        CorruptRecordError: a length is damaged, or the file ends inside a header.
     """
-    at = 0
-    while at < end:
-        file.seek(at)
-        head = file.read(_LENGTH.size)
-        if len(head) < _LENGTH.size:
-            raise CorruptRecordError(at, "the file ends inside the header")
-        size = FRAMING_BYTES + _LENGTH.unpack(head)[0]
-        yield at, size
-        at += size
+    for met in walk(file, end, lengths=True):
+        if met.fault:
+            raise CorruptRecordError(met.offset, met.fault)
+        yield met.offset, met.size
+
+
+def _next_record(file: BinaryIO, number: int, at: int, end: int, lengths: bool) -> Walked:
+    def damaged(fault: str, size: int = 0) -> Walked:
+        return Walked(number, at, size, None, fault)
+
+    header = file.read(HEADER_BYTES)
+    if len(header) < HEADER_BYTES:
+        return damaged("the file ends inside the header")
+    size, crc = _HEADER.unpack(header)
+    if crc != masked_crc(google_crc32c.value(header[:8])):
+        return damaged("the checksum of the length is wrong")
+    if size > MAX_RECORD_BYTES:
+        return damaged(f"its length of {size:,} bytes is no Example's")
+    framed = FRAMING_BYTES + size
+    if lengths:
+        return Walked(number, at, framed, None)
+    # No memory is taken for a record that ends beyond the file.
+    body = file.read(size + FOOTER_BYTES) if at + framed <= end else b""
+    if len(body) < size + FOOTER_BYTES:
+        return damaged(f"the file ends inside the data of {size:,} bytes")
+    data = body[:size]
+    if _CRC.unpack(body[size:])[0] != masked_crc(google_crc32c.value(data)):
+        return damaged("the checksum of the data is wrong", framed)
+    return Walked(number, at, framed, data)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -36,10 +37,38 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-def html_report(headline: str, rows: Sequence[Sequence[str]], notes: Iterable[str]) -> str:
-    """A headline, `html_table` of rows, and a list of notes; all of it is escaped."""
-    listed = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-    return f"<p>{html.escape(headline)}</p>{html_table(rows)}<ul>{listed}</ul>"
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, the first the header, and a line below them, "" for none."""
+
+    rows: Sequence[Sequence[str]]
+    below: str = ""
+
+
+class Report:
+    """A value that prints itself, also in a notebook, as a headline, tables and notes."""
+
+    def _headline(self) -> str:
+        raise NotImplementedError
+
+    def _tables(self) -> list[Table]:
+        raise NotImplementedError
+
+    def _notes(self) -> list[str]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        tables = [[*text_table(one.rows), *filter(None, [one.below])] for one in self._tables()]
+        blocks = [[self._headline()], *tables, self._notes()]
+        return "\n\n".join("\n".join(block) for block in blocks if block)
+
+    def _repr_html_(self) -> str:
+        tables = "".join(
+            html_table(one.rows) + (f"<p>{html.escape(one.below)}</p>" if one.below else "")
+            for one in self._tables()
+        )
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
+        return f"<p>{html.escape(self._headline())}</p>{tables}<ul>{notes}</ul>"
 
 
 def one_line(text: str, limit: int = 40) -> str:

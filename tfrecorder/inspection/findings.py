@@ -13,7 +13,7 @@ IMBALANCE = 20
 
 
 @dataclass(frozen=True)
-class Finding:
+class Remark:
     """One sentence.
 
     Attributes:
@@ -27,8 +27,8 @@ class Finding:
     warning: bool = True
 
 
-def find(gathered: Gathered) -> list[Finding]:
-    """The findings, warnings first."""
+def find(gathered: Gathered) -> list[Remark]:
+    """The remarks, warnings first."""
     found = [
         *_leaks(gathered),
         *_rejects(gathered),
@@ -38,7 +38,7 @@ def find(gathered: Gathered) -> list[Finding]:
     return sorted(found, key=lambda one: not one.warning)
 
 
-def _leaks(gathered: Gathered) -> Iterator[Finding]:
+def _leaks(gathered: Gathered) -> Iterator[Remark]:
     duplicates = gathered.duplicates
     splits = [split for split, count in gathered.duplicates.compared.items() if count]
     for other, split in itertools.combinations(splits, 2):
@@ -46,7 +46,7 @@ def _leaks(gathered: Gathered) -> Iterator[Finding]:
         if count:
             share = count / duplicates.compared[split]
             also = "record is" if count == 1 else "records are"
-            yield Finding(
+            yield Remark(
                 f"Leakage: {count:,} {split} {also} in {other} too, byte for byte "
                 f"({_percent(share)} of the {split} records compared). "
                 "The evaluation is too good by that much.",
@@ -54,20 +54,20 @@ def _leaks(gathered: Gathered) -> Iterator[Finding]:
             )
     if duplicates.repeats:
         extra = sum(group.records - 1 for group in duplicates.repeats)
-        yield Finding(
+        yield Remark(
             f"{extra:,} {_plural(extra, 'record repeats', 'records repeat')} an image of the "
             "same split, byte for byte.",
             "duplicates",
         )
     contrary = sum(len(group.labels) > 1 for group in duplicates.groups)
     if contrary:
-        yield Finding(
+        yield Remark(
             f"{contrary:,} {_plural(contrary, 'image has', 'images have')} different labels in "
             "different records.",
             "duplicates",
         )
     if not duplicates.groups and splits:
-        yield Finding(
+        yield Remark(
             f"No image is there twice among {_compared(gathered)}.", "duplicates", warning=False
         )
 
@@ -80,43 +80,43 @@ def _compared(gathered: Gathered) -> str:
     return f"the {compared:,} records compared, of {duplicates.records:,}"
 
 
-def _rejects(gathered: Gathered) -> Iterator[Finding]:
+def _rejects(gathered: Gathered) -> Iterator[Remark]:
     info = gathered.info
     if info.form != "tfrecorder":
         return
     count = sum(info.rejects.values())
     if count:
         words = _plural(count, "row gave", "rows gave")
-        yield Finding(f"{count:,} {words} no record.", "rejects")
+        yield Remark(f"{count:,} {words} no record.", "rejects")
     else:
-        yield Finding("Every row of the source is a record.", "rejects", warning=False)
+        yield Remark("Every row of the source is a record.", "rejects", warning=False)
     if info.suspects:
         words = _plural(info.suspects, "image decodes", "images decode")
-        yield Finding(f"{info.suspects:,} {words} with a decoder's warning.", "rejects")
+        yield Remark(f"{info.suspects:,} {words} with a decoder's warning.", "rejects")
     if info.oriented:
         words = _plural(info.oriented, "image carries", "images carry")
-        yield Finding(
+        yield Remark(
             f"{info.oriented:,} {words} an EXIF orientation, which training does not apply.",
             "images",
         )
 
 
-def _pictures(gathered: Gathered) -> Iterator[Finding]:
+def _pictures(gathered: Gathered) -> Iterator[Remark]:
     seen = len(gathered.all_seen)
     unshown = seen - len(gathered.usable)
     if unshown:
         words = f"{unshown:,} of {seen:,} images looked at cannot be shown: Pillow does not decode"
-        yield Finding(f"{words} {_plural(unshown, 'it', 'them')}.", "images")
+        yield Remark(f"{words} {_plural(unshown, 'it', 'them')}.", "images")
     if gathered.constants:
         words = _plural(gathered.constants, "is", "are")
-        yield Finding(
+        yield Remark(
             f"{gathered.constants:,} of {seen:,} images looked at {words} near-constant: their "
             f"grey levels vary by less than {NEAR_CONSTANT:g} of 255.",
             "images",
         )
 
 
-def _labels(gathered: Gathered) -> Iterator[Finding]:
+def _labels(gathered: Gathered) -> Iterator[Remark]:
     train = gathered.class_counts.get("TRAIN", {})
     if not train or not gathered.counted:
         return
@@ -124,10 +124,10 @@ def _labels(gathered: Gathered) -> Iterator[Finding]:
     absent = [name for name in names if not train.get(name)]
     if absent:
         words = _plural(len(absent), "class has", "classes have")
-        yield Finding(f"{len(absent):,} {words} no TRAIN record.", "labels")
+        yield Remark(f"{len(absent):,} {words} no TRAIN record.", "labels")
     most, least = max(train.values()), min(train.values())
     if most > IMBALANCE * least:
-        yield Finding(
+        yield Remark(
             f"The largest class has {most / least:,.0f} times the TRAIN records of the smallest.",
             "labels",
         )

@@ -28,9 +28,7 @@ def stored_files() -> Files:
     """A bucket, or another store of `tfrecorder.storage`."""
     return Files(
         read=storage.read_bytes,
-        sizes=lambda folder: {
-            name: size for name, size in storage.sizes(folder).items() if size is not None
-        },
+        sizes=_sizes,
         glob=_matching,
         count=lambda path: None,
     )
@@ -43,20 +41,15 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _sizes(folder: str) -> dict[str, int]:
-    try:
-        with os.scandir(folder or ".") as found:
-            return {item.name: item.stat().st_size for item in found if _is_file(item)}
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise DatasetError(f"{folder or '.'} cannot be read: {error.strerror}.") from error
-
-
-def _is_file(item: os.DirEntry[str]) -> bool:
-    try:
-        return item.is_file()
-    except OSError:  # a link that leads in a circle
-        return False
+    with storage.failing_as(DatasetError, folder or "."):
+        found = storage.sizes(folder)
+    here = storage.is_local(folder)
+    # A pipe, and a link that leads nowhere, have no bytes: on a disk only these are looked at.
+    return {
+        name: size
+        for name, size in found.items()
+        if size or (size == 0 and (not here or os.path.isfile(os.path.join(folder, name))))
+    }
 
 
 def count_records(path: str) -> int:

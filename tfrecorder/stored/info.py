@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.tables import html_table, one_line, text_table
+from tfrecorder.display.tables import Report, Table, one_line
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema.fields import Field, class_field, image_of
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Labels, Mask, Number, Text
@@ -41,7 +40,7 @@ class SplitInfo:
 
 
 @dataclass(frozen=True)
-class DatasetInfo:
+class DatasetInfo(Report):
     """A dataset directory.
 
     Attributes:
@@ -104,26 +103,19 @@ class DatasetInfo:
             "bytes": self.bytes,
         }
 
-    def __str__(self) -> str:
-        blocks = [[self.directory], text_table(self._table())]
-        if classes := self._class_table():
-            more = self._more_classes()
-            blocks.append(text_table(classes) + ([f"… {more:,} more"] if more else []))
-        blocks += map(text_table, column_tables(self.columns, self.statistics))
-        blocks.append([f"{name}: {value}" for name, value in self._notes()])
-        return "\n\n".join("\n".join(block) for block in blocks)
+    def _headline(self) -> str:
+        return self.directory
 
-    def _repr_html_(self) -> str:
-        tables = "".join(map(html_table, filter(None, (self._table(), self._class_table()))))
-        more = f"<p>… {self._more_classes():,} more</p>" if self._more_classes() else ""
-        notes = "".join(
-            f"<li>{html.escape(name)}: {html.escape(value)}</li>" for name, value in self._notes()
-        )
-        columns = "".join(map(html_table, column_tables(self.columns, self.statistics)))
-        return f"<p>{html.escape(self.directory)}</p>{tables}{more}{columns}<ul>{notes}</ul>"
+    def _tables(self) -> list[Table]:
+        table = [["split", "records", "shards", "bytes"]]
+        for name, split in self.splits.items():
+            records = "?" if split.records is None else f"{split.records:,}"
+            table.append([name, records, f"{split.shards:,}", f"{split.bytes:,}"])
+        columns = map(Table, column_tables(self.columns, self.statistics))
+        return [Table(table), *self._class_table(), *columns]
 
-    def _class_table(self) -> list[list[str]]:
-        """Records by class and split, the most frequent classes; empty where not known."""
+    def _class_table(self) -> list[Table]:
+        """Records by class and split, the most frequent classes; none where not known."""
         totals = self._class_totals()
         if not totals or self.class_counts is None:
             return []
@@ -134,7 +126,8 @@ class DatasetInfo:
         for name in shown:
             counts = [self.class_counts.get(split, {}).get(name, 0) for split in self.splits]
             table.append([one_line(name), *(f"{count:,}" for count in [*counts, totals[name]])])
-        return table
+        more = len(totals) - SHOWN_CLASSES
+        return [Table(table, f"… {more:,} more" if more > 0 else "")]
 
     def _class_totals(self) -> dict[str, int]:
         """Records of each class, in the order of the classes' integers."""
@@ -144,17 +137,7 @@ class DatasetInfo:
                 totals[name] = totals.get(name, 0) + count
         return totals
 
-    def _more_classes(self) -> int:
-        return max(len(self._class_totals()) - SHOWN_CLASSES, 0) if self.class_counts else 0
-
-    def _table(self) -> list[list[str]]:
-        table = [["split", "records", "shards", "bytes"]]
-        for name, split in self.splits.items():
-            records = "?" if split.records is None else f"{split.records:,}"
-            table.append([name, records, f"{split.shards:,}", f"{split.bytes:,}"])
-        return table
-
-    def _notes(self) -> list[tuple[str, str]]:
+    def _notes(self) -> list[str]:
         sides = ["any" if side is None else str(side) for side in self.image_shape]
         notes = []
         if "image" in self.features.values():
@@ -189,7 +172,7 @@ class DatasetInfo:
         chosen = {name: value for name, value in self.options.items() if value is not None}
         if chosen:
             notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
-        return notes
+        return [f"{name}: {words}" for name, words in notes]
 
 
 def _range(low: int, high: int) -> str:

@@ -16,6 +16,7 @@ from tfrecorder import storage
 from tfrecorder.dataset.crc32c import sum_file
 from tfrecorder.dataset.example import parse_example
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.dataset.tfrecord import Place, walk
 from tfrecorder.plan.plan import Plan
 from tfrecorder.verification.expectation import Expectation, Written, other_sums, unread
 from tfrecorder.verification.faults import Fault, at_most
@@ -27,7 +28,6 @@ from tfrecorder.verification.side_files import (
     read_rejects,
     read_suspects,
 )
-from tfrecorder.verification.walk import Place, walk
 from tfrecorder.writing.done import DoneRecord
 
 #: Decodes an encoded image as training does; gives its shape, or raises ValueError with words.
@@ -146,7 +146,7 @@ def _check_file(
         if sound and not decode and (places is None or index_is_proved(expected, shard)):
             return _sound(shard, known, size, crc, records)
         file.seek(0)
-        true, faults = _walk(file, shard, places or (), _decoder(expected.plan, decode))
+        true, faults = _walk(file, size, shard, places or (), _decoder(expected.plan, decode))
     if sound:
         of_index = [] if places is None else compare_index(shard, places, true)
         found = _sound(shard, known, size, crc, None if of_index else len(true))
@@ -191,11 +191,11 @@ def _contradiction(file: str, shard: Shard) -> Fault:
 
 
 def _walk(
-    file: BinaryIO, shard: Shard, places: Sequence[Place], decoding: _Decoding
+    file: BinaryIO, size: int, shard: Shard, places: Sequence[Place], decoding: _Decoding
 ) -> tuple[list[Place], list[Fault]]:
     """Where the records of a shard are, and which of them are damaged."""
     true, faults = [], []
-    for met in walk(file, places):
+    for met in walk(file, size, places):
         true.append((met.offset, met.size))
         if met.data is None:
             found = [("record_checksum" if met.size else "record_length", met.fault)]

@@ -13,10 +13,9 @@ import google_crc32c
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.lists import value_of
-from tfrecorder.dataset.tfrecord import FRAMING_BYTES
+from tfrecorder.dataset.tfrecord import FRAMING_BYTES, Place
 from tfrecorder.verification.expectation import Expectation, other_crc, unread
 from tfrecorder.verification.faults import Fault
-from tfrecorder.verification.walk import Place
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.dataset.tfrecord import Place, walk
 from tfrecorder.plan.plan import PlannedRow
 from tfrecorder.plan.staging import read_shard_rows
 from tfrecorder.verification.expectation import Expectation
 from tfrecorder.verification.side_files import RowList, read_index, read_rejects
-from tfrecorder.verification.walk import Place, walk
 from tfrecorder.writing.done import DoneRecord
 
 
@@ -67,7 +68,7 @@ def _sums(where: Expectation, shard: Shard, places: list[Place]) -> Iterator[tup
     if storage.size_or_none(path) is None:
         return
     with storage.local_copy(path) as copy, open(copy, "rb") as file:
-        for met in walk(file, places):
+        for met in walk(file, os.path.getsize(copy), places):
             if met.data is not None:
                 yield met.offset, google_crc32c.value(met.data)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,15 +34,22 @@ def _waiting() -> str:
     return next(map(str, storage.waits()), "")
 
 
-def read_note(path: str) -> tuple[int, str]:
-    """What `note_progress` left: rows, and what is waited for, "" if nothing is.
+def read_notes(output_dir: str, shards: Iterable[Shard]) -> dict[Shard, tuple[int, str]]:
+    """What `note_progress` left of shards: rows, and what is waited for, "" if nothing is.
 
-    Nothing is through where the note is half written, or gone with its shard's end.
+    Nothing is through where a note is half written, or gone with its shard's end.
     """
-    with contextlib.suppress(storage.UnreadableError, ValueError):
-        rows, _, words = storage.read_bytes(path).decode().partition(" ")
-        return int(rows), words
-    return 0, ""
+    there = set(storage.names(os.path.join(output_dir, layout.PROGRESS)))
+    noted = [shard for shard in shards if shard.name in there]
+
+    def read(shard: Shard) -> tuple[int, str]:
+        with contextlib.suppress(storage.UnreadableError, ValueError):
+            note = storage.read_bytes(os.path.join(output_dir, shard.progress)).decode()
+            rows, _, words = note.partition(" ")
+            return int(rows), words
+        return 0, ""
+
+    return dict(zip(noted, storage.each(read, noted, output_dir), strict=True))
 
 
 @dataclass(frozen=True)
@@ -61,13 +68,10 @@ class Progress:
 def look(output_dir: str, plan: Plan) -> Progress:
     """How far a conversion is, from what its workers leave in the directory."""
     done = set(storage.names(os.path.join(output_dir, layout.DONE)))
-    rows = sum(plan.shard_rows(shard) for shard in plan.shards if f"{shard.name}.json" in done)
-    waiting = _waiting()
-    for name in storage.names(os.path.join(output_dir, layout.PROGRESS)):
-        if f"{name}.json" not in done:
-            noted, words = read_note(os.path.join(output_dir, layout.PROGRESS, name))
-            rows += noted
-            waiting = waiting or words
+    ended = {shard for shard in plan.shards if f"{shard.name}.json" in done}
+    notes = read_notes(output_dir, (shard for shard in plan.shards if shard not in ended))
+    rows = sum(map(plan.shard_rows, ended)) + sum(rows for rows, _ in notes.values())
+    waiting = _waiting() or next((words for _, words in notes.values() if words), "")
     return Progress(rows, waiting)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.tables import html_report, text_table
+from tfrecorder.display.tables import Report, Table
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.fields import from_json as fields_from_json
 
@@ -35,7 +35,7 @@ class SplitResult:
 
 
 @dataclass(frozen=True)
-class ConversionResult:
+class ConversionResult(Report):
     """A finished conversion.
 
     Attributes:
@@ -74,13 +74,6 @@ class ConversionResult:
     def bytes(self) -> int:
         return sum(split.bytes for split in self.splits.values())
 
-    def __str__(self) -> str:
-        lines = text_table(self._table())
-        return "\n".join([self._headline(), "", *lines, "", *self._notes()]).rstrip()
-
-    def _repr_html_(self) -> str:
-        return html_report(self._headline(), self._table(), self._notes())
-
     def _headline(self) -> str:
         rate = self.rows / self.seconds if self.seconds else 0
         return (
@@ -88,12 +81,12 @@ class ConversionResult:
             f"({self.seconds:.1f} s, {rate:,.0f} images/s)"
         )
 
-    def _table(self) -> list[list[str]]:
+    def _tables(self) -> list[Table]:
         table = [["split", "records", "rejects", "shards", "bytes"]]
         for name, split in self.splits.items():
             counts = [split.records, split.rejects, split.shards, split.bytes]
             table.append([name, *(f"{count:,}" for count in counts)])
-        return table
+        return [Table(table)]
 
     def _notes(self) -> list[str]:
         notes = []

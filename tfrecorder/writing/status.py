@@ -11,15 +11,14 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.display.tables import html_report, text_table
+from tfrecorder.display.tables import Report, Table
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.plan.directory import exchange_begun
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
 from tfrecorder.writing.failure import read_failure
-from tfrecorder.writing.progress import read_note
+from tfrecorder.writing.progress import read_notes
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class SplitStatus:
 
 
 @dataclass(frozen=True)
-class ConversionStatus:
+class ConversionStatus(Report):
     """How far a conversion is.
 
     Attributes:
@@ -95,18 +94,12 @@ class ConversionStatus:
         totals = ("rows", "rows_through", "shards", "shards_done", "records", "bytes")
         return {**dataclasses.asdict(self), **{name: getattr(self, name) for name in totals}}
 
-    def __str__(self) -> str:
-        return "\n".join([self._headline(), "", *text_table(self._table()), "", *self._notes()])
-
-    def _repr_html_(self) -> str:
-        return html_report(self._headline(), self._table(), self._notes())
-
     def _headline(self) -> str:
         share = f"{self.rows_through:,} of {self.rows:,} rows ({self.rows_through / self.rows:.1%})"
         shards = f"{self.shards_done:,} of {self.shards:,} shards done"
         return f"{self.output_dir}: {share}, {shards}"
 
-    def _table(self) -> list[list[str]]:
+    def _tables(self) -> list[Table]:
         table = [["split", "rows", "through", "shards", "done", "records", "rejects", "bytes"]]
         for name, split in self.splits.items():
             counts = (
@@ -114,7 +107,7 @@ class ConversionStatus:
                 + (split.records, split.rejects, split.bytes)
             )  # fmt: skip
             table.append([name, *(f"{count:,}" for count in counts)])
-        return table
+        return [Table(table)]
 
     def _notes(self) -> list[str]:
         notes = []
@@ -204,14 +197,14 @@ def _of_committed(output_dir: str, plan: Plan) -> ConversionStatus:
 
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     # The notes first: a shard that is done meanwhile is counted then, rather than in neither.
-    noted = _noted_rows(output_dir, plan)
+    noted = read_notes(output_dir, plan.shards)
     found = read_all_done(output_dir, plan.shards, plan.digest)
     done = {shard: one for shard, one in found.items() if one is not None}
     splits = {}
     for name, rows in plan.split_rows.items():
         of_split = [one for shard, one in done.items() if shard.split == name]
         pending = [shard for shard in noted if shard.split == name and shard not in done]
-        under_way = sum(noted[shard] for shard in pending)
+        under_way = sum(noted[shard][0] for shard in pending)
         splits[name] = _split_status(rows, plan.split_shards[name], of_split, under_way)
     failure = read_failure(output_dir)
     words = None if failure is None else f"{failure.error}: {failure.message}"
@@ -230,14 +223,3 @@ def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int
         rejects=totals.rejects,
         bytes=totals.bytes,
     )
-
-
-def _noted_rows(output_dir: str, plan: Plan) -> dict[Shard, int]:
-    """Rows that are through of shards under way, where their workers note it."""
-    there = set(storage.names(os.path.join(output_dir, layout.PROGRESS)))
-    noted = [shard for shard in plan.shards if shard.name in there]
-
-    def read(shard: Shard) -> int:
-        return read_note(os.path.join(output_dir, shard.progress))[0]
-
-    return dict(zip(noted, storage.each(read, noted, output_dir), strict=True))
