@@ -52,10 +52,8 @@ def main() -> float:
     as_floats = {"image_size": SIZE, "dtype": "float32", "batch_size": 9}
     model = build_model(len(info.class_names or ()))
     position = tfrecorder.TrainingPosition(chosen.out / "position", model, every=50)
-    for epoch, start_step in position.epochs(chosen.epochs):
-        train = tfrecorder.load(
-            dataset, "TRAIN", seed=1, epoch=epoch, start_step=start_step, **as_floats
-        )
+    for epoch, step in position.epochs(chosen.epochs):
+        train = tfrecorder.load(dataset, "TRAIN", seed=1, start=(epoch, step), **as_floats)
         model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[position], verbose=2)
 
     _, accuracy = model.evaluate(tfrecorder.load(dataset, "TEST", **as_floats), verbose=0)

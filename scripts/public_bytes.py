@@ -137,11 +137,11 @@ def of_codecs(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
         "rejects, strict": (bad, {"verify": "strict"}),
         "other formats": (mixed, {"num_shards": 1}),
         "upright": (mixed, {"apply_exif": True}),
-        "PNG, padded": (mixed, {"image_format": "png", "image_fit": "pad", "image_size": (48, 64)}),
+        "PNG, padded": (mixed, {"image_format": "png", "resize": "pad", "image_size": (48, 64)}),
         "JPEG": (mixed, {"image_format": "jpeg", "image_quality": 80}),
         "short side": (photos, {"image_size": 130}),
-        "raw": (photos, {"image_format": "raw", "image_fit": "crop", "image_size": (24, 32)}),
-        "masks, cropped": (masks, {"image_fit": "crop", "image_size": (64, 96)}),
+        "raw": (photos, {"image_format": "raw", "resize": "crop", "image_size": (24, 32)}),
+        "masks, cropped": (masks, {"resize": "crop", "image_size": (64, 96)}),
         "boxes, stretched": (photos.assign(**EDGES), {"image_size": (64, 96)}),
     }
 

@@ -133,7 +133,7 @@ def test_a_job_with_a_schema_makes_what_this_machine_makes(
         "everything": (EVERYTHING, frame),
         "two": (TWO_IMAGES, frame.drop_duplicates("image_uri")),
     }
-    more = {"image_size": (64, 48), "image_fit": "crop", "num_shards": {"TRAIN": 2, "TEST": 1}}
+    more = {"image_size": (64, 48), "resize": "crop", "num_shards": {"TRAIN": 2, "TEST": 1}}
     jobs = {}
     for name, (schema, rows) in schemas.items():
         rows.to_csv(f"{name}.csv", index=False)

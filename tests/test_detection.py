@@ -301,7 +301,7 @@ def test_boxes_go_where_the_pixels_go_when_images_are_written_smaller(fit: str, 
     frame = pd.DataFrame(
         [("TRAIN", str(path), *edges, "x")], columns=["split", "image_uri", *EDGES, "label"]
     )
-    convert(frame, "out", image_size=(80, 80), image_fit=fit, image_format=form)
+    convert(frame, "out", image_size=(80, 80), resize=fit, image_format=form)
     image, found = next(iter(load("out")))
     assert np.abs(found["boxes"].numpy()[0] - bright(image)).max() < 2 / min(image.shape[:2])
     assert tfrecorder.verify("out").ok

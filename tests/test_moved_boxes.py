@@ -31,12 +31,12 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
     "upright": {"apply_exif": True},
     "short side": {"image_size": 48},
     "stretch": {"image_size": (40, 64)},
-    "fit": {"image_size": (40, 64), "image_fit": "fit"},
+    "fit": {"image_size": (40, 64), "resize": "fit"},
     "stretch upright": {"image_size": (40, 64), "apply_exif": True},
     "raw": {"image_size": (40, 64), "image_format": "raw"},
-    "crop": {"image_size": (40, 64), "image_fit": "crop"},
-    "crop upright": {"image_size": (40, 64), "image_fit": "crop", "apply_exif": True},
-    "pad": {"image_size": (40, 64), "image_fit": "pad"},
+    "crop": {"image_size": (40, 64), "resize": "crop"},
+    "crop upright": {"image_size": (40, 64), "resize": "crop", "apply_exif": True},
+    "pad": {"image_size": (40, 64), "resize": "pad"},
 }
 
 #: Where a point, in fractions, goes when an image of an EXIF orientation is turned upright.
@@ -100,7 +100,7 @@ def test_boxes_are_where_the_pixels_went(transform: str, unit: str) -> None:
         due = moved(row, unit, (width, height), options)
         found = np.stack([record[f"image/object/bbox/{edge}"] for edge in EDGES], 1)
         # Where images are cut or padded, to whole pixels.
-        whole = options.get("image_fit") in ("crop", "pad")
+        whole = options.get("resize") in ("crop", "pad")
         assert np.abs(found - due).max() <= (1 / min(width, height) if whole else 1e-6)
         assert [text.decode() for text in record["image/object/class/text"]] == row["label"]
 
@@ -122,9 +122,9 @@ def moved(
         turn = image.getexif().get(0x0112, 1)
         x, y = TURNS[turn](x, y)
         width, height = (height, width) if turn >= 5 else (width, height)
-    if options.get("image_fit") in ("crop", "pad"):
+    if options.get("resize") in ("crop", "pad"):
         scales = stored[0] / width, stored[1] / height
-        scale = max(scales) if options["image_fit"] == "crop" else min(scales)
+        scale = max(scales) if options["resize"] == "crop" else min(scales)
         x = (x - 0.5) * width * scale / stored[0] + 0.5
         y = (y - 0.5) * height * scale / stored[1] + 0.5
     points = np.stack([x, y], 2).clip(0, 1)

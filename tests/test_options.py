@@ -92,7 +92,7 @@ REFUSED = {
         ((224, 0), "(height, width)"),
         (True, "short side"),
     ],
-    "image_fit": [("fill", "'stretch', 'crop', 'pad', 'fit'")],
+    "resize": [("fill", "'stretch', 'crop', 'pad', 'fit'")],
     "image_format": [("webp", "'keep', 'jpeg', 'png', 'raw'")],
     "image_quality": [(0, "from 1 to 100"), (101, "from 1 to 100"), (0.9, "from 1")],
     "apply_exif": [("yes", "True or False")],
@@ -291,6 +291,13 @@ def test_only_what_decides_the_content_must_stay_when_a_conversion_is_continued(
         "verify",
         "max_pixels",
     }
+
+
+def test_an_option_under_its_earlier_name_is_an_error_that_names_the_present_one():
+    with pytest.raises(OptionError, match="image_fit has another name now: give resize"):
+        ConvertOptions.of({"image_fit": "crop"})
+    with pytest.raises(OptionError, match="there is no option 'epoch'"):
+        ConvertOptions.of({"epoch": 1})  # which was an option of load
 
 
 def test_one_shard_size_in_two_units_is_one_option():

@@ -111,17 +111,13 @@ def test_unlabelled_images_have_label_minus_one(tmp_path: Path) -> None:
                 {"augment": True},
                 {"decode": False, "image_size": None},
                 {"shard": (1, 5)},
-                {"seed": 1, "epoch": 3, "start_step": 0},
+                {"seed": 1, "start": (3, 0)},
                 {"map_fn": lambda image, label: (image, label + 1)},
                 {"features": True},
             ],
         )
     ]
-    + [
-        (5, drop, {"seed": 1, "epoch": 0, "start_step": start})
-        for drop in (0, 1)
-        for start in (3, 7)
-    ],
+    + [(5, drop, {"seed": 1, "start": (0, start)}) for drop in (0, 1) for start in (3, 7)],
 )
 def test_length_is_known_and_right(
     out: str, batch: int | None, drop: bool, more: dict[str, object]

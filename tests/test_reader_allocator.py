@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from PIL import Image
 from reading_cases import PHOTOS_CSV
-from support import PHOTOS, run
+from support import run
 
 import tfrecorder
 
@@ -38,20 +35,6 @@ def raw(folder: Path) -> Path:
     return folder / "out"
 
 
-def large(folder: Path) -> Path:
-    """4 photographs of 9 megapixels and 3 MB."""
-    images = folder / "images"
-    images.mkdir()
-    for number, path in enumerate(PHOTOS[:4]):
-        with Image.open(path) as photo:
-            large = photo.convert("RGB").resize((3600, 2500))
-        grain = Image.effect_noise(large.size, 40).convert("RGB")
-        Image.blend(large, grain, 0.3).save(images / f"{number}.jpg", quality=90)
-    frame = pd.DataFrame({"split": "TRAIN", "image_uri": sorted(map(str, images.iterdir()))})
-    tfrecorder.convert(frame, folder / "out", num_shards=1, progress=False)
-    return folder / "out"
-
-
 def page_faults(out: Path, **environment: str) -> int:
     done = run("-c", READ, out, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
@@ -59,10 +42,19 @@ def page_faults(out: Path, **environment: str) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
-@pytest.mark.parametrize("make", [raw, large], ids=["batches of pixels", "large records"])
-def test_large_buffers_take_the_memory_of_those_before(
-    make: Callable[[Path], Path], tmp_path: Path
-) -> None:
-    out = make(tmp_path)
+def test_batches_of_raw_pixels_take_the_memory_of_those_before(tmp_path: Path) -> None:
+    out = raw(tmp_path)
     kept, untouched = page_faults(out), page_faults(out, **UNTOUCHED)
     assert kept < untouched / 2
+
+
+@pytest.mark.parametrize(("form", "set_once"), [("keep", 0), ("raw", 1)])
+def test_the_allocator_is_left_alone_where_images_are_decoded(
+    tmp_path: Path, form: str, set_once: int
+) -> None:
+    options = {"image_format": form, "image_size": (32, 32), "progress": False}
+    tfrecorder.convert(PHOTOS_CSV, tmp_path / "out", **options)
+    words = "keep_freed_memory as it; tfrecorder.load(sys.argv[1]); print(it.cache_info().currsize)"
+    code = f"import sys, tfrecorder; from tfrecorder.loading.allocator import {words}"
+    done = run("-c", code, tmp_path / "out")
+    assert (done.returncode, done.stdout.strip()) == (0, str(set_once)), done.stderr

@@ -70,6 +70,22 @@ def test_shrinking_is_free_of_aliasing_within_a_bound(out: str) -> None:
     assert of_ours < 0.7 * of_plain
 
 
+@pytest.mark.parametrize("size", [(90, 300), (300, 111), (450, 450), (5000, 5000)])
+def test_fit_stays_within_and_enlarges_nothing(
+    large: tuple[str, list[np.ndarray]], size: tuple[int, int]
+) -> None:
+    """The larger sizes are decoded whole, of the smaller ones a JPEG is decoded at a part of it."""
+    out, whole = large
+    images = first_images(out, image_size=size, resize="fit")
+    for image, pixels in zip(images, whole, strict=True):
+        scale = min(1.0, *(wanted / side for wanted, side in zip(size, pixels.shape, strict=False)))
+        expected = tuple(round(side * scale) for side in pixels.shape[:2])
+        assert image.shape == (*expected, 3)
+        assert mean_difference(image, reference(pixels, expected)) < SHRUNK_BOUND
+    if size == (5000, 5000):
+        assert all(np.array_equal(*pair) for pair in zip(images, first_images(out), strict=True))
+
+
 @pytest.mark.parametrize(("size", "shrinks"), [((110, 110), True), ((200, 250), False)])
 @pytest.mark.parametrize("resize", ["stretch", "crop"])
 def test_without_antialiasing_pixels_are_those_of_the_usual_pipeline(

@@ -47,9 +47,9 @@ os.makedirs(run, exist_ok=True)
 model.compile(keras.optimizers.Adam(0.01), loss, run_eagerly=True)
 position = TrainingPosition(run, model, every={EVERY})
 print("begins at", position.epoch, position.step)
-for epoch, start_step in position.epochs({EPOCHS}):
+for epoch, step in position.epochs({EPOCHS}):
     train = tfrecorder.load(out, "TRAIN", batch_size={BATCH}, image_size=12, seed=7, features=True,
-                            epoch=epoch, start_step=start_step)
+                            start=(epoch, step))
     train = train.map(lambda row: (row["image/encoded"], tf.stack(
         [row["image/class/label"], tf.strings.to_number(row["image/source_id"], tf.int64)], 1)))
     model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[position, Log()], verbose=0)
@@ -92,13 +92,11 @@ def test_a_killed_training_goes_on_with_the_batches_not_seen(out: str, tmp_path:
 
 
 @pytest.mark.parametrize("more", [{}, {"augment": True}, {"cache": True}, {"shard": (1, 2)}])
-def test_a_start_step_leaves_out_exactly_the_steps_before_it(
-    out: str, more: dict[str, object]
-) -> None:
+def test_a_start_leaves_out_exactly_the_steps_before_it(out: str, more: dict[str, object]) -> None:
     options = {"batch_size": 4, "image_size": 10, "seed": 3, "features": True} | more
     for epoch in (0, 6):
-        whole = list(tfrecorder.load(out, "TRAIN", epoch=epoch, **options))
-        rest = list(tfrecorder.load(out, "TRAIN", epoch=epoch, start_step=2, **options))
+        whole = list(tfrecorder.load(out, "TRAIN", start=(epoch, 0), **options))
+        rest = list(tfrecorder.load(out, "TRAIN", start=(epoch, 2), **options))
         assert ids(rest) == ids(whole[2:])
         for one, same in zip(rest, whole[2:], strict=True):
             np.testing.assert_array_equal(one["image/encoded"], same["image/encoded"])
@@ -106,7 +104,7 @@ def test_a_start_step_leaves_out_exactly_the_steps_before_it(
 
 def test_each_epoch_has_an_order_of_its_own(out: str) -> None:
     def order(epoch: int) -> list[int]:
-        return ids(tfrecorder.load(out, "TRAIN", features=True, seed=3, epoch=epoch))
+        return ids(tfrecorder.load(out, "TRAIN", features=True, seed=3, start=(epoch, 0)))
 
     orders = [order(epoch) for epoch in range(4)]
     assert len({tuple(one) for one in orders}) == 4
@@ -116,7 +114,7 @@ def test_each_epoch_has_an_order_of_its_own(out: str) -> None:
 def test_every_iteration_gives_the_epoch_asked_for(out: str) -> None:
     """Keras makes iterators that it never reads, and people look at a batch before training."""
     options = {"image_size": 9, "batch_size": 36, "augment": True, "features": True}
-    dataset = tfrecorder.load(out, "TRAIN", seed=3, epoch=1, **options)
+    dataset = tfrecorder.load(out, "TRAIN", seed=3, start=(1, 0), **options)
     (first,), (second,) = list(dataset), list(dataset)
     assert ids([first]) == ids([second])
     np.testing.assert_array_equal(first["image/encoded"], second["image/encoded"])
@@ -152,9 +150,9 @@ def test_a_stop_before_the_end_of_an_epoch_of_several_steps_an_execution(
     model.compile("sgd", loss, steps_per_execution=3)
     options = {"batch_size": BATCH, "image_size": 8, "seed": 1}
     position = tfrecorder.TrainingPosition(tmp_path, model, every=1)
-    train = tfrecorder.load(out, "TRAIN", epoch=0, **options)
+    train = tfrecorder.load(out, "TRAIN", start=(0, 0), **options)
     with pytest.raises(KeyboardInterrupt):
         model.fit(train, validation_data=train, callbacks=[position, Stop()], verbose=0)
     found = tfrecorder.TrainingPosition(tmp_path, model)
-    rest = tfrecorder.load(out, "TRAIN", epoch=found.epoch, start_step=found.step, **options)
+    rest = tfrecorder.load(out, "TRAIN", start=(found.epoch, found.step), **options)
     assert (found.epoch, found.step, len(rest)) == (0, 6, 2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from support import PHOTOS, SAMPLES, photo_frame, public_files, records
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Schema, Split
+from tfrecorder.dataset import layout
+from tfrecorder.options.convert import ConvertOptions
 
 
 def stored(out: str) -> list[Pictures.Image]:
@@ -65,11 +69,40 @@ def test_the_short_side_shrinks_and_small_images_stay_byte_for_byte() -> None:
 def test_an_exact_size_is_reached_in_the_way_asked_for(fit: str, size: tuple[int, int]) -> None:
     Pictures.new("RGB", (200, 200), (200, 100, 50)).save("square.png")
     frame = pd.DataFrame({"split": ["TRAIN"], "image_uri": "square.png", "label": "x"})
-    convert(frame, "out", image_size=(64, 96), image_fit=fit)
+    convert(frame, "out", image_size=(64, 96), resize=fit)
     (image,) = stored("out")
     assert image.size == size
     corner = (0, 0, 0) if fit == "pad" else (200, 100, 50)
     assert image.getpixel((0, 0)) == corner
+
+
+def content_options_of_before(options: ConvertOptions) -> dict[str, Any]:
+    """What a conversion recorded when `resize` was called `image_fit`."""
+    chosen = CONTENT_OPTIONS(options)
+    return {{"resize": "image_fit"}.get(name, name): value for name, value in chosen.items()}
+
+
+CONTENT_OPTIONS = ConvertOptions.content_options
+
+
+def test_a_conversion_from_before_resize_was_called_so_is_continued(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {"image_size": (40, 30), "resize": "crop", "num_shards": 2}
+    convert(photo_frame(4), "whole", **options)
+    with monkeypatch.context() as before:
+        before.setattr(ConvertOptions, "content_options", content_options_of_before)
+        convert(photo_frame(4), "out", **options)
+    assert json.loads(Path("out", layout.PLAN).read_bytes())["options"]["image_fit"] == "crop"
+    Path("out", layout.COMMIT).unlink()
+    for path in (*Path("out").glob("train-00000*"), *Path("out", layout.DONE).glob("train-00000*")):
+        path.unlink()
+    with pytest.raises(tfrecorder.OutputError, match="resize was 'crop' and now is 'pad'"):
+        convert(photo_frame(4), "out", **{**options, "resize": "pad"})
+    convert(photo_frame(4), "out", **options)
+    assert public_files("out") == public_files("whole")
+    assert tfrecorder.info("out").options["resize"] == "crop"
+    assert tfrecorder.verify("out").ok
 
 
 @pytest.mark.parametrize(("form", "pillow"), [("keep", "JPEG"), ("jpeg", "JPEG"), ("png", "PNG")])
@@ -189,7 +222,7 @@ def test_tfds_reads_raw_pixels() -> None:
     [
         ({"image_format": "raw"}, "all images must have one size"),
         ({"image_format": "raw", "image_size": 64}, "all images must have one size"),
-        ({**RAW, "image_fit": "fit"}, "another image_fit than 'fit'"),
+        ({**RAW, "resize": "fit"}, "another resize than 'fit'"),
         ({"image_size": 64, "verify": "none"}, "without being decoded"),
     ],
 )

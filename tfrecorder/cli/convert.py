@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
+from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options.convert import ON_ERROR, ConvertOptions
 from tfrecorder.validation import report as reports
 
@@ -143,7 +143,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "shard_size": {"type": str},
     "verify": {"type": click.Choice(VERIFY_LEVELS)},
     "image_size": {"type": str, "callback": _size},
-    "image_fit": {"type": click.Choice(FITS)},
+    "resize": {"type": click.Choice(RESIZES)},
     "image_format": {"type": click.Choice(FORMATS)},
     "on_error": {"type": click.Choice(ON_ERROR)},
     "num_workers": {"type": int},

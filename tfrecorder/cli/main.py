@@ -16,6 +16,7 @@ from tfrecorder.cli.look import inspect, preview
 from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.errors import TfrecorderError, ValidationError, limits_explained
+from tfrecorder.options.checks import RENAMED
 from tfrecorder.process_limits import address_space_left
 from tfrecorder.version import __version__
 
@@ -39,7 +40,7 @@ class _Group(click.Group):
                 return super().invoke(ctx)
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else ctx.command_path
-            words = f"{error.format_message()} See {command} --help."
+            words = f"{_renamed(error)} See {command} --help."
             raise _UsageError(words) from error
         except ValidationError as error:
             raise click.ClickException(_with_flags(str(error))) from error
@@ -57,6 +58,15 @@ def _spare_address_space() -> None:
         import pyarrow
 
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+
+
+def _renamed(error: click.UsageError) -> str:
+    """Click's words; or where an option has another name now, that name."""
+    name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+    new = RENAMED.get(name)
+    if new is None:
+        return error.format_message()
+    return f"--{name.replace('_', '-')} has another name now: give --{new}."
 
 
 def _with_flags(words: str) -> str:

@@ -24,7 +24,7 @@ from tfrecorder.dataset.json_form import (
     word,
 )
 from tfrecorder.errors import OptionError
-from tfrecorder.images.limits import FITS, FORMATS, VERIFY_LEVELS
+from tfrecorder.images.limits import FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.schema.fields import Field, fields_of, from_json
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.splits import SPLITS
@@ -106,7 +106,8 @@ _OPTIONS = record(
     {"verify": word(*VERIFY_LEVELS), "max_pixels": whole(1)},
     {
         "image_size": either(null, whole(1), row(whole(1), whole(1))),
-        "image_fit": word(*FITS),
+        "resize": word(*RESIZES),
+        "image_fit": word(*RESIZES),  # what it was called before
         "image_format": word(*FORMATS),
         "image_quality": whole(1, 100),
         "apply_exif": truth,

@@ -1,9 +1,9 @@
-"""What an image may be: levels of checking, the most pixels, fits and formats."""
+"""What an image may be: levels of checking, the most pixels, ways to resize, and formats."""
 
 from __future__ import annotations
 
 VERIFY_LEVELS = ("decode", "strict", "header", "none")
-FITS = ("stretch", "crop", "pad", "fit")
+RESIZES = ("stretch", "crop", "pad", "fit")
 FORMATS = ("keep", "jpeg", "png", "raw")
 
 #: Pillow's own warning level.  A grey level of it is 85 MiB, RGB 256 MiB; TensorFlow's decoders

@@ -34,7 +34,7 @@ class Transform:
 
     Attributes:
         size: the short side, to which larger images shrink; or (height, width), exactly; or None.
-        fit: how an image of other proportions gets to (height, width): "stretch"; "crop" cuts
+        resize: how an image of other proportions gets to (height, width): "stretch"; "crop" cuts
             the longer side about the centre; "pad" adds black; "fit" stays within, and is smaller.
         format: "keep", "jpeg", "png" or "raw".
         quality: of JPEG.
@@ -42,7 +42,7 @@ class Transform:
     """
 
     size: int | tuple[int, int] | None
-    fit: str
+    resize: str
     format: str
     quality: int
     upright: bool
@@ -56,7 +56,7 @@ def transform_of(options: Mapping[str, Any]) -> Transform | None:
         return None
     return Transform(
         tuple(size) if isinstance(size, (list, tuple)) else size,
-        options.get("image_fit", "stretch"),
+        options.get("resize", options.get("image_fit", "stretch")),  # the older name
         form,
         options.get("image_quality", 95),
         upright,
@@ -138,16 +138,16 @@ def geometry_of(width: int, height: int, orientation: int, transform: Transform)
         inner = _scaled(width, height, scale)
         return Geometry(orientation, whole, inner, (0, 0), inner, same)
     outer = (size[1], size[0])
-    if transform.fit == "stretch":
+    if transform.resize == "stretch":
         return Geometry(orientation, whole, outer, (0, 0), outer, same)
-    if transform.fit == "crop":
+    if transform.resize == "crop":
         scale = max(outer[0] / width, outer[1] / height)
         kept_width, kept_height = outer[0] / scale, outer[1] / scale
         left, upper = (width - kept_width) / 2, (height - kept_height) / 2
         part = (left, upper, left + kept_width, upper + kept_height)
         return Geometry(orientation, part, outer, (0, 0), outer, same)
     scale = min(outer[0] / width, outer[1] / height)
-    if transform.fit == "fit":
+    if transform.resize == "fit":
         inner = _scaled(width, height, min(1.0, scale))
         return Geometry(orientation, whole, inner, (0, 0), inner, same)
     inner = _scaled(width, height, scale)

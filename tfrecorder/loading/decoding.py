@@ -36,7 +36,7 @@ class Picture:
         sides: (smallest, largest) of the shorter side and of the longer side of all stored
             images; None where that is not known.
         size: (height, width) wanted, or None for the stored size.
-        resize: "stretch", "crop" or "pad".
+        resize: "stretch", "crop", "pad" or "fit".
         antialias: average the pixels that fall together.
         augment: a random part, mirrored in half of the cases.
         dtype: of the pixels.
@@ -55,7 +55,14 @@ class Picture:
 
     @property
     def shape(self) -> tuple[int | None, int | None, int]:
+        if self.size is not None and self.resize == "fit":
+            return None, None, self.channels
         return (*(self.size or self.stored_size), self.channels)
+
+    @property
+    def fits_within(self) -> bool:
+        """The longer side decides how much smaller an image gets, not the shorter one."""
+        return self.resize in ("pad", "fit")
 
     @property
     def scales(self) -> tuple[float, float]:
@@ -64,11 +71,11 @@ class Picture:
         height, width = self.stored_size
         if height is not None and width is not None:
             along = height / self.size[0], width / self.size[1]
-            scale = max(along) if self.resize == "pad" else min(along)
+            scale = max(along) if self.fits_within else min(along)
             return scale, scale
         if self.sides is None:
             return 0.0, math.inf
-        low, high = self.sides[1] if self.resize == "pad" else self.sides[0]
+        low, high = self.sides[1] if self.fits_within else self.sides[0]
         return low / max(self.size), high / min(self.size)
 
     @property
@@ -158,7 +165,7 @@ def _decode_to_size(
 ) -> tf.Tensor:
     low, high = picture.scales
     chooses = _ratio(low) != _ratio(high) or (low >= 1) != (high >= 1)  # at run time
-    if chooses or _ratio(low) in _TRIMMED:
+    if chooses or _ratio(low) in _TRIMMED or picture.resize == "fit":
         stored_shape = stored_shape or _shape_of(encoded)
 
     def at(ratio: int) -> tf.Tensor:
@@ -169,11 +176,11 @@ def _decode_to_size(
         return _trim(pixels, ratio, stored_shape)
 
     if not chooses:
-        return _fit(at(_ratio(low)), picture, shrinks=low >= 1)
+        return _fit(at(_ratio(low)), picture, low >= 1, stored_shape)
     assert stored_shape is not None
     scale = _scale(*stored_shape, picture)
     shrinks = scale >= 1 if low < 1 else True
-    return _fit(_at_ratio(scale, at), picture, shrinks)
+    return _fit(_at_ratio(scale, at), picture, shrinks, stored_shape)
 
 
 def _trim(pixels: tf.Tensor, ratio: int, stored_shape: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -193,7 +200,7 @@ def _scale(height: tf.Tensor, width: tf.Tensor, picture: Picture) -> tf.Tensor:
     """How many times larger than wanted an image is, along the axis that decides."""
     assert picture.size is not None
     along = height / picture.size[0], width / picture.size[1]
-    return tf.maximum(*along) if picture.resize == "pad" else tf.minimum(*along)
+    return tf.maximum(*along) if picture.fits_within else tf.minimum(*along)
 
 
 def _ratio(scale: float) -> int:
@@ -236,9 +243,22 @@ def _is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
     return tf.strings.substr(encoded, 0, 2) == b"\xff\xd8"
 
 
-def _fit(pixels: tf.Tensor, picture: Picture, shrinks: bool | tf.Tensor) -> tf.Tensor:
-    """Decoded pixels to the size wanted, as float32 not rounded."""
+def _fit(
+    pixels: tf.Tensor,
+    picture: Picture,
+    shrinks: bool | tf.Tensor,
+    stored_shape: tuple[tf.Tensor, tf.Tensor] | None = None,
+) -> tf.Tensor:
+    """Decoded pixels to the size wanted, as float32 not rounded.
+
+    Args:
+        stored_shape: of the image, of which `pixels` may have been decoded smaller.
+    """
     assert picture.size is not None
+    if picture.resize == "fit":
+        height, width = stored_shape or tf.unstack(tf.shape(pixels)[:2])
+        inner = fitted_size(height, width, picture.size, enlarge=False)
+        return _resize(pixels, inner, picture.antialias, shrinks)
     if picture.resize == "crop":
         pixels = cut_to_shape(pixels, picture.size)
     if picture.resize == "pad":
@@ -293,10 +313,13 @@ def _fit_and_pad(
     return tf.pad(pixels, [[before[0], after[0]], [before[1], after[1]], [0, 0]])
 
 
-def fitted_size(height: tf.Tensor, width: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+def fitted_size(
+    height: tf.Tensor, width: tf.Tensor, size: tuple[int, int], enlarge: bool = True
+) -> tf.Tensor:
     """(height, width) of the largest picture of the same proportions within `size`, int32."""
     found = tf.cast(tf.stack([height, width]), tf.float32)
     scale = tf.reduce_max(found / tf.constant(size, tf.float32))
+    scale = scale if enlarge else tf.maximum(scale, 1.0)
     inner = tf.cast(tf.round(found / scale), tf.int32)
     return tf.minimum(tf.maximum(inner, 1), tf.constant(size))
 

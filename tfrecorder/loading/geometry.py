@@ -37,6 +37,8 @@ def decode_mask(encoded: tf.Tensor, picture: Picture, seed: tf.Tensor | None = N
             after = tf.constant(size) - inner - before
             around = [[before[0], after[0]], [before[1], after[1]], [0, 0]]
             mask = tf.pad(_nearest(mask, inner), around)
+        elif picture.resize == "fit":
+            mask = _nearest(mask, fitted_size(shape[0], shape[1], size, enlarge=False))
         else:
             mask = _nearest(mask, size)
     mask.set_shape((*picture.shape[:2], 1))
@@ -61,7 +63,7 @@ def place_boxes(
     Returns:
         The boxes that stay, cut at the edges, and a bool for each of those given.
     """
-    if picture.size is None or (picture.resize == "stretch" and not picture.augment):
+    if picture.size is None or (picture.resize in ("stretch", "fit") and not picture.augment):
         return boxes, tf.ones(tf.shape(boxes)[:1], tf.bool)
     assert shape is not None
     height, width = (tf.cast(side, tf.float32) for side in shape)

@@ -69,7 +69,8 @@ def load(
     chosen = LoadOptions.of(options)
     stored = open_for_reading(directory)
     _check_sizes(stored, chosen)
-    keep_freed_memory()
+    if stored.raw:  # of photographs nothing is gained that decoding does not hide
+        keep_freed_memory()
     if split is not None:
         return _load_split(stored, stored.split(split), chosen)
     return {name: _load_split(stored, name, chosen) for name in stored.splits}
@@ -145,10 +146,10 @@ def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | Non
 
 
 def _check_start(records: int, options: LoadOptions) -> None:
-    whole = steps(records, dataclasses.replace(options, start_step=0))
-    if options.start_step > whole:
+    whole = steps(records, dataclasses.replace(options, start=None))
+    if options.step > whole:
         raise OptionError(
-            f"start_step={options.start_step}: an epoch has {whole} steps; give at most that."
+            f"start={options.start!r}: an epoch has {whole} steps; give at most that."
         )
 
 
@@ -176,8 +177,8 @@ def _decoded(
         dataset = shuffle(dataset, held, "records", options)
     if options.augment:
         dataset = tf.data.Dataset.zip(dataset, random_seeds(options))
-    if options.start_step:  # before decoding, so that what was seen costs no more than reading
-        dataset = dataset.skip(options.start_step * (options.batch_size or 1))
+    if options.step:  # before decoding, so that what was seen costs no more than reading
+        dataset = dataset.skip(options.step * (options.batch_size or 1))
     if by_batch:
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order, or the short last batch may come first.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.errors import OptionError
+from tfrecorder.images.limits import RESIZES
 from tfrecorder.loading.memory import default_budget
 from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 
-RESIZE_MODES = ("stretch", "crop", "pad")
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
 
@@ -26,7 +26,8 @@ class LoadOptions:
         image_size: (height, width) in pixels, or one number for a square; None keeps each
             image's own size.
         resize: how an image of another shape gets to `image_size`.  "stretch" changes its
-            proportions, "crop" cuts the longer side about the centre, "pad" adds black borders.
+            proportions, "crop" cuts the longer side about the centre, "pad" adds black borders,
+            "fit" stays within, and enlarges nothing: the images then differ in size.
         antialias: average all pixels that fall together when an image shrinks.  False is plain
             bilinear sampling: less work, but aliased.
         dtype: of the pixels: "uint8", "float32", "float16" or "bfloat16".
@@ -54,10 +55,9 @@ class LoadOptions:
             complete, and differ in length by at most one record.
         ram_budget: bytes, or a text as "4GiB", for buffers of this split; None is a quarter of
             the memory that the process may use.
-        epoch: which epoch's order, from 0; every iteration then gives this epoch.  Needs `seed`.
-            None goes on to another order with each iteration.
-        start_step: batches (without batch_size: images) of `epoch` to leave out, because they
-            were trained on before an interruption.
+        start: (epoch, step), both from 0: every iteration gives this epoch's order, without its
+            first `step` batches (without batch_size: images), which were trained on before an
+            interruption.  Needs `seed`.  None goes on to another order with each iteration.
 
     Raises:
         OptionError: a value is of a wrong type or out of range, or two do not go together.
@@ -86,8 +86,7 @@ class LoadOptions:
     max_boxes: int | None = None
     shard: tuple[int, int] | None = None
     ram_budget: int | str | None = None
-    epoch: int | None = None
-    start_step: int = 0
+    start: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         replace = object.__setattr__  # the way a frozen dataclass normalises what it was given
@@ -115,6 +114,16 @@ class LoadOptions:
             return None
         sides = self.image_size if isinstance(self.image_size, Sequence) else (self.image_size,) * 2
         return int(sides[0]), int(sides[1])
+
+    @property
+    def epoch(self) -> int | None:
+        """The one of `start`."""
+        return None if self.start is None else int(self.start[0])
+
+    @property
+    def step(self) -> int:
+        """The one of `start`, 0 without it."""
+        return 0 if self.start is None else int(self.start[1])
 
     @property
     def low_high(self) -> tuple[float, float]:
@@ -148,22 +157,19 @@ def steps(records: int, options: LoadOptions) -> int:
     """The elements of one iteration over so many records: batches, or images without batch_size.
 
     >>> steps(100, LoadOptions(batch_size=32)), steps(100, LoadOptions(batch_size=32, seed=1,
-    ...     epoch=0, start_step=3, drop_remainder=True))
+    ...     start=(0, 3), drop_remainder=True))
     (4, 0)
     """
     size = options.batch_size or 1
     whole = records // size if options.drop_remainder else -(-records // size)
-    return max(0, whole - options.start_step)
+    return max(0, whole - options.step)
 
 
 def _conflict(options: LoadOptions) -> str | None:
     """What is wrong with two options together, or None."""
-    resumes = options.epoch is not None
-    if options.start_step and not resumes:
-        return f"start_step={options.start_step}: say of which epoch; give epoch=0, 1, …"
-    if resumes and (options.seed is None or options.deterministic is False):
+    if options.start and (options.seed is None or options.deterministic is False):
         return (
-            f"epoch={options.epoch}: an epoch's order comes from the seed; give the seed of the "
+            f"start={options.start!r}: an epoch's order comes from the seed; give the seed of the "
             "run to continue, as seed=1, and leave deterministic as it is."
         )
     if options.features and (options.inputs or options.targets):
@@ -175,6 +181,14 @@ def _conflict(options: LoadOptions) -> str | None:
             return f"decode=False gives the stored bytes; leave out {(pixels or ['dtype'])[0]}."
     if options.augment and options.image_size is None:
         return "augment=True: random parts differ in size; give image_size, as image_size=224."
+    if options.resize == "fit" and options.image_size is not None:
+        if options.augment:
+            return "resize='fit': random parts all get image_size; leave it out, or augment."
+        if options.batch_size and options.decode and options.map_fn is None:
+            return (
+                "resize='fit': images that differ in size cannot share a batch; give 'stretch', "
+                "'crop' or 'pad', or leave out batch_size."
+            )
     if options.dtype == "uint8" and options.value_range not in (None, (0, 255)):
         return (
             f"value_range={options.value_range!r}: uint8 pixels are 0 to 255; give "
@@ -234,6 +248,14 @@ def _check_shard(value: Any) -> str | None:
     return None if 0 <= index < count else "index must be from 0 to count - 1."
 
 
+def _check_start(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, (tuple, list)) and len(value) == 2 and not any(map(whole(0), value)):
+        return None
+    return "give (epoch, step), both from 0, as (3, 120)."
+
+
 def _check_ram_budget(value: Any) -> str | None:
     if value is None:
         return None
@@ -248,7 +270,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "batch_size": whole(1, none=True),
     "drop_remainder": flag,
     "image_size": _check_image_size,
-    "resize": one_of(*RESIZE_MODES),
+    "resize": one_of(*RESIZES),
     "antialias": flag,
     "dtype": one_of(*DTYPES),
     "value_range": _check_value_range,
@@ -265,6 +287,5 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "max_boxes": whole(1, none=True),
     "shard": _check_shard,
     "ram_budget": _check_ram_budget,
-    "epoch": whole(0, none=True),
-    "start_step": whole(0),
+    "start": _check_start,
 }

@@ -1,9 +1,9 @@
 """Going on with a Keras training after an interruption, with exactly the batches not seen.
 
     position = tfrecorder.TrainingPosition("run", model, every=100)
-    for epoch, start_step in position.epochs(5):
+    for epoch, step in position.epochs(5):
         train = tfrecorder.load("out", "TRAIN", batch_size=64, image_size=224, seed=7,
-                                epoch=epoch, start_step=start_step)
+                                start=(epoch, step))
         model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[position])
 
 The same lines begin a training and go on with one.  What is kept is the model with its optimizer
@@ -58,7 +58,7 @@ class TrainingPosition(keras.callbacks.Callback):
         self._restore(model)
 
     def epochs(self, epochs: int) -> Iterator[tuple[int, int]]:
-        """(epoch, start_step) of each epoch still to train, for `load` and `fit`.
+        """(epoch, step) of each epoch still to train, for `load` and `fit`.
 
         Args:
             epochs: of the whole training, those done before included.

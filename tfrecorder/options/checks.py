@@ -21,10 +21,29 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
+#: What options were called before, and what to give now.
+RENAMED = {
+    "image_fit": "resize",
+    "epoch": "start=(epoch, step)",
+    "start_step": "start=(epoch, step)",
+}
+
+
+def by_present_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they were recorded, under the names that they have now.
+
+    >>> by_present_names({"image_fit": "crop", "seed": 1})
+    {'resize': 'crop', 'seed': 1}
+    """
+    return {RENAMED.get(name, name): value for name, value in options.items()}
+
+
 def refuse_unknown(options: Mapping[str, Any], cls: type) -> None:
-    """Raise an OptionError, with the nearest name, if an option is no field of a dataclass."""
+    """Raise an OptionError, with the present or nearest name, if one is no field of a dataclass."""
     known = [item.name for item in dataclasses.fields(cls)]
     for name in options:
+        if name not in known and RENAMED.get(name, "").partition("=")[0] in known:
+            raise OptionError(f"{name} has another name now: give {RENAMED[name]}.")
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."

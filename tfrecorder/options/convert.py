@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder.errors import OptionError
-from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FITS, FORMATS, VERIFY_LEVELS
+from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form, plain_name
 from tfrecorder.schema import keys
@@ -106,7 +106,7 @@ class ConvertOptions:
         content=True,
         metavar="N|HxW",
     )
-    image_fit: str = _option(
+    resize: str = _option(
         "stretch",
         "How an image of other proportions gets to height and width. stretch: changes them; crop: "
         "cuts the longer side about the centre; pad: adds black; fit: stays within, smaller.",
@@ -189,11 +189,11 @@ class ConvertOptions:
                 "their class names; leave it out, as in Label(names=[...])."
             )
         if self.image_format == "raw" and (
-            not isinstance(self.image_size, tuple) or self.image_fit == "fit"
+            not isinstance(self.image_size, tuple) or self.resize == "fit"
         ):
             raise OptionError(
                 "image_format='raw': pixels are read back by their number, so all images must have "
-                "one size; give it, as image_size=(128, 128), and another image_fit than 'fit'."
+                "one size; give it, as image_size=(128, 128), and another resize than 'fit'."
             )
         if self.verify == "none" and self.transforms:
             raise OptionError(
@@ -249,7 +249,7 @@ class ConvertOptions:
         return chosen
 
 
-_OF_TRANSFORMS = ("image_size", "image_fit", "image_format", "image_quality", "apply_exif")
+_OF_TRANSFORMS = ("image_size", "resize", "image_format", "image_quality", "apply_exif")
 
 
 def _normal(name: str, value: Any) -> Any:
@@ -389,7 +389,7 @@ _CHECKS = {
     "verify": one_of(*VERIFY_LEVELS),
     "max_pixels": whole(1),
     "image_size": _check_image_size,
-    "image_fit": one_of(*FITS),
+    "resize": one_of(*RESIZES),
     "image_format": one_of(*FORMATS),
     "image_quality": whole(1, 100),
     "apply_exif": flag,

@@ -21,6 +21,7 @@ from tfrecorder import storage
 from tfrecorder.dataset.earlier import digest_of_plan
 from tfrecorder.dataset.forms import PLAN_VERSION, parse_plan
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
@@ -272,8 +273,9 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         faults.append(f"the source had {staged.rows:,} rows and now has {now.rows:,}")
     elif staged.fingerprint != now.fingerprint:
         faults.append("the source has other values in its rows now")
-    for name in sorted(staged.options.keys() | now.options.keys()):
-        then, given = staged.options.get(name), now.options.get(name)
+    options = by_present_names(staged.options)
+    for name in sorted(options.keys() | now.options.keys()):
+        then, given = options.get(name), now.options.get(name)
         if then != given:
             faults.append(f"{name} was {then!r} and now is {given!r}")
     return faults

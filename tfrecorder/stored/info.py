@@ -12,6 +12,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.tables import Report, Table, one_line
 from tfrecorder.errors import DatasetError
+from tfrecorder.options.checks import by_present_names
 from tfrecorder.schema.fields import Field, class_field, image_of
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Labels, Mask, Number, Text
 from tfrecorder.schema.statistics import by_name
@@ -226,7 +227,7 @@ def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
         rejects=totals.get("reasons", {}),
         suspects=totals.get("suspects", 0),
         oriented=totals.get("oriented", 0),
-        options=metadata.get("options", {}),
+        options=by_present_names(metadata.get("options", {})),
         statistics=metadata.get("statistics", {}),
         columns=columns_of(stored),
     )
