@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
@@ -22,21 +22,29 @@ from tfrecorder.errors import (
 )
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.directory import claim, clear, folder_to_write, plan_to_continue, reopen
+from tfrecorder.plan.directory import (
+    claim,
+    clear,
+    folder_to_write,
+    is_finished,
+    plan_to_continue,
+    reopen,
+)
 from tfrecorder.plan.exchange import complete
-from tfrecorder.plan.plan import Plan, describe_difference, make_plan, shard_counts
+from tfrecorder.plan.plan import Plan, make_plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
-from tfrecorder.plan.staging import read_plan, stage_plan
+from tfrecorder.plan.staging import stage_plan
 from tfrecorder.runners import run
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import has_errors, summarize
+from tfrecorder.validation.report import count_warnings, has_errors
 from tfrecorder.validation.rules import Checked, check_source
+from tfrecorder.validation.validate import report_on
 from tfrecorder.writing.done import read_all_done
 from tfrecorder.writing.progress import progress_bar
-from tfrecorder.writing.result import ConversionResult, read_result
+from tfrecorder.writing.result import ConversionResult, counts_in_words, read_result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,17 +92,16 @@ def convert(
     run.check_runner(chosen)
     table = read_source(source, chosen.columns, chosen.labels, chosen.schema)
     checked = check_source(table, chosen.seed)
-    if has_errors(checked.report):
-        raise ValidationError(
-            "the source has faults; nothing was written.\n" + summarize(checked.report),
-            checked.report,
-        )
+    report = report_on(checked.report, table, checked, chosen.strict)
+    if has_errors(report):
+        raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
+    known = _Known(dict(table.passed_over), checked.assigned, count_warnings(report))
+    _warn(known.warnings, source)
     if chosen.runner == "DataflowRunner":
         from tfrecorder.runners.dataflow import checks
 
         uris = itertools.chain.from_iterable(checked.files)
         checks.check((storage.resolve(uri, table.base) for uri in uris), where, chosen)
-    passed_over = dict(table.passed_over)
     try:
         with claim(where):
             prepared = _prepare(where, table, checked, chosen)
@@ -115,10 +122,34 @@ def convert(
             "conversion again to continue where it stopped."
         ) from None
     if job is not None:
-        return dataclasses.replace(job, passed_over=passed_over)
+        return dataclasses.replace(job, passed_over=known.passed_over)
     seconds = time.perf_counter() - started
-    result = read_result(where, passed_over, seconds)
-    return dataclasses.replace(result, output_dir=os.fspath(output_dir))
+    return dataclasses.replace(
+        read_result(where, known.passed_over, seconds),
+        output_dir=os.fspath(output_dir),
+        assigned=known.assigned,
+        warnings=known.warnings,
+        was_finished=prepared is None,
+    )
+
+
+class _Known(NamedTuple):
+    """What a result says of its source, which is not in the dataset."""
+
+    passed_over: dict[str, int]
+    assigned: int
+    warnings: dict[str, int]
+
+
+def _warn(found: dict[str, int], source: Any) -> None:
+    """One line of what validation warns of, before the hours that a conversion may take."""
+    if not found:
+        return
+    total = sum(found.values())
+    is_frame = not isinstance(source, (str, os.PathLike))
+    call = "df.tensorflow.validate()" if is_frame else f"tfrecorder.validate({str(source)!r})"
+    plural = "" if total == 1 else "s"
+    warnings.warn(f"{total:,} warning{plural}: {counts_in_words(found)}; see {call}", stacklevel=3)
 
 
 def _run(folder: str, plan: Plan, options: ConvertOptions) -> DataflowJob | None:
@@ -155,13 +186,13 @@ def _prepare(
 ) -> tuple[str, Plan] | None:
     """Where to write, and the plan to follow, which stands staged there.
 
-    None where the conversion was complete but for its exchange, which is made now.
+    None where the dataset is finished, perhaps but for its exchange, which is made now.
     """
     plan, planned = make_plan(checked, table.base, (), options)
-    if complete(output_dir) and not options.retry_rejects:
-        standing = read_plan(output_dir)
-        if standing is not None and not describe_difference(standing, plan):
-            return None
+    exchanged = complete(output_dir)
+    keeps = not options.retry_rejects and (exchanged or not options.overwrite)
+    if keeps and is_finished(output_dir, plan):
+        return None
     folder = folder_to_write(output_dir, options)
     staged = plan_to_continue(folder, plan, options)
     # A staged plan has its shards, and so has a user who gave their number.

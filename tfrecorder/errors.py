@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfrecorder.process_limits import address_space_left
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from tfrecorder.validation.report import ValidationReport
 
 
 class TfrecorderError(Exception):
@@ -48,11 +48,11 @@ class ValidationError(TfrecorderError, ValueError):
             `tfrecorder.validation.report.REPORT_COLUMNS`.
     """
 
-    def __init__(self, message: str, report: pd.DataFrame) -> None:
+    def __init__(self, message: str, report: ValidationReport) -> None:
         super().__init__(message)
         self.report = report
 
-    def __reduce__(self) -> tuple[type, tuple[str, pd.DataFrame]]:
+    def __reduce__(self) -> tuple[type, tuple[str, ValidationReport]]:
         return type(self), (str(self), self.report)
 
 

@@ -217,6 +217,7 @@ def convert(source: str, output_dir: str, **options: Any) -> None:
     metavar="N",
     help="With --check-images, refuse images of more pixels than this.",
 )
+@click.option("--strict", is_flag=True, help="Warnings are errors.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> None:
     from tfrecorder.validation.validate import validate as run
@@ -224,8 +225,6 @@ def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> N
     found = run(source, check_images, **options)
     if as_csv:
         click.echo(found.to_csv(index=False), nl=False)
-    elif found.empty:
-        click.echo(f"{source}: no problems found.")
     else:
-        click.echo(reports.summarize(found))
+        click.echo(f"{source}: {found.as_text(shell=True)}")
     sys.exit(1 if reports.has_errors(found) else 0)

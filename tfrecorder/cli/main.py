@@ -43,7 +43,8 @@ class _Group(click.Group):
             words = f"{_renamed(error)} See {command} --help."
             raise _UsageError(words) from error
         except ValidationError as error:
-            raise click.ClickException(_with_flags(str(error))) from error
+            words = str(error).splitlines()[0]
+            raise click.ClickException(f"{words}\n{error.report.as_text(shell=True)}") from error
         except TfrecorderError as error:
             words = " ".join(str(error).splitlines())
             raise click.ClickException(_with_flags(words)) from error
@@ -71,11 +72,12 @@ def _renamed(error: click.UsageError) -> str:
 
 def _with_flags(words: str) -> str:
     """A message of the library with its options as the command line writes them."""
+    words = re.sub(r"\btfrecorder\.validate\('([^']*)'\)", r"`tfrecorder validate \1`", words)
     return re.sub(r"\b([a-z_]+)=True\b", lambda m: "--" + m[1].replace("_", "-"), words)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {message}", err=True)
+    click.echo(f"Warning: {_with_flags(str(message))}", err=True)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -29,6 +29,8 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
     >>> html_table([["class"], ["a<b"]])
     '<table><thead><tr><th>class</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
     """
+    if not rows:
+        return ""
     head, *body = rows
     header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     lines = "".join(
@@ -84,12 +86,12 @@ def one_line(text: str, limit: int = 40) -> str:
 def readable_bytes(size: int) -> str:
     """A size for people.
 
-    >>> readable_bytes(999), readable_bytes(86_000_000_000)
-    ('999 B', '86.0 GB')
+    >>> readable_bytes(999), readable_bytes(134_217_728), readable_bytes(86_000_000_000)
+    ('999 B', '128 MiB', '80.1 GiB')
     """
     value, unit = float(size), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
             break
-        value /= 1000
-    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f}".removesuffix(".0") + f" {unit}"

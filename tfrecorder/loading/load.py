@@ -68,11 +68,12 @@ def load(
     """
     chosen = LoadOptions.of(options)
     stored = open_for_reading(directory)
+    name = None if split is None else stored.split(split)
     _check_sizes(stored, chosen)
     if stored.raw:  # of photographs nothing is gained that decoding does not hide
         keep_freed_memory()
-    if split is not None:
-        return _load_split(stored, stored.split(split), chosen)
+    if name is not None:
+        return _load_split(stored, name, chosen)
     return {name: _load_split(stored, name, chosen) for name in stored.splits}
 
 

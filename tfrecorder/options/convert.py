@@ -132,6 +132,9 @@ class ConvertOptions:
         "Fail before the commit if more than this share of the rows is rejected; 0 to 1.",
         metavar="FRACTION",
     )
+    strict: bool = _option(
+        False, "Refuse a source that validation warns of: its warnings are errors."
+    )
     overwrite: bool = _option(
         False,
         "Replace a dataset that this package wrote into the output directory before, once the new "
@@ -395,6 +398,7 @@ _CHECKS = {
     "apply_exif": flag,
     "on_error": one_of(*ON_ERROR),
     "max_reject_fraction": _check_fraction,
+    "strict": flag,
     "overwrite": flag,
     "retry_rejects": flag,
     "runner": _check_runner,

@@ -107,6 +107,14 @@ def folder_to_write(output_dir: str, options: ConvertOptions) -> str:
     return layout.next_of(output_dir) if replaces else output_dir
 
 
+def is_finished(output_dir: str, wanted: Plan) -> bool:
+    """True if the directory holds the finished dataset that this plan would make."""
+    if not _is_committed(output_dir):
+        return False
+    staged = read_plan(output_dir)
+    return staged is not None and not staged.earlier and not describe_difference(staged, wanted)
+
+
 def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
     """The staged plan that this call goes on with, or None where it begins anew.  Changes nothing.
 
@@ -124,11 +132,11 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
     if options.overwrite:
         return None if differences or staged.earlier else staged
     committed = _is_committed(folder)
-    if committed and not options.retry_rejects:
-        again = "." if differences else ", or retry_rejects=True to try its unread images again."
+    if committed and differences and not options.retry_rejects:
+        words = "; ".join(differences)
         raise OutputError(
-            f"{folder} is a finished dataset; give overwrite=True to replace it"
-            + ("." if staged.earlier else again)
+            f"{words}; {folder} is a finished dataset. Give overwrite=True to replace it, or "
+            "another output_dir."
         )
     if staged.earlier:
         raise OutputError(

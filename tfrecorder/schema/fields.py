@@ -31,6 +31,10 @@ from tfrecorder.schema.schema_file import kind_of, plain_kind
 _NUMBER_KINDS = {"float32": "float", "int64": "int64", "bool": "bool"}
 
 
+#: Beyond it, classes that have no names are not listed by their numbers.
+MOST_NUMBERED_CLASSES = 1_000_000
+
+
 @dataclass(frozen=True)
 class Field:
     """A column of the schema in a dataset.
@@ -54,6 +58,16 @@ class Field:
     gathered: bool = False
     integer: bool = False
     held: tuple[Feature, ...] | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The name of each class by its integer: of classes without names the number, as text.
+
+        None without classes, and where they are numbered so widely that nobody can have meant it.
+        """
+        if self.names is not None or not 0 < (self.num_classes or 0) <= MOST_NUMBERED_CLASSES:
+            return self.names
+        return tuple(map(str, range(self.num_classes or 0)))
 
     @property
     def features(self) -> tuple[Feature, ...]:

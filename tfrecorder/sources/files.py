@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pandas as pd
 
@@ -12,12 +14,16 @@ from tfrecorder.errors import SourceError
 from tfrecorder.schema.keys import COLUMNS
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.automl import Table, read_headerless, read_json_lines
+from tfrecorder.sources.table import Source
 
 #: A folder's files with these endings are its images; every other file is passed over and counted.
 IMAGE_ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp"),
     *(".dib", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
 )
+
+
+JSON_LINES = (".jsonl", ".ndjson")
 
 
 def read_file(path: str, copy: str, columns: Collection[str]) -> Table:
@@ -29,10 +35,9 @@ def read_file(path: str, copy: str, columns: Collection[str]) -> Table:
         columns: names that a header may hold, beside our own.
     """
     try:
-        if path.lower().endswith((".jsonl", ".ndjson")):
+        if path.lower().endswith(JSON_LINES):
             return read_json_lines(path, copy)
-        with open(copy, newline="", encoding="utf-8-sig") as file:
-            first = next(filter(None, csv.reader(file)), [])
+        first = _first_row(copy)
         _refuse_other_separator(path, first, columns)
         if not _is_header(first, columns):
             return read_headerless(path, copy, looks_like_image)
@@ -60,6 +65,43 @@ def read_file(path: str, copy: str, columns: Collection[str]) -> Table:
             "it is written in quotes."
         )
     return table, None
+
+
+def line_numbers(source: Source, rows: Collection[int]) -> dict[int, int]:
+    """The line, from 1, on which each of these rows begins in its text file; none of other sources.
+
+    Args:
+        rows: from 0.
+    """
+    if source.text is None or not rows:
+        return {}
+    path, headed = source.text
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        starts = _starts(file, path.lower().endswith(JSON_LINES), headed)
+        found = itertools.islice(starts, max(rows) + headed + 1)
+        return {at - headed: line for at, line in enumerate(found) if at - headed in rows}
+
+
+def _starts(file: TextIO, json_lines: bool, headed: bool) -> Iterator[int]:
+    """The first line of each row, as the readers count rows."""
+    if json_lines:
+        yield from (number for number, line in enumerate(file, 1) if line.strip())
+        return
+    reader, before = csv.reader(file), 0
+    for cells in reader:
+        if any(cells) or (headed and cells):
+            yield before + 1
+        before = reader.line_num
+
+
+def has_header(path: str, columns: Collection[str]) -> bool:
+    """True if a text file begins with the names of its columns; see `read_file`."""
+    return not path.lower().endswith(JSON_LINES) and _is_header(_first_row(path), columns)
+
+
+def _first_row(path: str) -> list[str]:
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        return next(filter(None, csv.reader(file)), [])
 
 
 def _refuse_other_separator(path: str, first: list[str], columns: Collection[str]) -> None:

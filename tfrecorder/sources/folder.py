@@ -18,9 +18,10 @@ from tfrecorder.sources.files import IMAGE_ENDINGS
 
 
 def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
-    """A folder `split/label/file` or `label/file`, in the order of the relative paths.
+    """A folder `split/label/file`, `label/file` or `file`, in the order of the relative paths.
 
-    The first level is splits if every folder in it is named like one.  Folder names are class
+    The first level is splits if every folder in it is named like one.  Images that lie in the
+    folder itself have no labels.  Folder names are class
     names, so they stay text even where they are digits, as in Keras and TFDS.  An image's uri is
     its path relative to the folder.
 
@@ -35,8 +36,10 @@ def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
         seen = sum(passed_over.values())
         raise SourceError(
             f"{folder}: no images found ({seen} other files passed over); expected "
-            f"split/label/file or label/file with endings {' '.join(IMAGE_ENDINGS)}."
+            f"split/label/file, label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
         )
+    if all(len(parts) == 1 for parts in files):
+        return pd.DataFrame({URI_COLUMN: [name for (name,) in files]}, dtype=object), passed_over
     tops = {parts[0] for parts in files if len(parts) > 1}
     no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
     with_split = bool(tops) and not no_splits

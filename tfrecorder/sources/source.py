@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.errors import SourceError
 from tfrecorder.schema.keys import COLUMNS
-from tfrecorder.schema.kinds import BOX_COLUMNS, DEFAULT_SCHEMA, Boxes, Ignore, Label, Schema
+from tfrecorder.schema.kinds import (
+    BOX_COLUMNS,
+    DEFAULT_SCHEMA,
+    Boxes,
+    Ignore,
+    Label,
+    Schema,
+    Split,
+)
+from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.automl import Table
 from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema, schema_of
-from tfrecorder.sources.files import read_file
+from tfrecorder.sources.files import has_header, looks_like_image, read_file
 from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.table import Source
 
@@ -71,16 +81,27 @@ def _read_path(
     if path and not is_file and storage.is_folder(whole):
         if columns:
             raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
+        if storage.exists(os.path.join(whole, layout.COMMIT)):
+            raise SourceError(
+                f"source {path!r} is a dataset already; `tfrecorder info {path}` shows it, and "
+                f"tfrecorder.load({path!r}) reads it."
+            )
         table, passed_over = read_folder(whole)
         found = _as_source(table, whole, {}, labels, schema)
         return replace(found, passed_over=passed_over)
     if not is_file and not os.path.isfile(whole):
         looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
         raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")
+    if looks_like_image(path):
+        raise SourceError(
+            f"source {path!r} is an image; give its folder, or a CSV that lists images."
+        )
     with storage.local_copy(whole) as copy:
         needed = (schema or DEFAULT_SCHEMA).source_columns()
         table, form = read_file(path, copy, {*columns, *needed})
     found = _as_source(table, storage.parent(whole), columns, labels, schema or form)
+    if storage.is_local(whole):
+        found = replace(found, text=(whole, has_header(whole, {*columns, *needed})))
     return found if form else replace(found, frame=_with_integers(found.frame, found.schema))
 
 
@@ -117,6 +138,7 @@ def _as_source(
 ) -> Source:
     """Rename, keep the schema's columns, and remember the others; the table is not touched."""
     have = [str(name) for name in table.columns]
+    _refuse_index(table, {*COLUMNS, *columns, *(schema.source_columns() if schema else ())})
     for theirs, ours in columns.items():
         if theirs not in have:
             raise SourceError(f"columns: the source has no column {theirs!r}; it has: {have}.")
@@ -137,8 +159,37 @@ def _as_source(
         {name: picked[name].set_axis(rows) for name in kept if name in picked}, index=rows
     )
     passed = {*kept, *schema.of(Ignore)}
-    left_out = tuple(name for name in names if name not in passed)
-    return Source(frame, base, left_out, schema=schema)
+    left_out = {name: at for at, name in enumerate(names) if name not in passed}
+    split_like = None
+    if not any(name in picked for name in schema.of(Split)):
+        holding = (name for name, at in left_out.items() if _holds_splits(table.iloc[:, at]))
+        split_like = next(holding, None)
+    return Source(frame, base, tuple(left_out), schema=schema, split_like=split_like)
+
+
+def _holds_splits(column: pd.Series) -> bool:
+    """True if every value is the word of a split."""
+    if pd.api.types.is_numeric_dtype(column) or not len(column):
+        return False
+    if not _are_splits(column.head(100)):  # nearly always, and a million others are not looked at
+        return False
+    return _are_splits(column)
+
+
+def _are_splits(column: pd.Series) -> bool:
+    words = column.drop_duplicates() if column.map(type).isin([str]).all() else [None]
+    return all(
+        isinstance(word, str) and SPELLINGS.get(word.strip().lower()) in SPLITS for word in words
+    )
+
+
+def _refuse_index(table: pd.DataFrame, ours: Collection[str]) -> None:
+    """Raise a SourceError where a column of ours is in the frame's index: it would be lost."""
+    hidden = [name for name in table.index.names if name in ours and name not in table.columns]
+    if hidden:
+        raise SourceError(
+            f"{hidden[0]!r} is in the frame's index, not among its columns: give df.reset_index()."
+        )
 
 
 def _with_integers(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:

@@ -84,9 +84,9 @@ class StoredDataset:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """By integer; None where classes have no names, or several columns have classes."""
+        """By integer; None without classes, or where several columns have classes."""
         labels = class_field(self.fields)
-        return labels.names if labels else None
+        return labels.class_names if labels else None
 
     def split(self, word: str) -> str:
         """The name of the split that a user's word means.
@@ -138,7 +138,7 @@ class Files:
 
 
 def check_shards(
-    directory: str, sizes: Mapping[str, int], written: Mapping[str, int | None]
+    directory: str, sizes: Mapping[str, int], written: Mapping[str, int | None], remedy: str
 ) -> None:
     """Compare the files that are there with those that were written.
 
@@ -146,6 +146,7 @@ def check_shards(
         directory: for the messages.
         sizes: the size of each file found.
         written: the size of each shard as it was written; None where only its name is known.
+        remedy: a sentence for the message.
 
     Raises:
         DatasetError: the first few files that are missing, of another size, or not of this
@@ -163,13 +164,8 @@ def check_shards(
         if name not in written and ".tfrecord" in name and not name.startswith(".")
     ]
     if faults:
-        more = f"\n  and {len(faults) - 5} more" if len(faults) > 5 else ""
-        shown = "".join(f"\n  {fault}" for fault in faults[:5])
-        raise DatasetError(
-            f"{directory} is not whole:{shown}{more}\n"
-            f"Copy the files again from where they were written, or convert again; "
-            f"`tfrecorder verify {directory}` checks every byte."
-        )
+        more = f"; and {len(faults) - 5:,} more" if len(faults) > 5 else ""
+        raise DatasetError(f"{directory} is not whole: {'; '.join(faults[:5])}{more}. {remedy}")
 
 
 def parse_json(data: bytes, directory: str, name: str) -> Any:

@@ -161,7 +161,7 @@ def open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredData
         for split in info.get("splits", ())
     }
     named = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
-    check_shards(directory, sizes, named)
+    check_shards(directory, sizes, named, "Copy the files again from where they were written.")
     names = _tfds_names(directory, label_key, sizes, files)
     record = tuple(Feature(key, kind) for key, kind in kinds.items() if kind)
     return StoredDataset(

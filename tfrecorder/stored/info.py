@@ -10,14 +10,14 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.tables import Report, Table, one_line
+from tfrecorder.display.tables import Report, Table, one_line, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.schema.fields import Field, class_field, image_of
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Labels, Mask, Number, Text
 from tfrecorder.schema.statistics import by_name
 from tfrecorder.stored.class_counts import count_classes
-from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.dataset import Shape, StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.open import open_dataset, read_metadata
 
@@ -48,7 +48,8 @@ class DatasetInfo(Report):
         directory: as it was given.
         form: "tfrecorder", "tfds" or "files".
         splits: by name, TRAIN first.
-        class_names: by integer; None where the labels are integers, missing or not known.
+        class_names: by integer, of integer labels the numbers as text; None without labels, or
+            where they are not known.
         num_classes: None where it is not known; 0 without labels.
         class_counts: for each split, the records of each class by name (by number, as text, where
             classes have no names); classes without a record are left out.  None where several
@@ -111,7 +112,7 @@ class DatasetInfo(Report):
         table = [["split", "records", "shards", "bytes"]]
         for name, split in self.splits.items():
             records = "?" if split.records is None else f"{split.records:,}"
-            table.append([name, records, f"{split.shards:,}", f"{split.bytes:,}"])
+            table.append([name, records, f"{split.shards:,}", readable_bytes(split.bytes)])
         columns = map(Table, column_tables(self.columns, self.statistics))
         return [Table(table), *self._class_table(), *columns]
 
@@ -139,10 +140,9 @@ class DatasetInfo(Report):
         return totals
 
     def _notes(self) -> list[str]:
-        sides = ["any" if side is None else str(side) for side in self.image_shape]
         notes = []
         if "image" in self.features.values():
-            notes.append(("images", " x ".join(sides) + " (height x width x channels)"))
+            notes.append(("images", _sizes_in_words(self.image_shape)))
         if self.image_sides:
             shorter, longer = (_range(*extremes) for extremes in self.image_sides)
             notes.append(("sizes", f"shorter side {shorter}, longer side {longer} pixels"))
@@ -172,8 +172,20 @@ class DatasetInfo(Report):
             notes.append(("orientation", f"{self.oriented:,} images {words}"))
         chosen = {name: value for name, value in self.options.items() if value is not None}
         if chosen:
+            if "shard_size" in chosen:
+                chosen["shard_size"] = readable_bytes(chosen["shard_size"])
             notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
         return [f"{name}: {words}" for name, words in notes]
+
+
+def _sizes_in_words(shape: Shape) -> str:
+    """(height, width, channels), where images have different ones."""
+    height, width, channels = shape
+    many = "channels vary" if channels is None else f"{channels} channels"
+    if height is None and width is None:
+        return f"sizes vary, {many}"
+    sides = " x ".join("any" if side is None else str(side) for side in (height, width))
+    return f"{sides} pixels (height x width), {many}"
 
 
 def _range(low: int, high: int) -> str:

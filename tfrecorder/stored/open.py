@@ -73,7 +73,9 @@ def read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
 
 
 def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -> StoredDataset:
-    check_shards(directory, sizes, {shard["file"]: shard["bytes"] for shard in metadata["shards"]})
+    written = {shard["file"]: shard["bytes"] for shard in metadata["shards"]}
+    remedy = f"`tfrecorder repair {directory}` mends it from the source; or copy the files again."
+    check_shards(directory, sizes, written, remedy)
     splits = {
         split: tuple(
             ShardFile(

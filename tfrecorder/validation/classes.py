@@ -55,7 +55,18 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
         f"{field.key}/label": pa.array(numbers, pa.int64()),
         f"{field.key}/text": pa.array(texts, pa.large_string()),
     }
-    return Outcome(_with_classes(field, checked, numbers, names), values, findings, checked)
+    made = _with_classes(field, checked, numbers, names)
+    findings.append(_check_gaps(field.column, numbers, made))
+    return Outcome(made, values, findings, checked)
+
+
+def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
+    """Integers that leave numbers out, as 0, 10, 20: each of them would be a class."""
+    classes, used = field.num_classes or 0, len(np.unique(numbers))
+    if field.names is not None or used == classes:
+        return Finding("label_gaps", [], column, [], "")
+    message = f"labels up to {classes - 1:,} make {classes:,} classes, but only {used:,} are there"
+    return Finding("label_gaps", [None], column, [classes - 1], message)
 
 
 def unlabelled(field: Field, rows: int) -> Outcome:

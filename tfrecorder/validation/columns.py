@@ -29,8 +29,13 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     findings = [at("null_uri", null, column, "the image is missing")]
     if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
         wrong = ~null & ~column.map(lambda uri: isinstance(uri, str)).to_numpy(dtype=bool)
-        message = "the image is of type {type}, not text: {value!r}"
-        findings.append(at("not_text", wrong, column, message))
+        given = column[wrong].map(_without_content)
+        messages = [
+            f"the image is not the text of its path, but {_words(value)}" for value in given
+        ]
+        findings.append(
+            Finding("not_text", list(given.index), str(column.name), given.tolist(), messages)
+        )
         column = column.where(~wrong, None)
     findings.append(check_unicode(column))
     with_scheme = column.str.contains("://", regex=False, na=False)
@@ -47,6 +52,17 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
         Finding("unsupported_scheme", list(refused), str(column.name), values, messages)
     )
     return column, findings
+
+
+def _without_content(value: Any) -> Any:
+    """What stands in the place of an image's path, without the thousands of bytes of an image."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"{len(value):,} bytes"
+    return f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else value
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else f"of type {type(value).__name__}: {value!r:.60}"
 
 
 def check_unicode(column: pd.Series) -> Finding:

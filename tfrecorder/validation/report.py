@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
+
+from tfrecorder.display.tables import html_report
 
 ERROR = "error"
 WARNING = "warning"
@@ -28,7 +30,7 @@ CODES = {
         "(pandas reads 'NA' and 'null' as missing: read_csv(keep_default_na=False) keeps them.)",
     ),
     "unknown_split": (ERROR, "Use TRAIN, VALIDATION, TEST or UNASSIGNED."),
-    "not_text": (ERROR, "Give each image as the text of its path or uri."),
+    "not_text": (ERROR, "Write the image to a file, and give the path or uri of that."),
     "bad_text": (ERROR, "Rename the file or label to valid Unicode."),
     "unsupported_scheme": (ERROR, "Bring the images to a file system, and give their paths."),
     "mixed_label_types": (ERROR, "Make all labels text (.astype(str)) or all integers."),
@@ -50,6 +52,11 @@ CODES = {
     "duplicate_row": (WARNING, "Drop it, or it counts twice: df.drop_duplicates()."),
     "conflicting_labels": (WARNING, "Keep one label for each image."),
     "similar_labels": (WARNING, "Write it in one way if it is one class."),
+    "label_gaps": (
+        WARNING,
+        "Number the classes from 0 without gaps: df['{column}'].astype('category').cat.codes; or "
+        "make them text.",
+    ),
     "label_not_in_train": (WARNING, "Add training images of it, or drop the label."),
     "few_images": (WARNING, "Add images of it, or merge it with another label."),
     "column_left_out": (
@@ -61,6 +68,22 @@ CODES = {
         ERROR,
         "Correct the box or drop it; a conversion would list its image as a reject.",
     ),
+}
+
+
+#: The remedies that a command line writes in another way.
+_SHELL_REMEDIES = {
+    "missing_column": "Rename the column, or map it: --column '{value}={column}'; a schema names "
+    "the source's own columns (`tfrecorder schema` prints one). Drop it if it is something else.",
+    "null_label": "Label the row or drop it; leave the label column out for a data set without "
+    "labels.",
+    "mixed_label_types": "Make all labels text or all integers.",
+    "unsupported_label": "Make the labels text or integers.",
+    "unknown_label": "Add it with --label, or correct the row.",
+    "duplicate_row": "Drop it, or it counts twice.",
+    "label_gaps": "Number the classes from 0 without gaps, or make them text.",
+    "column_left_out": "Nothing to do if it is not needed: it makes no feature. To keep it, give a "
+    "--schema.",
 }
 
 
@@ -89,7 +112,7 @@ class Finding:
         values = [_short(value) for value in self.values]
         remedies = (
             [remedy.format(value=value, column=self.column) for value in values]
-            if "{value}" in remedy
+            if "{" in remedy
             else [remedy] * size
         )
         messages = [self.messages] * size if isinstance(self.messages, str) else self.messages
@@ -125,23 +148,144 @@ def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
     )
 
 
+def as_errors(report: pd.DataFrame) -> pd.DataFrame:
+    """The report with warnings as errors."""
+    return report.assign(severity=ERROR) if len(report) else report
+
+
+def count_warnings(report: pd.DataFrame) -> dict[str, int]:
+    """How many warnings there are of each code."""
+    found = report.loc[report["severity"] == WARNING, "code"].value_counts()
+    return {str(code): int(count) for code, count in found.items()}
+
+
 def has_errors(report: pd.DataFrame) -> bool:
     return bool((report["severity"] == ERROR).any())
 
 
-def summarize(report: pd.DataFrame, examples: int = 3) -> str:
-    """A report as lines for people: each code with its count, examples and remedy."""
-    lines = []
+class ValidationReport(pd.DataFrame):
+    """A row for each problem, as `tfrecorder.validate` describes; people see them in groups.
+
+    Attributes:
+        source_rows: that were checked.
+        notes: what is no problem, and should be known.
+        lines: of a text file, the line of each row that the groups show, counted as an editor does.
+    """
+
+    # What pandas carries along beside the columns.
+    _metadata: ClassVar[list[str]] = ["source_rows", "notes", "lines"]
+
+    source_rows: int
+    notes: tuple[str, ...]
+    lines: dict[int, int]
+
+    @classmethod
+    def of(
+        cls,
+        report: pd.DataFrame,
+        source_rows: int,
+        notes: Iterable[str] = (),
+        lines: Mapping[int, int] | None = None,
+    ) -> ValidationReport:
+        made = cls(report)
+        made.source_rows, made.notes, made.lines = source_rows, tuple(notes), dict(lines or {})
+        return made
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+    def __repr__(self) -> str:
+        return self.as_text()
+
+    def as_text(self, shell: bool = False) -> str:
+        """The groups as lines; with remedies for the command line, or for Python."""
+        groups = [summarize(self, shell=shell, lines=self.lines)] if len(self) else []
+        return "\n".join([self._headline(), *groups, *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        table = [["", "problem", "count", "for instance", "remedy"]]
+        for group in groups_of(self, lines=self.lines):
+            shown = "; ".join(group.examples) + (
+                "; …" if group.number > len(group.examples) else ""
+            )
+            cells = [group.severity, group.code, f"{group.number:,}", shown, group.remedy]
+            table.append(cells)
+        return html_report(self._headline(), table if len(table) > 1 else [], self.notes)
+
+    def _headline(self) -> str:
+        rows = counted(self.source_rows, "row")
+        errors = int((self["severity"] == ERROR).sum())
+        found = [
+            counted(number, word)
+            for number, word in ((errors, ERROR), (len(self) - errors, WARNING))
+            if number
+        ]
+        return f"{' and '.join(found) or 'no problems'} in {rows}"
+
+
+def counted(number: int, word: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
+
+
+class Group(NamedTuple):
+    """The findings of one code: some of their messages, and the remedy."""
+
+    severity: str
+    code: str
+    number: int
+    examples: list[str]
+    remedy: str
+
+
+#: Findings of a code that people see.
+EXAMPLES = 3
+
+
+def groups_of(
+    report: pd.DataFrame, shell: bool = False, lines: Mapping[int, int] | None = None
+) -> Iterator[Group]:
+    """A report by code.
+
+    Args:
+        shell: remedies are for the command line, not for Python.
+        lines: of a text file, the line of a row.
+    """
     for code, found in report.groupby("code", sort=False):
-        first = found.iloc[0]
-        lines.append(f"{first['severity']}: {code} ({len(found):,})")
-        for _, finding in found.head(examples).iterrows():
-            where = "" if pd.isna(finding["row"]) else f"row {finding['row']}: "
-            lines.append(f"  {where}{finding['message']}")
-        if len(found) > examples:
-            lines.append(f"  ... and {len(found) - examples:,} more")
-        lines.append(f"  -> {first['remedy']}")
-    return "\n".join(lines)
+        first, examples = found.iloc[0], []
+        for row, message in zip(found["row"].head(EXAMPLES), found["message"], strict=False):
+            line = None if pd.isna(row) else (lines or {}).get(int(row))
+            where = f"row {row}: " if line is None else f"line {line}: "
+            examples.append(message if pd.isna(row) else where + message)
+        remedy = first["remedy"]
+        if shell and code in _SHELL_REMEDIES:
+            names = {"value": first["value"], "column": first["column"]}
+            remedy = _SHELL_REMEDIES[str(code)].format(**names)
+        yield Group(first["severity"], str(code), len(found), examples, remedy)
+
+
+def shown_rows(report: pd.DataFrame) -> list[int]:
+    """The rows that the groups of a report show."""
+    shown = report.groupby("code", sort=False).head(EXAMPLES)["row"]
+    return sorted({int(row) for row in shown.dropna()})
+
+
+def summarize(
+    report: pd.DataFrame, shell: bool = False, lines: Mapping[int, int] | None = None
+) -> str:
+    """A report as lines for people: each code with its count, examples and remedy."""
+    shown = []
+    for group in groups_of(report, shell, lines):
+        shown.append(f"{group.severity}: {group.code} ({group.number:,})")
+        shown += [f"  {example}" for example in group.examples]
+        if group.number > len(group.examples):
+            shown.append(f"  ... and {group.number - len(group.examples):,} more")
+        shown.append(f"  -> {group.remedy}")
+    return "\n".join(shown)
 
 
 def _short(value: Any, limit: int = 200) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tfrecorder.schema.fields import Field, fields_of, primary_image
+from tfrecorder.schema.fields import Field, class_field, fields_of, primary_image
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import (
     Boxes,
@@ -62,6 +62,7 @@ class Checked:
             column with a fault none.
         files: the uris of every column of images or masks, each under its name.
         source_rows: of the source; of boxes with a row each, more than there are records.
+        assigned: rows that came without a split.
     """
 
     frame: pd.DataFrame
@@ -70,11 +71,24 @@ class Checked:
     values: Mapping[str, pa.Array] = dataclasses.field(default_factory=dict)
     files: tuple[pd.Series, ...] = ()
     source_rows: int = 0
+    assigned: int = 0
 
     @cached_property
     def report(self) -> pd.DataFrame:
         """The findings as `report.build_report` shows them."""
         return build_report(self.findings)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is no problem, and should be known."""
+        found = []
+        label = class_field(self.fields)
+        if label is not None and not label.num_classes and LABEL_COLUMN not in self.frame:
+            found.append("there is no label column: the dataset is unlabelled")
+        if self.assigned and len(self.frame):
+            rows = f"{self.assigned:,} of {len(self.frame):,} rows"
+            found.append(f"splits are assigned 80/10/10 to {rows}, which have none")
+        return found
 
 
 def check_source(source: Source, seed: int = 0) -> Checked:
@@ -110,6 +124,7 @@ def check_source(source: Source, seed: int = 0) -> Checked:
     for name in there.intersection(schema.of(Split)):
         frame[SPLIT_COLUMN], finding = check_splits(table[name])
         findings.append(finding)
+    assigned = int((frame[SPLIT_COLUMN] == UNASSIGNED).sum())
     _assign(frame, {} if has_faults(findings) else values, seed)
     if not any(finding.code == "missing_column" for finding in findings):
         findings += check_rows(frame)
@@ -124,6 +139,7 @@ def check_source(source: Source, seed: int = 0) -> Checked:
             if isinstance(outcome.field.kind, (Image, Mask)) and outcome.column is not None
         ),
         source_rows=len(source.frame),
+        assigned=assigned,
     )
 
 
@@ -141,6 +157,8 @@ def _check_columns(source: Source) -> Iterator[Finding]:
             if wanted in present or isinstance(kind, Ignore):
                 continue
             near = nearest_name(wanted, others)
+            if isinstance(kind, Split) and near is None:
+                near = source.split_like
             if near is not None:
                 suggested.add(near)
                 message = f"there is no column {wanted!r}; is it {near!r}?"

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.source import read_source
-from tfrecorder.validation.report import build_report
-from tfrecorder.validation.rules import check_source
+from tfrecorder.sources.table import Source
+from tfrecorder.validation.report import ValidationReport, as_errors, build_report, shown_rows
+from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +30,8 @@ def validate(
     seed: int = 0,
     verify: str = "decode",
     max_pixels: int = DEFAULT_MAX_PIXELS,
-) -> pd.DataFrame:
+    strict: bool = False,
+) -> ValidationReport:
     """Every problem of a source at once; nothing is written.
 
     Args:
@@ -36,11 +39,12 @@ def validate(
         check_images: also open and check every image and mask, of each column, and compare boxes
             in pixels with the size of their image, as a conversion would.
         columns, schema, labels, seed, verify, max_pixels: as for `tfrecorder.ConvertOptions`.
+        strict: warnings are errors.
 
     Returns:
-        A row for each problem, errors first: severity ("error" or "warning"), code, row (from 0;
-        missing where the whole table is meant), column, value, message, remedy.  Empty when all
-        is well.
+        A frame with a row for each problem, errors first: severity ("error" or "warning"), code,
+        row (from 0; missing where the whole table is meant), column, value, message, remedy.  Empty
+        when all is well.  Printed, or in a notebook, it shows the problems in groups.
 
     Raises:
         OptionError: an option's value is wrong.
@@ -57,12 +61,23 @@ def validate(
             "seed": seed,
             "verify": verify,
             "max_pixels": max_pixels,
+            "strict": strict,
         }
     )
     table = read_source(source, options.columns, options.labels, options.schema)
     checked = check_source(table, options.seed)
-    if not check_images:
-        return checked.report
-    from tfrecorder.validation.images import unusable_files
+    report = checked.report
+    if check_images:
+        from tfrecorder.validation.images import unusable_files
 
-    return build_report([*checked.findings, *unusable_files(table, checked, options)])
+        report = build_report([*checked.findings, *unusable_files(table, checked, options)])
+    return report_on(report, table, checked, options.strict)
+
+
+def report_on(
+    report: pd.DataFrame, table: Source, checked: Checked, strict: bool
+) -> ValidationReport:
+    """A report as people see it, with the lines of a text file; if `strict`, of errors alone."""
+    lines = line_numbers(table, shown_rows(report))
+    found = as_errors(report) if strict else report
+    return ValidationReport.of(found, len(table.frame), checked.notes, lines)

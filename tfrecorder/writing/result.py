@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.tables import Report, Table
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.fields import from_json as fields_from_json
+
+
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """Counts by name, the most frequent first.
+
+    >>> counts_in_words({"duplicate_row": 4, "leakage": 18})
+    'leakage 18, duplicate_row 4'
+    """
+    ordered = sorted(counts.items(), key=lambda one: -one[1])
+    return ", ".join(f"{name} {count:,}" for name, count in ordered)
 
 
 @dataclass(frozen=True)
@@ -46,9 +57,13 @@ class ConversionResult(Report):
         oriented: records whose image carries an EXIF orientation other than upright.
         retries: further attempts that reading the images took, after failures that passed.
         input_bytes: of the image files that became records.
-        class_names: by integer; None where the labels are integers or missing.
+        class_names: by integer, of integer labels the numbers as text; None without labels.
         passed_over: of a folder source, files that made no row, by kind.
         seconds: from the call to the commit.
+        labelled: False where the source has no labels: then they are -1 and "".
+        assigned: rows that came without a split, and were given one.
+        warnings: what `tfrecorder.validate` warns of in the source, by code.
+        was_finished: the dataset was finished before the call, which wrote nothing.
     """
 
     output_dir: str
@@ -61,6 +76,10 @@ class ConversionResult(Report):
     class_names: tuple[str, ...] | None
     passed_over: dict[str, int]
     seconds: float
+    labelled: bool = True
+    assigned: int = 0
+    warnings: dict[str, int] = field(default_factory=dict)
+    was_finished: bool = False
 
     @property
     def rows(self) -> int:
@@ -75,6 +94,11 @@ class ConversionResult(Report):
         return sum(split.bytes for split in self.splits.values())
 
     def _headline(self) -> str:
+        if self.was_finished:
+            return (
+                f"{self.records:,} records in {self.output_dir}, which was finished before: "
+                "nothing was written"
+            )
         rate = self.rows / self.seconds if self.seconds else 0
         return (
             f"{self.records:,} records in {self.output_dir} "
@@ -97,6 +121,15 @@ class ConversionResult(Report):
                 f"classes: {len(self.class_names)}: {shown}"
                 + (f", … {more} more" if more > 0 else "")
             )
+        elif not self.labelled:
+            notes.append("labels: none, the dataset is unlabelled")
+        if self.assigned:
+            notes.append(
+                f"splits: assigned 80/10/10 to {self.assigned:,} of {self.rows:,} rows, which have "
+                "none"
+            )
+        if self.warnings:
+            notes.append(f"warnings: {counts_in_words(self.warnings)}")
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
@@ -138,7 +171,8 @@ def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) ->
         oriented=totals["oriented"],
         retries=totals["retries"],
         input_bytes=totals["input_bytes"],
-        class_names=labels.names if labels else None,
+        class_names=labels.class_names if labels else None,
         passed_over=passed_over,
         seconds=seconds,
+        labelled=labels is None or bool(labels.num_classes),
     )
