@@ -340,7 +340,7 @@ def test_what_was_passed_over_is_told() -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (["a.jpg"], "image 'a.jpg' is not at label/file"),
+        (["a.jpg", "cat/x/b.jpg"], "image 'a.jpg' is not at label/file"),
         (["cat/a.jpg", "b.jpg"], "image 'b.jpg' is not at label/file"),
         (["train/cat/a.jpg", "test/b.jpg"], "image 'test/b.jpg' is not at split/label/file"),
         (["train/cat/x/a.jpg"], "image 'train/cat/x/a.jpg' is not at split/label/file"),

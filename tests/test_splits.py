@@ -1,11 +1,16 @@
 """Splits: every usual word is understood, and a row without one keeps the one it is given."""
 
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import PHOTOS, records
 
-from tfrecorder.schema.splits import assign_split, assign_splits, parse_splits
+import tfrecorder
+from tfrecorder.schema.splits import Division, assign_splits, parse_splits
 
 WORDS = {
     "TRAIN": ["train", "TRAIN", "Train", "training", "Training", " train "],
@@ -43,30 +48,108 @@ def test_a_column_of_any_text_dtype(dtype):
     ],
 )
 def test_assigned_splits_are_the_same_on_every_machine_for_ever(seed, expected):
-    assigned = assign_splits((f"photos/{i}.jpg" for i in range(20)), seed)
+    assigned = assign_splits([f"photos/{i}.jpg" for i in range(20)], Division(seed=seed))
     assert " ".join(split[:2] for split in assigned) == expected
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True), st.data())
 def test_a_row_keeps_its_split_when_rows_come_and_go(uris, data):
     kept = data.draw(st.lists(st.sampled_from(uris), unique=True)) if uris else []
-    before = dict(zip(uris, assign_splits(uris, seed=7), strict=True))
-    assert assign_splits(kept, seed=7) == [before[uri] for uri in kept]
+    before = dict(zip(uris, assign_splits(uris, Division(seed=7)), strict=True))
+    assert assign_splits(kept, Division(seed=7)) == [before[uri] for uri in kept]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
 def test_eight_in_ten_train_and_one_each_validates_and_tests(seed):
-    counts = pd.Series(assign_splits((f"{i}.jpg" for i in range(20_000)), seed)).value_counts()
+    counts = pd.Series(
+        assign_splits([f"{i}.jpg" for i in range(20_000)], Division(seed=seed))
+    ).value_counts()
     assert (counts / 20_000).round(2).to_dict() == {"TRAIN": 0.8, "VALIDATION": 0.1, "TEST": 0.1}
 
 
 def test_another_seed_is_another_assignment():
     uris = [f"{i}.jpg" for i in range(100)]
-    assert assign_splits(uris, seed=0) != assign_splits(uris, seed=1)
+    assert assign_splits(uris, Division(seed=0)) != assign_splits(uris, Division(seed=1))
 
 
 def test_one_uri_is_one_split():
-    assert assign_splits(["a", "b", "a"], seed=3)[::2] == [assign_split("a", seed=3)] * 2
+    division = Division(seed=3)
+    assert assign_splits(["a", "b", "a"], division)[::2] == assign_splits(["a"], division) * 2
+
+
+SHARES = {"TRAIN": 0.7, "VALIDATION": 0.3}
+
+
+def test_the_shares_are_those_asked_for():
+    names = [f"{i}.jpg" for i in range(20_000)]
+    counts = pd.Series(assign_splits(names, Division(SHARES))).value_counts()
+    assert (counts / 20_000).round(2).to_dict() == SHARES
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.integers(0, 5))
+def test_stratified_each_label_has_these_shares_to_within_an_image(sizes, seed):
+    labels = [label for label, size in enumerate(sizes) for _ in range(size)]
+    names = [f"{at}.jpg" for at in range(len(labels))]
+    found = pd.Series(assign_splits(names, Division(SHARES, True, seed), labels))
+    for label, size in enumerate(sizes):
+        in_train = (found[[one == label for one in labels]] == "TRAIN").sum()
+        assert abs(in_train - 0.7 * size) < 1
+
+
+def of_patients() -> pd.DataFrame:
+    """Twelve patients with three images each, of two labels."""
+    rows = [(f"{p}_{i}.jpg", f"patient {p}", "ab"[p % 2]) for p in range(12) for i in range(3)]
+    return pd.DataFrame(rows, columns=["image_uri", "patient", "label"])
+
+
+def splits_of(frame: pd.DataFrame, folder: Path, **options: Any) -> pd.Series:
+    """The split of each image, by its name, as a conversion made it."""
+    for name in frame["image_uri"]:
+        Path(name).write_bytes(PHOTOS[0].read_bytes())
+    tfrecorder.convert(frame, folder, progress=False, **options)
+    found = {
+        record["image/filename"].decode(): split
+        for split in ("TRAIN", "VALIDATION", "TEST")
+        for record in records(folder, split)
+    }
+    return pd.Series(found)
+
+
+@pytest.mark.parametrize("stratify", [False, True])
+def test_all_images_of_a_group_are_in_one_split(tmp_path, stratify):
+    frame = of_patients()
+    options = {"splits": SHARES, "split_by": "patient", "stratify": stratify}
+    found = splits_of(frame, tmp_path / "out", **options)
+    assert set(found) == {"TRAIN", "VALIDATION"}
+    by_patient = found.groupby(frame.set_index("image_uri")["patient"])
+    assert (by_patient.nunique() == 1).all()
+
+
+def test_a_group_keeps_its_split_when_others_come(tmp_path):
+    frame = of_patients()
+    before = splits_of(frame.iloc[:18], tmp_path / "few", split_by="patient")
+    after = splits_of(frame, tmp_path / "all", split_by="patient")
+    assert after[before.index].equals(before)
+
+
+def test_splits_that_are_given_stay(tmp_path):
+    frame = of_patients().assign(split=["TEST"] * 6 + [None] * 30)
+    found = splits_of(frame, tmp_path / "out", splits={"TRAIN": 1})
+    assert found.value_counts().to_dict() == {"TRAIN": 30, "TEST": 6}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"split_by": "doctor"}, "split_by='doctor': the source has no such column"),
+        ({"split_by": "patient"}, "the group is missing"),
+        ({"stratify": True}, "splits cannot be stratified"),
+    ],
+)
+def test_what_cannot_be_divided_is_an_error(tmp_path, options, words):
+    frame = of_patients().drop(columns="label").assign(patient=None)
+    with pytest.raises(tfrecorder.TfrecorderError, match=words):
+        tfrecorder.convert(frame, tmp_path / "out", **options)
 
 
 def test_a_word_that_is_no_valid_unicode_is_no_split():

@@ -56,6 +56,8 @@ PROVOKED = {
     "mixed_label_types": (table(label=at(X, _9=1)), {}, (9, "label", 1)),
     "unsupported_label": (table(label=at([1.0] * 20, _2=1.5)), {}, (2, "label", 1.5)),
     "negative_label": (table(label=at([1] * 20, _1=-1)), {}, (1, "label", -1)),
+    "label_gaps": (table(label=[0, 10] * 10), {}, (None, "label", 10)),
+    "no_strata": (table(label=None), {"stratify": True}, (None, "label", None)),
     "unknown_label": (table(label=at(X, _2="y")), {"labels": ["x"]}, (2, "label", "y")),
     "missing_value": (
         table(age=at([1.0] * 20, _3=np.nan)),

@@ -90,12 +90,12 @@ def convert(
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
     run.check_runner(chosen)
-    table = read_source(source, chosen.columns, chosen.labels, chosen.schema)
-    checked = check_source(table, chosen.seed)
+    table = read_source(source, chosen.columns, chosen.labels, chosen.schema, chosen.split_by)
+    checked = check_source(table, chosen.division)
     report = report_on(checked.report, table, checked, chosen.strict)
     if has_errors(report):
         raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
-    known = _Known(dict(table.passed_over), checked.assigned, count_warnings(report))
+    known = _Known(dict(table.passed_over), report.notes, count_warnings(report))
     _warn(known.warnings, source)
     if chosen.runner == "DataflowRunner":
         from tfrecorder.runners.dataflow import checks
@@ -127,7 +127,7 @@ def convert(
     return dataclasses.replace(
         read_result(where, known.passed_over, seconds),
         output_dir=os.fspath(output_dir),
-        assigned=known.assigned,
+        notes=known.notes,
         warnings=known.warnings,
         was_finished=prepared is None,
     )
@@ -137,7 +137,7 @@ class _Known(NamedTuple):
     """What a result says of its source, which is not in the dataset."""
 
     passed_over: dict[str, int]
-    assigned: int
+    notes: tuple[str, ...]
     warnings: dict[str, int]
 
 

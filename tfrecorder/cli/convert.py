@@ -104,6 +104,18 @@ def _shards(ctx: click.Context, param: click.Parameter, value: str | None) -> An
     return {split: int(number) for split, _, number in pairs}
 
 
+def _shares(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """ "TRAIN=0.7,VALIDATION=0.3" as a dict."""
+    if value is None:
+        return None
+    pairs = [pair.partition("=") for pair in value.split(",")]
+    try:
+        return {split: float(share) for split, _, share in pairs}
+    except ValueError:
+        words = f"{value!r}; write for instance TRAIN=0.7,VALIDATION=0.3."
+        raise click.BadParameter(words) from None
+
+
 def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """ "256" as the short side, "224x320" as height and width."""
     if value is None or value.isdecimal():
@@ -141,6 +153,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "schema": {"type": str},
     "num_shards": {"type": str, "callback": _shards},
     "shard_size": {"type": str},
+    "splits": {"type": str, "callback": _shares},
     "verify": {"type": click.Choice(VERIFY_LEVELS)},
     "image_size": {"type": str, "callback": _size},
     "resize": {"type": click.Choice(RESIZES)},
@@ -203,6 +216,9 @@ def convert(source: str, output_dir: str, **options: Any) -> None:
 @click.option("--schema", metavar="FILE", help="What each column holds, as for convert.")
 @_label_option
 @click.option("--seed", default=0, show_default=True, help="As for convert.")
+@click.option("--splits", metavar="SPLIT=SHARE,...", callback=_shares, help="As for convert.")
+@click.option("--stratify", is_flag=True, help="As for convert.")
+@click.option("--split-by", metavar="COLUMN", help="As for convert.")
 @click.option(
     "--verify",
     type=click.Choice(VERIFY_LEVELS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 import os
 from collections import Counter
@@ -17,7 +18,7 @@ from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form, pla
 from tfrecorder.schema import keys
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema, to_plain
-from tfrecorder.schema.splits import SPELLINGS, SPLITS
+from tfrecorder.schema.splits import SPELLINGS, SPLITS, Division
 
 ON_ERROR = ("reject", "raise")
 
@@ -86,6 +87,22 @@ class ConvertOptions:
         "Seed of the shuffle and of the 80/10/10 assignment of rows without a split; "
         "0 to 4294967295.",
         content=True,
+    )
+    splits: Mapping[str, float] | None = _option(
+        None,
+        "Shares of the splits for rows that have none, together 1. Default: TRAIN=0.8, "
+        "VALIDATION=0.1, TEST=0.1.",
+        content=True,
+        metavar="SPLIT=SHARE,...",
+    )
+    stratify: bool = _option(
+        False, "Divide the rows of each label by these shares, not all rows.", content=True
+    )
+    split_by: str | None = _option(
+        None,
+        "A column whose rows of one value get one split, as all images of a patient.",
+        content=True,
+        metavar="COLUMN",
     )
     verify: str = _option(
         "decode",
@@ -231,6 +248,12 @@ class ConvertOptions:
             return self.num_shards.get(split)
         return self.num_shards
 
+    @property
+    def division(self) -> Division:
+        """How rows without a split get one."""
+        shares = {"shares": self.splits} if self.splits else {}
+        return Division(**shares, stratify=self.stratify, seed=self.seed)
+
     def content_options(self) -> dict[str, Any]:
         """The options that decide what the files hold, as JSON values."""
         chosen = {
@@ -241,6 +264,9 @@ class ConvertOptions:
         chosen["shard_size"] = self.shard_bytes
         chosen["labels"] = None if self.labels is None else list(self.labels)
         # Only where they are used, so that plans from before there were such options stay good.
+        for name in ("splits", "stratify", "split_by"):
+            if not chosen[name]:
+                del chosen[name]
         if self.schema is None:
             del chosen["schema"]
         else:
@@ -267,6 +293,8 @@ def _normal(name: str, value: Any) -> Any:
         return {plain_name(word): given for word, given in (value or {}).items()}
     if name == "labels" and value is not None:
         return tuple(map(str, value))
+    if name == "splits" and value is not None:
+        return {_split_word(word): float(share) for word, share in value.items()}
     if name == "num_shards" and isinstance(value, Mapping):
         return {_split_word(word): operator.index(count) for word, count in value.items()}
     if isinstance(value, Mapping):
@@ -353,6 +381,22 @@ def _check_num_shards(value: Any) -> str | None:
     return None
 
 
+def _check_splits(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not value:
+        return "give the share of each split, as {'TRAIN': 0.7, 'VALIDATION': 0.3}."
+    for word, share in value.items():
+        if _split_word(word) not in SPLITS:
+            return f"{word!r} is no split; there are {', '.join(SPLITS)}."
+        if _check_fraction(share) or not share:
+            return f"{word}: give a share above 0, as 0.7."
+    if len(set(map(_split_word, value))) < len(value):
+        return "a split is given more than once; give it one share."
+    total = math.fsum(map(float, value.values()))
+    return None if abs(total - 1) < 1e-9 else f"the shares make {total:g} together; give 1 in all."
+
+
 def _check_shard_size(value: Any) -> str | None:
     try:
         size = 0 if isinstance(value, bool) else parse_size(value)
@@ -389,6 +433,9 @@ _CHECKS = {
     "shard_size": _check_shard_size,
     "shuffle": flag,
     "seed": whole(0, 2**32 - 1),
+    "splits": _check_splits,
+    "stratify": flag,
+    "split_by": _check_text,
     "verify": one_of(*VERIFY_LEVELS),
     "max_pixels": whole(1),
     "image_size": _check_image_size,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,9 +30,36 @@ SPELLINGS = {
     "": UNASSIGNED,
 }
 
-#: Upper bounds of the hash, of 2**64, below which a row is TRAIN or VALIDATION: 80/10/10.
-_TRAIN_BELOW = 2**64 * 8 // 10
-_VALIDATION_BELOW = 2**64 * 9 // 10
+
+@dataclass(frozen=True)
+class Division:
+    """How rows without a split get one.
+
+    Attributes:
+        shares: of each split, above 0; together 1.
+        stratify: within each label, so that rare ones are in every split too.
+        seed: of the hash.
+    """
+
+    shares: Mapping[str, float] = field(
+        default_factory=lambda: {"TRAIN": 0.8, "VALIDATION": 0.1, "TEST": 0.1}
+    )
+    stratify: bool = False
+    seed: int = 0
+
+    def __str__(self) -> str:
+        if self == Division(seed=self.seed):
+            return "80/10/10"
+        shares = ", ".join(f"{name} {100 * share:g} %" for name, share in self.shares.items())
+        return shares + (" of each label" if self.stratify else "")
+
+    def bounds(self, many: int) -> list[tuple[str, int]]:
+        """The splits, each with the number of `many` that is the end of its part."""
+        found, total = [], Fraction(0)
+        for name in (split for split in SPLITS if split in self.shares):
+            total += Fraction(str(self.shares[name]))
+            found.append((name, int(many * total)))
+        return [*found[:-1], (found[-1][0], many)]
 
 
 def parse_splits(column: pd.Series) -> pd.Series:
@@ -46,19 +77,40 @@ def parse_splits(column: pd.Series) -> pd.Series:
     return pd.Series(np.array(parsed, dtype=object)[words], index=column.index, dtype=object)
 
 
-def assign_split(uri: str, seed: int) -> str:
-    """The split of one row without one: a seeded hash of its uri, 80/10/10.
+def assign_splits(
+    keys: Sequence[str], division: Division, labels: Sequence[Any] | None = None
+) -> list[str]:
+    """The split of each row without one, by a seeded hash of its key.
 
-    A row keeps its split when other rows come or go, on every machine and Python.
+    Rows of one key get one split.  A row keeps its split when other rows come or go, on every
+    machine and Python.  Stratified, it may lose it if its hash is close to the end of a split's
+    part: the parts are of the keys of a label, in the order of their hashes.
+
+    Args:
+        keys: the uri, or what the rows of a group have in common.
+        labels: of each row, where `division` is stratified; a key has that of its first row.
+
+    >>> assign_splits(["a.jpg", "b.jpg", "a.jpg"], Division())
+    ['TRAIN', 'VALIDATION', 'TRAIN']
     """
-    key = seed.to_bytes(8, "little")
-    digest = hashlib.blake2b(uri.encode(), digest_size=8, key=key).digest()
-    value = int.from_bytes(digest, "big")
-    if value < _TRAIN_BELOW:
-        return "TRAIN"
-    return "VALIDATION" if value < _VALIDATION_BELOW else "TEST"
+    codes, distinct = pd.factorize(np.array(keys, dtype=object))
+    hashes = [_hash(key, division.seed) for key in distinct]
+    if labels is None:
+        names, ends = zip(*division.bounds(2**64), strict=True)
+        splits = [names[bisect.bisect_right(ends, value)] for value in hashes]
+    else:
+        splits = [""] * len(distinct)
+        first = np.unique(codes, return_index=True)[1]
+        of_keys = pd.Series([labels[at] for at in first], dtype=object)
+        for _, members in of_keys.groupby(of_keys, sort=False):
+            ordered = sorted(members.index, key=hashes.__getitem__)
+            for name, end in reversed(division.bounds(len(ordered))):
+                for key in ordered[:end]:
+                    splits[key] = name
+    return [splits[code] for code in codes]
 
 
-def assign_splits(uris: Iterable[str], seed: int) -> list[str]:
-    """`assign_split` of each uri."""
-    return [assign_split(uri, seed) for uri in uris]
+def _hash(key: str, seed: int) -> int:
+    """64 bits."""
+    salt = seed.to_bytes(8, "little")
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8, key=salt).digest(), "big")

@@ -40,6 +40,7 @@ def read_source(
     columns: Mapping[str, str] | None = None,
     labels: Sequence[str] | None = None,
     schema: Schema | None = None,
+    split_by: str | None = None,
 ) -> Source:
     """A frame, a CSV file or a folder of images as one table.
 
@@ -52,13 +53,14 @@ def read_source(
             if they are digits.
         schema: of the columns; None takes the one that the source's form or the names of its
             columns tell.
+        split_by: the column whose rows of one value belong together.
 
     Raises:
         SourceError: there is no such file, or it cannot be read as a table.
     """
     named = columns or {}
     if isinstance(source, pd.DataFrame):
-        return _as_source(source, os.getcwd(), named, labels, schema)
+        return _as_source(source, os.getcwd(), named, labels, schema, split_by)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
@@ -69,11 +71,15 @@ def read_source(
     if refusal is not None:
         raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
     with storage.failing_as(SourceError, path):
-        return _read_path(path, named, labels, schema)
+        return _read_path(path, named, labels, schema, split_by)
 
 
 def _read_path(
-    path: str, columns: Mapping[str, str], labels: Sequence[str] | None, schema: Schema | None
+    path: str,
+    columns: Mapping[str, str],
+    labels: Sequence[str] | None,
+    schema: Schema | None,
+    split_by: str | None,
 ) -> Source:
     whole = storage.absolute(path)
     # On a bucket a name may be an object and a folder: what ends in .csv is the object.
@@ -87,7 +93,7 @@ def _read_path(
                 f"tfrecorder.load({path!r}) reads it."
             )
         table, passed_over = read_folder(whole)
-        found = _as_source(table, whole, {}, labels, schema)
+        found = _as_source(table, whole, {}, labels, schema, split_by)
         return replace(found, passed_over=passed_over)
     if not is_file and not os.path.isfile(whole):
         looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
@@ -99,7 +105,7 @@ def _read_path(
     with storage.local_copy(whole) as copy:
         needed = (schema or DEFAULT_SCHEMA).source_columns()
         table, form = read_file(path, copy, {*columns, *needed})
-    found = _as_source(table, storage.parent(whole), columns, labels, schema or form)
+    found = _as_source(table, storage.parent(whole), columns, labels, schema or form, split_by)
     if storage.is_local(whole):
         found = replace(found, text=(whole, has_header(whole, {*columns, *needed})))
     return found if form else replace(found, frame=_with_integers(found.frame, found.schema))
@@ -135,6 +141,7 @@ def _as_source(
     columns: Mapping[str, str],
     labels: Sequence[str] | None,
     schema: Schema | None,
+    split_by: str | None,
 ) -> Source:
     """Rename, keep the schema's columns, and remember the others; the table is not touched."""
     have = [str(name) for name in table.columns]
@@ -164,7 +171,20 @@ def _as_source(
     if not any(name in picked for name in schema.of(Split)):
         holding = (name for name, at in left_out.items() if _holds_splits(table.iloc[:, at]))
         split_like = next(holding, None)
-    return Source(frame, base, tuple(left_out), schema=schema, split_like=split_like)
+    return Source(
+        frame,
+        base,
+        tuple(name for name in left_out if name != split_by),
+        schema=schema,
+        groups=None if split_by is None else _groups(table, have, split_by).set_axis(rows),
+        split_like=split_like,
+    )
+
+
+def _groups(table: pd.DataFrame, names: list[str], split_by: str) -> pd.Series:
+    if split_by not in names:
+        raise SourceError(f"split_by={split_by!r}: the source has no such column; it has: {names}.")
+    return table.iloc[:, names.index(split_by)]
 
 
 def _holds_splits(column: pd.Series) -> bool:

@@ -26,6 +26,7 @@ class Source:
         left_out: the source's further columns, which make no feature.
         passed_over: of a folder, how many hidden files and how many other files made no row.
         schema: what each column holds.
+        groups: what the rows of a group, which are to get one split, have in common.
         split_like: of a source without splits, a column left out whose words are all splits.
         text: of a text file on this machine, its path and whether it begins with a header.
     """
@@ -35,5 +36,6 @@ class Source:
     left_out: tuple[str, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
     schema: Schema = DEFAULT_SCHEMA
+    groups: pd.Series | None = None
     split_like: str | None = None
     text: tuple[str, bool] | None = None

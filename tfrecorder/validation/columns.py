@@ -25,9 +25,12 @@ def has_faults(findings: Iterable[Finding]) -> bool:
 def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
         column = column.map(lambda uri: uri.__fspath__() if hasattr(uri, "__fspath__") else uri)
-    null = (column.isna() | (column == "")).to_numpy()
+    is_text = pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty")
+    # An array is compared with a text place by place, so only texts are.
+    empty = column == "" if is_text else column.map(lambda uri: isinstance(uri, str) and not uri)
+    null = (column.isna() | empty).to_numpy(dtype=bool)
     findings = [at("null_uri", null, column, "the image is missing")]
-    if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
+    if not is_text:
         wrong = ~null & ~column.map(lambda uri: isinstance(uri, str)).to_numpy(dtype=bool)
         given = column[wrong].map(_without_content)
         messages = [

@@ -47,6 +47,7 @@ CODES = {
         ERROR,
         "Rows with boxes of one image must agree in every other column: correct or drop one.",
     ),
+    "no_strata": (ERROR, "Leave stratify out, or give each row one label."),
     "no_train": (WARNING, "Assign rows to TRAIN, or leave the splits out for 80/10/10."),
     "leakage": (WARNING, "Keep each image in one split, or the evaluation is too good."),
     "duplicate_row": (WARNING, "Drop it, or it counts twice: df.drop_duplicates()."),
@@ -200,7 +201,7 @@ class ValidationReport(pd.DataFrame):
     def as_text(self, shell: bool = False) -> str:
         """The groups as lines; with remedies for the command line, or for Python."""
         groups = [summarize(self, shell=shell, lines=self.lines)] if len(self) else []
-        return "\n".join([self._headline(), *groups, *(f"note: {note}" for note in self.notes)])
+        return "\n".join([self._headline(), *groups, *self.notes])
 
     def _repr_html_(self) -> str:
         table = [["", "problem", "count", "for instance", "remedy"]]

@@ -28,11 +28,11 @@ from tfrecorder.schema.kinds import (
     Split,
     columns_of,
 )
-from tfrecorder.schema.splits import UNASSIGNED, assign_splits
+from tfrecorder.schema.splits import UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
-from tfrecorder.validation.columns import check_splits, check_uris, has_faults
+from tfrecorder.validation.columns import at, check_splits, check_uris, has_faults
 from tfrecorder.validation.report import Finding, build_report
 from tfrecorder.validation.rows import check_rows
 from tfrecorder.validation.values import check_values
@@ -46,6 +46,9 @@ _SYNONYMS = {
     LABEL_COLUMN: ("labels", "class", "category", "target", "class_name", "y"),
     SPLIT_COLUMN: ("set", "subset", "ml_use", "partition", "fold"),
 }
+
+
+DEFAULT_DIVISION = Division()
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Checked:
             column with a fault none.
         files: the uris of every column of images or masks, each under its name.
         source_rows: of the source; of boxes with a row each, more than there are records.
-        assigned: rows that came without a split.
+        assigned: how rows that came without a split were given one, in words.
     """
 
     frame: pd.DataFrame
@@ -71,7 +74,7 @@ class Checked:
     values: Mapping[str, pa.Array] = dataclasses.field(default_factory=dict)
     files: tuple[pd.Series, ...] = ()
     source_rows: int = 0
-    assigned: int = 0
+    assigned: str = ""
 
     @cached_property
     def report(self) -> pd.DataFrame:
@@ -84,19 +87,18 @@ class Checked:
         found = []
         label = class_field(self.fields)
         if label is not None and not label.num_classes and LABEL_COLUMN not in self.frame:
-            found.append("there is no label column: the dataset is unlabelled")
-        if self.assigned and len(self.frame):
-            rows = f"{self.assigned:,} of {len(self.frame):,} rows"
-            found.append(f"splits are assigned 80/10/10 to {rows}, which have none")
+            found.append("labels: none, the dataset is unlabelled")
+        if self.assigned:
+            found.append(f"splits: assigned {self.assigned}, which have none")
         return found
 
 
-def check_source(source: Source, seed: int = 0) -> Checked:
+def check_source(source: Source, division: Division = DEFAULT_DIVISION) -> Checked:
     """Apply every rule to a source's table, by the kinds of its columns.
 
     Args:
         source: the table with its schema.
-        seed: of the assignment of rows without a split.
+        division: how rows without a split get one.
     """
     schema, table = source.schema, source.frame
     findings = list(_check_columns(source))
@@ -125,7 +127,8 @@ def check_source(source: Source, seed: int = 0) -> Checked:
         frame[SPLIT_COLUMN], finding = check_splits(table[name])
         findings.append(finding)
     assigned = int((frame[SPLIT_COLUMN] == UNASSIGNED).sum())
-    _assign(frame, {} if has_faults(findings) else values, seed)
+    findings += _check_division(frame, source, division)
+    _assign(frame, {} if has_faults(findings) else values, division, source.groups)
     if not any(finding.code == "missing_column" for finding in findings):
         findings += check_rows(frame)
     return Checked(
@@ -139,7 +142,7 @@ def check_source(source: Source, seed: int = 0) -> Checked:
             if isinstance(outcome.field.kind, (Image, Mask)) and outcome.column is not None
         ),
         source_rows=len(source.frame),
-        assigned=assigned,
+        assigned=f"{division} to {assigned:,} of {len(frame):,} rows" if assigned else "",
     )
 
 
@@ -219,19 +222,40 @@ def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _assign(frame: pd.DataFrame, values: Mapping[str, pa.Array], seed: int) -> None:
-    """Split rows without a split by the hash of their image, or of all they hold without images."""
+def _check_division(frame: pd.DataFrame, source: Source, division: Division) -> Iterator[Finding]:
+    if source.groups is not None:
+        missing = source.groups.isna().to_numpy(dtype=bool)
+        yield at("missing_value", missing, source.groups, "the group is missing")
+    if division.stratify and LABEL_COLUMN not in frame:
+        message = "splits cannot be stratified: no column holds one label a row"
+        yield Finding("no_strata", [None], LABEL_COLUMN, [None], message)
+
+
+def _assign(
+    frame: pd.DataFrame,
+    values: Mapping[str, pa.Array],
+    division: Division,
+    groups: pd.Series | None,
+) -> None:
+    """Split rows without a split by the hash of their group, their image, or all they hold."""
     splits = frame[SPLIT_COLUMN].astype(object)
     open_rows = (splits == UNASSIGNED).to_numpy(dtype=bool)
     if not open_rows.any():
         return
-    if URI_COLUMN in frame:
-        open_rows = open_rows & frame[URI_COLUMN].notna().to_numpy(dtype=bool)
-        texts = [uri.encode(errors="replace").decode() for uri in frame.loc[open_rows, URI_COLUMN]]
+    if groups is not None:
+        keys = groups.loc[frame.index]
+    elif URI_COLUMN in frame:
+        keys = frame[URI_COLUMN]
+    elif values:
+        keys = _contents(values, frame.index)
     else:
-        texts = _contents(values, frame.index)[open_rows].tolist() if values else []
-        open_rows = open_rows & bool(values)
-    splits[open_rows] = np.array(assign_splits(texts, seed), dtype=object)
+        return
+    open_rows = open_rows & keys.notna().to_numpy(dtype=bool)
+    texts = [str(key).encode(errors="replace").decode() for key in keys[open_rows]]
+    labels = None
+    if division.stratify and LABEL_COLUMN in frame:
+        labels = frame.loc[open_rows, LABEL_COLUMN].tolist()
+    splits[open_rows] = np.array(assign_splits(texts, division, labels), dtype=object)
     frame[SPLIT_COLUMN] = splits
 
 

@@ -31,6 +31,9 @@ def validate(
     verify: str = "decode",
     max_pixels: int = DEFAULT_MAX_PIXELS,
     strict: bool = False,
+    splits: Mapping[str, float] | None = None,
+    stratify: bool = False,
+    split_by: str | None = None,
 ) -> ValidationReport:
     """Every problem of a source at once; nothing is written.
 
@@ -38,7 +41,8 @@ def validate(
         source: a frame, a CSV or a folder, as for `tfrecorder.convert`.
         check_images: also open and check every image and mask, of each column, and compare boxes
             in pixels with the size of their image, as a conversion would.
-        columns, schema, labels, seed, verify, max_pixels: as for `tfrecorder.ConvertOptions`.
+        columns, schema, labels, seed, verify, max_pixels, splits, stratify, split_by: as for
+            `tfrecorder.ConvertOptions`.
         strict: warnings are errors.
 
     Returns:
@@ -62,10 +66,13 @@ def validate(
             "verify": verify,
             "max_pixels": max_pixels,
             "strict": strict,
+            "splits": splits,
+            "stratify": stratify,
+            "split_by": split_by,
         }
     )
-    table = read_source(source, options.columns, options.labels, options.schema)
-    checked = check_source(table, options.seed)
+    table = read_source(source, options.columns, options.labels, options.schema, options.split_by)
+    checked = check_source(table, options.division)
     report = checked.report
     if check_images:
         from tfrecorder.validation.images import unusable_files

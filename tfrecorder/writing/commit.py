@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import BinaryIO
 
 import google_crc32c
 
@@ -16,7 +15,7 @@ from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing import metadata
 from tfrecorder.writing.done import DoneRecord, Totals, add_up, list_output, read_done
-from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
+from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, to_csv
 from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files
 
 
@@ -118,16 +117,11 @@ def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -
 
 
 def _gather(output_dir: str, name: str, header: tuple[str, ...], parts: Sequence[str]) -> None:
-    """One CSV from those of the shards that list anything, a few shards at a time."""
+    """One CSV from those of the shards that list anything, in the order of the source's rows."""
     head = to_csv(header, [])
 
     def rows_of(part: str) -> bytes:
         return storage.read_bytes(os.path.join(output_dir, part))[len(head) :]
 
-    def write(file: BinaryIO) -> None:
-        storage.write_all(file, head)
-        for at in range(0, len(parts), storage.REMOTE_THREADS):
-            some = parts[at : at + storage.REMOTE_THREADS]
-            storage.write_all(file, b"".join(storage.each(rows_of, some, output_dir)))
-
-    storage.publish_by(output_dir, name, write)
+    bodies = storage.each(rows_of, parts, output_dir)
+    storage.publish_bytes(output_dir, name, head + in_order(bodies))

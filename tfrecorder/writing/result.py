@@ -60,8 +60,7 @@ class ConversionResult(Report):
         class_names: by integer, of integer labels the numbers as text; None without labels.
         passed_over: of a folder source, files that made no row, by kind.
         seconds: from the call to the commit.
-        labelled: False where the source has no labels: then they are -1 and "".
-        assigned: rows that came without a split, and were given one.
+        notes: what else should be known of the source, as that it has no labels.
         warnings: what `tfrecorder.validate` warns of in the source, by code.
         was_finished: the dataset was finished before the call, which wrote nothing.
     """
@@ -76,8 +75,7 @@ class ConversionResult(Report):
     class_names: tuple[str, ...] | None
     passed_over: dict[str, int]
     seconds: float
-    labelled: bool = True
-    assigned: int = 0
+    notes: tuple[str, ...] = ()
     warnings: dict[str, int] = field(default_factory=dict)
     was_finished: bool = False
 
@@ -121,13 +119,7 @@ class ConversionResult(Report):
                 f"classes: {len(self.class_names)}: {shown}"
                 + (f", … {more} more" if more > 0 else "")
             )
-        elif not self.labelled:
-            notes.append("labels: none, the dataset is unlabelled")
-        if self.assigned:
-            notes.append(
-                f"splits: assigned 80/10/10 to {self.assigned:,} of {self.rows:,} rows, which have "
-                "none"
-            )
+        notes += self.notes
         if self.warnings:
             notes.append(f"warnings: {counts_in_words(self.warnings)}")
         if self.rejects:
@@ -174,5 +166,4 @@ def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) ->
         class_names=labels.class_names if labels else None,
         passed_over=passed_over,
         seconds=seconds,
-        labelled=labels is None or bool(labels.num_classes),
     )

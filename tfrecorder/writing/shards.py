@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import operator
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -297,6 +298,29 @@ class _Tally:
             further={key: list(map(list, shapes)) for key, shapes in self.further.items()},
             beside=self.beside,
         )
+
+
+def rows_of_csv(body: bytes) -> list[tuple[int, bytes]]:
+    """The rows of a list below its header: each row's number in the source, and the row as it is.
+
+    Raises:
+        ValueError: it is not as `to_csv` writes it.
+    """
+    lines = [line + "\n" for line in body.decode().split("\n")][:-1]
+    reader, begin, rows = csv.reader(lines, strict=True), 0, []
+    try:
+        for cells in reader:
+            rows.append((int(cells[0]), "".join(lines[begin : reader.line_num]).encode()))
+            begin = reader.line_num
+    except (csv.Error, IndexError) as error:
+        raise ValueError(str(error)) from error
+    return rows
+
+
+def in_order(bodies: Iterable[bytes]) -> bytes:
+    """Lists below their headers as one, in the order of the source's rows."""
+    rows = [row for body in bodies for row in rows_of_csv(body)]
+    return b"".join(row for _, row in sorted(rows, key=operator.itemgetter(0)))
 
 
 def to_csv(header: Iterable[str], rows: Iterable[Sequence[object]]) -> bytes:

@@ -1,0 +1,275 @@
+"""What someone new meets: the same call again, warnings, columns in the wrong place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import CSV, PHOTOS, SAMPLES, photo_frame, run
+
+import tfrecorder
+from tfrecorder import DatasetError, OutputError, SourceError, ValidationError
+
+OPTIONS = {"progress": False, "num_shards": 1}
+
+
+def stamps(folder: str) -> dict[str, int]:
+    return {
+        str(path): path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.is_file()
+    }
+
+
+# ------------------------------------------------------------------- the same call over the dataset
+
+
+def test_the_same_call_gives_the_finished_dataset(frame: pd.DataFrame, tmp_path: Path) -> None:
+    first = frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    before = stamps("out")
+    again = frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    assert stamps("out") == before
+    assert again.was_finished
+    assert not first.was_finished
+    assert (again.records, again.splits, again.rejects) == (first.records, first.splits, {})
+    assert str(again).startswith(f"{first.records} records in out, which was finished before")
+
+
+def test_it_does_not_need_the_images(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "photos", "photos")
+    shutil.copy(CSV, "photos.csv")
+    tfrecorder.convert("photos.csv", "out", **OPTIONS)
+    shutil.rmtree("photos")
+    assert tfrecorder.convert("photos.csv", "out", **OPTIONS).was_finished
+    again = tfrecorder.convert_and_load(
+        "photos.csv", "out", load_options={"split": "TRAIN"}, **OPTIONS
+    )
+    assert len(again)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda frame: frame.iloc[:-1], "^the source had 52 rows and now has 51; .*out is a fin"),
+        (lambda frame: frame.assign(label="x"), "^the source has other values in its rows now; "),
+    ],
+)
+def test_another_source_is_refused_the_difference_first(
+    frame: pd.DataFrame, change: Any, words: str
+) -> None:
+    frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    with pytest.raises(OutputError, match=words):
+        change(frame).tensorflow.to_tfrecord("out", **OPTIONS)
+
+
+def test_other_options_are_refused_the_difference_first(frame: pd.DataFrame) -> None:
+    frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    words = r"^num_shards was 1 and now is 2; .*out is a finished dataset\. Give overwrite=True"
+    with pytest.raises(OutputError, match=words):
+        frame.tensorflow.to_tfrecord("out", progress=False, num_shards=2)
+    assert not frame.tensorflow.to_tfrecord("out", overwrite=True, **OPTIONS).was_finished
+
+
+# ------------------------------------------------------------------------------------- warnings
+
+
+def leaky() -> pd.DataFrame:
+    """An image in two splits."""
+    frame = photo_frame()
+    return pd.concat([frame, frame.iloc[:1].assign(split="TEST")], ignore_index=True)
+
+
+def test_convert_warns_in_one_line_of_what_validate_warns_of() -> None:
+    frame = leaky()
+    report = frame.tensorflow.validate()
+    with pytest.warns(UserWarning, match=r"^2 warnings: leakage 2; see df.tensorflow.validate"):
+        result = frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    assert result.warnings == {"leakage": 2} == report["code"].value_counts().to_dict()
+    assert "warnings: leakage 2" in str(result)
+
+
+def test_without_warnings_nothing_is_said(frame: pd.DataFrame) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    assert result.warnings == {}
+
+
+def test_strict_makes_warnings_errors() -> None:
+    frame = leaky()
+    with pytest.raises(ValidationError, match="error: leakage"):
+        frame.tensorflow.to_tfrecord("out", strict=True, **OPTIONS)
+    assert not Path("out").exists()
+    assert set(frame.tensorflow.validate(strict=True)["severity"]) == {"error"}
+    leaky().to_csv("leaky.csv", index=False)
+    assert run("-m", "tfrecorder", "validate", "leaky.csv").returncode == 0
+    done = run("-m", "tfrecorder", "validate", "leaky.csv", "--strict")
+    assert done.returncode == 1
+    assert "error: leakage (2)" in done.stdout
+    done = run("-m", "tfrecorder", "convert", "leaky.csv", "out", "--strict")
+    assert done.returncode == 1
+    assert "error: leakage (2)" in done.stderr
+
+
+def test_the_command_names_the_command_that_lists_them() -> None:
+    leaky().to_csv("leaky.csv", index=False)
+    done = run("-m", "tfrecorder", "convert", "leaky.csv", "out")
+    assert "2 warnings: leakage 2; see `tfrecorder validate leaky.csv`" in done.stderr
+
+
+# ------------------------------------------------------------------ labels and splits out of place
+
+
+@pytest.mark.parametrize("column", ["split", "image_uri", "label"])
+def test_a_column_in_the_index_is_not_lost(frame: pd.DataFrame, column: str) -> None:
+    with pytest.raises(SourceError, match=rf"'{column}' is in the frame's index.*reset_index\(\)"):
+        frame.set_index(column).tensorflow.validate()
+
+
+def test_result_and_report_say_what_is_missing(frame: pd.DataFrame) -> None:
+    bare = frame[["image_uri"]]
+    notes = ("labels: none, the dataset is unlabelled", "assigned 80/10/10 to 52 of 52 rows")
+    shown = str(bare.tensorflow.to_tfrecord("out", **OPTIONS)), str(bare.tensorflow.validate())
+    assert all(note in text for note in notes for text in shown)
+    whole = str(frame.tensorflow.validate())
+    assert not any(note in whole for note in notes)
+
+
+def test_a_column_of_splits_with_another_name_is_pointed_at(frame: pd.DataFrame) -> None:
+    moved = frame.rename(columns={"split": "phase"})
+    [fault] = moved.tensorflow.validate().query("code == 'missing_column'").to_dict("records")
+    assert fault["message"] == "there is no column 'split'; is it 'phase'?"
+    stage = frame.drop(columns="split").assign(stage=["I", "II"] * 26)  # of a disease
+    assert "missing_column" not in set(stage.tensorflow.validate()["code"])
+
+
+def test_integer_labels_with_gaps_are_a_warning(frame: pd.DataFrame) -> None:
+    numbers = frame.assign(label=[10 * (at % 4) for at in range(len(frame))])
+    [found] = numbers.tensorflow.validate().to_dict("records")
+    assert (found["code"], found["severity"]) == ("label_gaps", "warning")
+    assert found["message"] == "labels up to 30 make 31 classes, but only 4 are there"
+    dense = frame.assign(label=[at % 4 for at in range(len(frame))])
+    assert dense.tensorflow.validate().empty
+
+
+def test_integer_labels_have_class_names(frame: pd.DataFrame) -> None:
+    numbers = frame.assign(label=[at % 4 for at in range(len(frame))])
+    result = numbers.tensorflow.to_tfrecord("out", **OPTIONS)
+    assert result.class_names == ("0", "1", "2", "3") == tfrecorder.info("out").class_names
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wide = frame.assign(label=[10**12] * len(frame))
+        assert wide.tensorflow.to_tfrecord("wide", **OPTIONS).class_names is None
+
+
+# ------------------------------------------------------------------------- the report, for people
+
+
+def test_a_sound_frame_says_so(frame: pd.DataFrame) -> None:
+    report = frame.tensorflow.validate()
+    assert str(report) == repr(report) == "no problems in 52 rows"
+    assert "no problems in 52 rows" in report._repr_html_()
+    assert report.empty
+    assert type(report.query("severity == 'error'")) is pd.DataFrame
+
+
+def test_a_report_shows_problems_in_groups(frame: pd.DataFrame) -> None:
+    frame.loc[:4, "image_uri"] = None
+    report = frame.tensorflow.validate()
+    lines = str(report).splitlines()
+    assert lines[:3] == [
+        "5 errors in 52 rows",
+        "error: null_uri (5)",
+        "  row 0: the image is missing",
+    ]
+    assert "  ... and 2 more" in lines
+    page = report._repr_html_()
+    assert "null_uri" in page
+    assert "Drop the row or give its image." in page
+
+
+def test_lines_of_a_text_file_are_counted_as_in_an_editor() -> None:
+    Path("a.csv").write_text('image_uri,label\n"a\n.jpg",x\n\nb.jpg,\nc.jpg,y\n')
+    report = tfrecorder.validate("a.csv")
+    assert "line 5: the label is missing" in str(report)
+    assert report.query("code == 'null_label'")["row"].tolist() == [1]
+    Path("none.csv").write_text("TRAIN,a.jpg,x\n,,\nTRIAL,b.jpg,x\n")
+    assert "line 3: 'TRIAL' is no split" in str(tfrecorder.validate("none.csv"))
+
+
+def test_remedies_are_in_the_words_of_the_place() -> None:
+    Path("a.csv").write_text("image_url,label\na.jpg,x\n")
+    assert "columns={'image_url': 'image_uri'}" in str(tfrecorder.validate("a.csv"))
+    done = run("-m", "tfrecorder", "validate", "a.csv")
+    assert "--column 'image_url=image_uri'" in done.stdout
+    done = run("-m", "tfrecorder", "convert", "a.csv", "out")
+    assert "--column 'image_url=image_uri'" in done.stderr
+
+
+# ------------------------------------------------------------------------------- single messages
+
+
+def test_a_missing_shard_names_its_remedy_in_one_sentence(frame: pd.DataFrame) -> None:
+    frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    Path("out/train-00000-of-00001.tfrecord").unlink()
+    with pytest.raises(DatasetError) as caught:
+        tfrecorder.load("out", "TRAIN")
+    words = str(caught.value)
+    assert "\n" not in words
+    assert "train-00000-of-00001.tfrecord is missing. `tfrecorder repair out`" in words
+
+
+def test_load_complains_of_the_split_first(dataset: Path) -> None:
+    with pytest.raises(DatasetError, match=r"'TRIAN'.*did you mean 'TRAIN'"):
+        tfrecorder.load(dataset, "TRIAN", batch_size=8)
+
+
+def test_what_is_no_source_is_named(dataset: Path) -> None:
+    with pytest.raises(SourceError, match="is an image; give its folder"):
+        tfrecorder.convert(PHOTOS[0], "out")
+    with pytest.raises(SourceError, match="is a dataset already"):
+        tfrecorder.convert(dataset, "out")
+
+
+def test_a_flat_folder_of_images_is_unlabelled() -> None:
+    Path("flat").mkdir()
+    for path in PHOTOS[:3]:
+        shutil.copy(path, "flat")
+    result = tfrecorder.convert("flat", "out", **OPTIONS)
+    assert result.records == 3
+    assert "unlabelled" in str(result)
+    Path("flat/cat").mkdir()
+    shutil.copy(PHOTOS[3], "flat/cat")
+    with pytest.raises(SourceError, match="is not at label/file"):
+        tfrecorder.convert("flat", "other")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(b"x" * 5000, "but 5,000 bytes"), (np.zeros((40, 30, 3)), r"an array of shape \(40, 30, 3\)")],
+)
+def test_an_image_itself_is_one_clear_error(value: Any, words: str) -> None:
+    frame = pd.DataFrame({"image_uri": [value, value], "label": "x"})
+    with pytest.raises(ValidationError, match=words) as caught:
+        frame.tensorflow.to_tfrecord("out")
+    assert len(str(caught.value)) < 800
+
+
+def test_rejects_are_in_the_order_of_the_rows(frame: pd.DataFrame) -> None:
+    frame.loc[::4, "image_uri"] = [f"/nowhere/{at}.jpg" for at in range(13)]
+    frame.tensorflow.to_tfrecord("out", num_shards=4, progress=False, max_reject_fraction=1)
+    rows = pd.read_csv("out/rejects.csv")["row"]
+    assert rows.tolist() == list(range(0, 52, 4))
+    assert tfrecorder.verify("out").ok
+
+
+def test_info_speaks_of_sizes_as_people_do(dataset: Path) -> None:
+    shown = str(tfrecorder.info(dataset))
+    assert "images: sizes vary, 3 channels" in shown
+    assert "shard_size='128 MiB'" in shown
+    plain = json.loads(run("-m", "tfrecorder", "info", str(dataset), "--json").stdout)
+    assert plain["options"]["shard_size"] == 128 * 2**20
