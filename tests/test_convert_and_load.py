@@ -85,7 +85,7 @@ def test_a_split_without_rows_is_told_and_the_dataset_is_there() -> None:
 def test_errors_of_the_conversion_are_its_own() -> None:
     tfrecorder.convert_and_load(photo_frame(4), "out", progress=False)
     with pytest.raises(tfrecorder.OutputError, match="overwrite=True"):
-        tfrecorder.convert_and_load(photo_frame(4), "out", progress=False)
+        tfrecorder.convert_and_load(photo_frame(5), "out", progress=False)
     again = tfrecorder.convert_and_load(photo_frame(6), "out", progress=False, overwrite=True)
     assert len(again["TRAIN"]) == 6  # type: ignore[index]
 

@@ -125,6 +125,8 @@ class ConversionResult(Report):
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
+            if self.was_finished and any(why.startswith("read/") for why in self.rejects):
+                notes.append("the option retry_rejects tries again what could not be read")
         if self.suspects:
             where = os.path.join(self.output_dir, layout.SUSPECTS)
             notes.append(f"suspects: {self.suspects:,} images decode with a warning; see {where}")
