@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 
-from tfrecorder.display.tables import html_report
+from tfrecorder.display.tables import Report, Table
 
 ERROR = "error"
 WARNING = "warning"
@@ -164,7 +164,7 @@ def has_errors(report: pd.DataFrame) -> bool:
     return bool((report["severity"] == ERROR).any())
 
 
-class ValidationReport(pd.DataFrame):
+class ValidationReport(Report, pd.DataFrame):
     """A row for each problem, as `tfrecorder.validate` describes; people see them in groups.
 
     Attributes:
@@ -203,15 +203,17 @@ class ValidationReport(pd.DataFrame):
         groups = [summarize(self, shell=shell, lines=self.lines)] if len(self) else []
         return "\n".join([self._headline(), *groups, *self.notes])
 
-    def _repr_html_(self) -> str:
+    def _tables(self) -> list[Table]:
         table = [["", "problem", "count", "for instance", "remedy"]]
         for group in groups_of(self, lines=self.lines):
-            shown = "; ".join(group.examples) + (
-                "; …" if group.number > len(group.examples) else ""
-            )
-            cells = [group.severity, group.code, f"{group.number:,}", shown, group.remedy]
+            shown = "; ".join(group.examples)
+            more = "; …" if group.number > len(group.examples) else ""
+            cells = [group.severity, group.code, f"{group.number:,}", shown + more, group.remedy]
             table.append(cells)
-        return html_report(self._headline(), table if len(table) > 1 else [], self.notes)
+        return [Table(table)] if len(self) else []
+
+    def _notes(self) -> list[str]:
+        return list(self.notes)
 
     def _headline(self) -> str:
         rows = counted(self.source_rows, "row")
