@@ -29,6 +29,8 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.runners.dataflow import launcher
 from tfrecorder.runners.dataflow.settings import Settings
 from tfrecorder.runners.dataflow.staging import stage_wheels
+from tfrecorder.schema.fields import fields_of
+from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 
@@ -196,7 +198,17 @@ def test_a_million_rows_launch_like_ten(bucket: Gcs, dataflow: Dataflow) -> None
     dataflow.runs = False
     many = {"TRAIN": 800_000, "VALIDATION": 100_000, "TEST": 100_000}
     shards = {"TRAIN": 597, "VALIDATION": 75, "TEST": 75}
-    plan = Plan(1_000_000, many, shards, "integer", None, 1000, "gs://bkt/data", "f" * 64, {})
+    plan = Plan(
+        rows=1_000_000,
+        source_rows=1_000_000,
+        split_rows=many,
+        split_shards=shards,
+        fields=fields_of(DEFAULT_SCHEMA),
+        statistics={},
+        base="gs://bkt/data",
+        fingerprint="f" * 64,
+        options={},
+    )
     options = ConvertOptions(**settings(dataflow))
     started = time.process_time()
     job = launcher.launch(plan, OUT, options)
