@@ -135,4 +135,6 @@ def _exchanged(path: Path, target: Path, aside: Path) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
+        if aside.is_symlink():
+            aside.unlink()
         shutil.rmtree(aside, ignore_errors=True)
