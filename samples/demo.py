@@ -3,17 +3,15 @@
 python samples/demo.py [OUTPUT_DIR]
 """
 
-import os
 import shutil
 import sys
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's notes about the processor
 
 import pandas as pd
 from PIL import Image
 
 import tfrecorder
+from tfrecorder.loading.start import quiet_start
 
 PHOTOS = Path(__file__).parent / "photos.csv"
 OUTPUT = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
@@ -33,7 +31,8 @@ def main() -> None:
     result = frame.tensorflow.to_tfrecord(output_dir=OUTPUT / "dataset")
     print(f"df.tensorflow.to_tfrecord(...):\n{result}\n")
 
-    train = tfrecorder.load(OUTPUT / "dataset")["TRAIN"]
+    with quiet_start():  # without TensorFlow's lines about the machine
+        train = tfrecorder.load(OUTPUT / "dataset")["TRAIN"]
     pairs = list(train.take(BATCH).as_numpy_iterator())
     names = [result.class_names[label] for _, label in pairs]
     print(f'tfrecorder.load(...)["TRAIN"]: {len(train)} images; the first {BATCH}:')

@@ -20,14 +20,25 @@ HEAD = """# The command line
 <!-- Made by scripts/cli_reference.py from the commands' own help: `make docs` writes it anew. -->
 
 `tfrecorder COMMAND --help` shows what stands here. Every command ends with exit code 0 if all is \
-well, 1 if not (`validate` found errors, `verify` faults, a conversion failed), 2 if the command \
-itself is wrong, and 130 after Ctrl-C. Errors are one line on standard error.
+well, 1 if not (`validate` found errors, `verify` faults, a conversion failed), 2 if an \
+argument or an option is wrong, and 130 after Ctrl-C. Errors are one line on standard error, in \
+colour in a terminal unless `NO_COLOR` is set.
 
 | command | |
 |---|---|
 {table}
 
 What the options of `convert` do, in more words: [Every option of convert](options.md).
+
+## In a script
+
+`-` reads a CSV from standard input, `--json` prints results for programs, `--quiet` errors alone, \
+and `--dry-run` checks all and writes nothing:
+
+```sh
+grep -v gravel flowers.csv | tfrecorder convert - no_gravel --base . --json > result.json
+tfrecorder convert flowers.csv other --dry-run
+```
 
 ## Completion
 

@@ -60,6 +60,10 @@ def test_convert_writes_a_dataset_and_prints_what_it_made(dataset: Path) -> None
     [
         (["--column", "kind=label", "--column", "path=image_uri"], "columns", None),
         (["--label", "b", "--label", "a"], "labels", ("b", "a")),
+        (["--sep", ";"], "sep", ";"),
+        (["--sep", r"\t"], "sep", "\t"),
+        (["--encoding", "cp1252"], "encoding", "cp1252"),
+        (["--base", "/there"], "base", "/there"),
         (["--num-shards", "3"], "num_shards", 3),
         (["--num-shards", "TRAIN=3,TEST=2"], "num_shards", {"TRAIN": 3, "TEST": 2}),
         (["--shard-size", "5MB"], "shard_size", "5MB"),
@@ -136,18 +140,18 @@ def test_columns_and_labels_do_what_they_say() -> None:
         (["convert", CSV], 2, "Missing argument 'OUTPUT_DIR'."),
         (["convert", CSV, "out", "--num-shard", "3"], 2, "No such option '--num-shard'."),
         (["convert", CSV, "out", "--num-shards", "x"], 2, "write for instance 8 or TRAIN=8"),
-        (["convert", CSV, "out", "--num-shards", "0"], 1, "give a whole number from 1"),
-        (["convert", CSV, "out", "--num-shards", "A=1"], 1, "'A' is no split"),
+        (["convert", CSV, "out", "--num-shards", "0"], 2, "give a whole number from 1"),
+        (["convert", CSV, "out", "--num-shards", "A=1"], 2, "'A' is no split"),
         (["convert", CSV, "out", "--column", "path"], 2, "'path' has no '='"),
-        (["convert", CSV, "out", "--column", "a=b"], 1, "'b' is none of our columns"),
-        (["convert", CSV, "out", "--column", "a=label"], 1, "the source has no column 'a'"),
-        (["convert", CSV, "out", "--seed", "-1"], 1, "seed=-1"),
+        (["convert", CSV, "out", "--column", "a=b"], 2, "'b' is none of our columns"),
+        (["convert", CSV, "out", "--column", "a=label"], 2, "the source has no column 'a'"),
+        (["convert", CSV, "out", "--seed", "-1"], 2, "seed=-1"),
         (["convert", CSV, "out", "--verify", "all"], 2, "'all' is not one of 'decode'"),
-        (["convert", CSV, "out", "--label", "a", "--label", "a"], 1, "more than once"),
-        (["convert", CSV, "out", "--runner", "Flink"], 1, "there is no such runner"),
-        (["convert", CSV, ""], 1, "output_dir='': give the path of a directory"),
-        (["convert", CSV, "https://b/out"], 1, "cannot be written to https://"),
-        (["convert", CSV, "\udcff"], 1, "output_dir="),
+        (["convert", CSV, "out", "--label", "a", "--label", "a"], 2, "more than once"),
+        (["convert", CSV, "out", "--runner", "Flink"], 2, "there is no such runner"),
+        (["convert", CSV, ""], 2, "output_dir='': give the path of a directory"),
+        (["convert", CSV, "https://b/out"], 2, "cannot be written to https://"),
+        (["convert", CSV, "\udcff"], 2, "output_dir="),
         (["convert", "", "out"], 1, "source '': there is no such file or folder"),
         (["convert", "missing.csv", "out"], 1, "'missing.csv': there is no such file or folder"),
         (["validate", "missing\0.csv"], 1, "there is no such file or folder"),
@@ -159,7 +163,7 @@ def test_a_mistake_is_one_line_and_an_exit_code(arguments: list, code: int, word
     ended = call(*arguments)
     assert ended.exit_code == code
     assert words in ended.stderr
-    assert re.fullmatch("Error: .+\n", ended.stderr)
+    assert re.fullmatch("error: .+\n", ended.stderr)
     assert ended.stdout == ""
     assert not Path("out").exists()
 
@@ -255,7 +259,7 @@ def test_what_fails_in_a_worker_process_is_one_line_too() -> None:
     words = ("--on-error", "raise", "--num-workers", "2")
     ended = run("-W", "ignore", "-m", "tfrecorder", "convert", "a.csv", "out", *words)
     assert ended.returncode == 1
-    assert re.fullmatch(r"Error: row 3, image 'broken.jpg' was rejected .+\n", ended.stderr)
+    assert re.fullmatch(r"error: row 3, image 'broken.jpg' was rejected .+\n", ended.stderr)
 
 
 def in_terminal(*arguments: str, seconds: float = 60) -> str:

@@ -148,7 +148,7 @@ def test_a_file_that_does_not_fit_is_not_there_in_part(dataset: Path) -> None:
         [sys.executable, "-B", "-c", code, str(dataset)], capture_output=True, text=True
     )
     assert finished.returncode == 1
-    assert re.fullmatch(r"Error: look/train-\d+\.jpg cannot be written: .+\n", finished.stderr)
+    assert re.fullmatch(r"error: look/train-\d+\.jpg cannot be written: .+\n", finished.stderr)
     images = {record["image/encoded"] for record in records(dataset, "TRAIN")}
     left = files("look")
     assert left.pop("records.csv")

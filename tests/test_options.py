@@ -15,6 +15,9 @@ FIELDS = [item.name for item in dataclasses.fields(ConvertOptions)]
 
 # For each option: values that it refuses, and words of the remedy.
 REFUSED = {
+    "sep": [(";;", "give one character"), ("", "give one"), ('"', "give one"), (1, "give one")],
+    "encoding": [("klingon", "as 'cp1252'"), (8, "as 'cp1252'"), ("", "as 'cp1252'")],
+    "base": [("", "the path of a folder"), (1, "the path of a folder")],
     "columns": [
         ("path", "give a dict"),
         ({1: "label"}, "give a dict"),

@@ -58,7 +58,7 @@ def test_what_stopped_a_worker_is_one_line_of_the_command(options, frame: pd.Dat
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("Error: row 3, image 'nowhere.jpg' was rejected at the stage read")
+    assert line.startswith("error: row 3, image 'nowhere.jpg' was rejected at the stage read")
 
 
 def test_a_killed_worker_ends_the_job_and_the_same_call_completes_it(service, tmp_path) -> None:

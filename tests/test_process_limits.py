@@ -39,7 +39,7 @@ def one_line(finished: subprocess.CompletedProcess[str]) -> str:
     """The words of a command that failed as it should: without a traceback, nothing committed."""
     assert finished.returncode == 1, finished.stderr
     assert len(finished.stderr.splitlines()) == 1, finished.stderr
-    assert finished.stderr.startswith("Error: ")
+    assert finished.stderr.startswith("error: ")
     assert not Path("out/dataset_info.json").exists()
     return finished.stderr
 

@@ -150,7 +150,7 @@ def test_the_command_ends_with_one_line_where_there_is_nothing() -> None:
     ended = run("-m", "tfrecorder", "status", "nowhere")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert len(ended.stderr.splitlines()) == 1
-    assert ended.stderr.startswith("Error: nowhere: no conversion was begun here")
+    assert ended.stderr.startswith("error: nowhere: no conversion was begun here")
 
 
 def test_on_a_bucket_it_asks_once_for_each_shard_that_is_done(gcs: Gcs, frame) -> None:

@@ -73,7 +73,7 @@ def test_faults_as_csv(damaged: Path) -> None:
 def test_what_is_no_dataset_is_one_line(command: str) -> None:
     finished = call(command, "nowhere")
     assert (finished.exit_code, finished.stdout) == (1, "")
-    assert finished.stderr == "Error: nowhere: there is no such directory. Check the path.\n"
+    assert finished.stderr == "error: nowhere: there is no such directory. Check the path.\n"
 
 
 @pytest.mark.parametrize("command", ["verify", "repair"])

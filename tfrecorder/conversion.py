@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
@@ -17,6 +17,7 @@ from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import (
     ImagesUnreachableError,
     OptionError,
+    OutputError,
     UnreachableError,
     ValidationError,
 )
@@ -25,21 +26,24 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.directory import (
     claim,
     clear,
+    exchange_begun,
     folder_to_write,
     is_finished,
     plan_to_continue,
+    refuse_foreign,
     reopen,
 )
+from tfrecorder.plan.dry_run import DryRun, estimate
 from tfrecorder.plan.exchange import complete
 from tfrecorder.plan.plan import Plan, make_plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
-from tfrecorder.plan.staging import stage_plan
+from tfrecorder.plan.staging import read_plan, stage_plan
 from tfrecorder.runners import run
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources.source import read_source
+from tfrecorder.sources.source import read_with
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import count_warnings, has_errors
+from tfrecorder.validation.report import ValidationReport, count_warnings, has_errors
 from tfrecorder.validation.rules import Checked, check_source
 from tfrecorder.validation.validate import report_on
 from tfrecorder.writing.done import read_all_done
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def convert(
-    source: pd.DataFrame | str | os.PathLike[str],
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
     **options: Any,
 ) -> ConversionResult | DataflowJob:
@@ -64,7 +68,8 @@ def convert(
 
     Args:
         source: a frame with the columns image_uri and, if they are known, split and label; the
-            path of such a CSV; or a folder `split/label/file` or `label/file`.
+            path of such a CSV; a folder `split/label/file` or `label/file`; or an open file, from
+            which a CSV is read.
         output_dir: a directory, new, empty, or that of the conversion to continue.
         **options: see `tfrecorder.ConvertOptions`.
 
@@ -89,19 +94,9 @@ def convert(
     started = time.perf_counter()
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
-    run.check_runner(chosen)
-    table = read_source(source, chosen.columns, chosen.labels, chosen.schema, chosen.split_by)
-    checked = check_source(table, chosen.division)
-    report = report_on(checked.report, table, checked, chosen.strict)
-    if has_errors(report):
-        raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
+    table, checked, report = _read_and_check(source, where, chosen)
     known = _Known(dict(table.passed_over), report.notes, count_warnings(report))
     _warn(known.warnings, source)
-    if chosen.runner == "DataflowRunner":
-        from tfrecorder.runners.dataflow import checks
-
-        uris = itertools.chain.from_iterable(checked.files)
-        checks.check((storage.resolve(uri, table.base) for uri in uris), where, chosen)
     try:
         with claim(where):
             prepared = _prepare(where, table, checked, chosen)
@@ -146,10 +141,75 @@ def _warn(found: dict[str, int], source: Any) -> None:
     if not found:
         return
     total = sum(found.values())
-    is_frame = not isinstance(source, (str, os.PathLike))
-    call = "df.tensorflow.validate()" if is_frame else f"tfrecorder.validate({str(source)!r})"
+    call = "df.tensorflow.validate()"
+    if isinstance(source, (str, os.PathLike)):
+        call = f"tfrecorder.validate({str(source)!r})"
+    elif hasattr(source, "read"):  # a pipe, which can be read once
+        call = "tfrecorder.validate('-')"
     plural = "" if total == 1 else "s"
     warnings.warn(f"{total:,} warning{plural}: {counts_in_words(found)}; see {call}", stacklevel=3)
+
+
+def _read_and_check(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any], where: str, options: ConvertOptions
+) -> tuple[Source, Checked, ValidationReport]:
+    """The source as a table without errors, and what is to be said of it."""
+    run.check_runner(options)
+    table = read_with(source, options)
+    checked = check_source(table, options.division)
+    report = report_on(checked.report, table, checked, options.strict)
+    if has_errors(report):
+        raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
+    if options.runner == "DataflowRunner":
+        from tfrecorder.runners.dataflow import checks
+
+        uris = itertools.chain.from_iterable(checked.files)
+        checks.check((storage.resolve(uri, table.base) for uri in uris), where, options)
+    return table, checked, report
+
+
+def dry_run(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    output_dir: str | os.PathLike[str],
+    **options: Any,
+) -> DryRun:
+    """What `convert` would write, by the same checks; nothing is written.
+
+    Args:
+        source, output_dir, options: as for `convert`.
+
+    Returns:
+        Rows, shards and estimated bytes by split, the class names, and what `validate` would warn
+        of.
+
+    Raises:
+        TfrecorderError: as `convert` raises them before its launch.
+    """
+    chosen = ConvertOptions.of(options)
+    where = storage.absolute(_output_path(output_dir))
+    table, checked, report = _read_and_check(source, where, chosen)
+    with storage.failing_as(OutputError, where):
+        refuse_foreign(where)
+        begun = exchange_begun(where)
+        folder = layout.next_of(where) if begun else folder_to_write(where, chosen)
+        plan, _ = make_plan(checked, table.base, (), chosen)
+        keeps = not chosen.retry_rejects and (begun or not chosen.overwrite)
+        finished = keeps and is_finished(folder, plan)
+        staged = read_plan(folder) if finished else plan_to_continue(folder, plan, chosen)
+        pending = [] if finished or staged is None else _pending(folder, staged, chosen)
+    sizes = sizes_of_some(checked, table.base, chosen, decisive=True)
+    open_some(checked, table.base, chosen)
+    if staged is None:
+        counts = shard_counts(plan.split_rows, sizes, chosen)
+        plan = dataclasses.replace(plan, split_shards=counts)
+    return estimate(
+        staged or plan,
+        output_dir=os.fspath(output_dir),
+        sizes=None if chosen.transforms else sizes,
+        pending=None if staged is None else len(pending),
+        report=report,
+        passed_over=dict(table.passed_over),
+    )
 
 
 def _run(folder: str, plan: Plan, options: ConvertOptions) -> DataflowJob | None:

@@ -6,13 +6,13 @@ The options of `convert` are the fields of `ConvertOptions`, with their help tex
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options.convert import ON_ERROR, ConvertOptions
 from tfrecorder.validation import report as reports
@@ -48,6 +48,22 @@ runner_option = click.option(
 )
 
 
+def _sep(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    r"""A separator as it is typed: "\t" is a tab, which a shell does not let through easily."""
+    return "\t" if value == r"\t" else value
+
+
+def _option_of(name: str, **settings: Any) -> Callable[[Any], Any]:
+    """An option of `ConvertOptions`, as other commands have it too."""
+    (item,) = (one for one in dataclasses.fields(ConvertOptions) if one.name == name)
+    metavar, words = item.metadata["metavar"], item.metadata["help"]
+    return click.option(f"--{name}", metavar=metavar, help=words, **settings)
+
+
+def _text_options(command: Callable[..., None]) -> Callable[..., None]:
+    return _option_of("sep", callback=_sep)(_option_of("encoding")(command))
+
+
 @click.command(
     help="""Show how far the conversion into DIRECTORY is.
 
@@ -55,32 +71,38 @@ runner_option = click.option(
     epilog="Example: tfrecorder status gs://my-bucket/flowers",
 )
 @click.argument("directory")
-@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
+@json_option
 def status(directory: str, as_json: bool) -> None:
     from tfrecorder.writing.status import status as run
 
-    found = run(directory)
-    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found)
+    show(run(directory), as_json)
 
 
 @click.command(
     help="""Print a schema for SOURCE, a line a column, as a YAML file to look over and edit.
 
-    SOURCE is a CSV, Vertex AI's JSON Lines, or a folder of images. Give the edited file to
-    `tfrecorder convert --schema`.""",
+    SOURCE is a CSV (- for one on standard input), Vertex AI's JSON Lines, or a folder
+    of images. Give the edited file to `tfrecorder convert --schema`.""",
     epilog="Example: tfrecorder schema flowers.csv > schema.yaml",
 )
 @click.argument("source")
-def schema(source: str) -> None:
+@_text_options
+def schema(source: str, sep: str | None, encoding: str | None) -> None:
     from tfrecorder.schema.schema_file import write_schema
     from tfrecorder.sources.inference import infer_schema
 
-    click.echo(write_schema(infer_schema(source)), nl=False)
+    found = infer_schema(_opened(source), sep=sep, encoding=encoding)
+    click.echo(write_schema(found), nl=False)
 
 
 _SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
-    CSV in the order of AutoML or Vertex AI without a header; or a folder of images,
-    split/label/file or label/file."""
+    CSV in the order of AutoML or Vertex AI without a header; a folder of images,
+    split/label/file or label/file; or - for a CSV on standard input."""
+
+
+def _opened(source: str) -> Any:
+    """The SOURCE of a command: a path, or standard input for "-"."""
+    return sys.stdin.buffer if source == "-" else source
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
@@ -151,6 +173,7 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
 }
 _TYPES: dict[str, dict[str, Any]] = {
     "schema": {"type": str},
+    "sep": {"type": str, "callback": _sep},
     "num_shards": {"type": str, "callback": _shards},
     "shard_size": {"type": str},
     "splits": {"type": str, "callback": _shares},
@@ -196,10 +219,21 @@ def _field_option(item: dataclasses.Field[Any]) -> Callable[[Any], Any]:
 @click.argument("source")
 @click.argument("output_dir")
 @_convert_options
-def convert(source: str, output_dir: str, **options: Any) -> None:
-    from tfrecorder.conversion import convert as run
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Check all that a conversion checks before its launch, and show what it would write: "
+    "splits, shards, estimated bytes, classes and warnings. Nothing is written.",
+)
+@json_option
+@quiet_option
+def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **options: Any) -> None:
+    from tfrecorder import conversion
 
-    click.echo(run(source, output_dir, **options))
+    if is_quiet():
+        options["progress"] = False
+    run: Callable[..., Any] = conversion.dry_run if dry_run else conversion.convert
+    show(run(_opened(source), output_dir, **options), as_json)
 
 
 @click.command(
@@ -215,6 +249,8 @@ def convert(source: str, output_dir: str, **options: Any) -> None:
 @_column_option
 @click.option("--schema", metavar="FILE", help="What each column holds, as for convert.")
 @_label_option
+@_text_options
+@_option_of("base")
 @click.option("--seed", default=0, show_default=True, help="As for convert.")
 @click.option("--splits", metavar="SPLIT=SHARE,...", callback=_shares, help="As for convert.")
 @click.option("--stratify", is_flag=True, help="As for convert.")
@@ -235,12 +271,18 @@ def convert(source: str, output_dir: str, **options: Any) -> None:
 )
 @click.option("--strict", is_flag=True, help="Warnings are errors.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
-def validate(source: str, check_images: bool, as_csv: bool, **options: Any) -> None:
+@json_option
+@quiet_option
+def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **options: Any) -> None:
+    refuse_both(as_json, as_csv)
     from tfrecorder.validation.validate import validate as run
 
-    found = run(source, check_images, **options)
+    found = run(_opened(source), check_images, **options)
+    ok = not reports.has_errors(found)
     if as_csv:
         click.echo(found.to_csv(index=False), nl=False)
+    elif as_json:
+        show({"source": source, "ok": ok, "problems": reports.problems(found)}, as_json)
     else:
-        click.echo(f"{source}: {found.as_text(shell=True)}")
-    sys.exit(1 if reports.has_errors(found) else 0)
+        show(f"{source}: {found.as_text(shell=True)}")
+    sys.exit(0 if ok else 1)

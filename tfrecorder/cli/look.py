@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfrecorder.cli.output import is_quiet, quiet_option, show
+from tfrecorder.cli.read import refuse_split
 from tfrecorder.display.tables import one_line, text_table
 
 if TYPE_CHECKING:
@@ -47,7 +49,9 @@ def inspect(
     directory: str, split: str, num_records: int, output_dir: str | None, as_csv: bool
 ) -> None:
     from tfrecorder.inspection.inspect import inspect as run
+    from tfrecorder.stored.records import open_stored
 
+    refuse_split(open_stored(directory), split)
     table = run(directory, split, num_records, output_dir)
     if as_csv:
         click.echo(table.to_csv(index=False), nl=False)
@@ -125,7 +129,10 @@ def _cell(value: Any) -> str:
     default=None,
     help="A progress bar. Default: in a terminal.",
 )
+@quiet_option
 def preview(directory: str, html: str, **options: Any) -> None:
     from tfrecorder.inspection.preview import preview as run
 
-    click.echo(run(directory, html, **options))
+    if is_quiet():
+        options["progress"] = False
+    show(run(directory, html, **options))

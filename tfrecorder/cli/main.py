@@ -1,21 +1,21 @@
-"""The command line: `tfrecorder convert`, `tfrecorder validate`.
-
-The options of `convert` are the fields of `ConvertOptions`, with their help texts.
-"""
+"""The command line: all commands, and what becomes of their errors."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from tfrecorder.cli.convert import convert, schema, status, validate
 from tfrecorder.cli.look import inspect, preview
+from tfrecorder.cli.output import complain
 from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.verify import repair, verify
-from tfrecorder.errors import TfrecorderError, ValidationError, limits_explained
+from tfrecorder.errors import OptionError, TfrecorderError, ValidationError, limits_explained
 from tfrecorder.options.checks import RENAMED
 from tfrecorder.process_limits import address_space_left
 from tfrecorder.version import __version__
@@ -23,8 +23,19 @@ from tfrecorder.version import __version__
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
-class _UsageError(click.ClickException):
-    """A wrong argument in one line: Click's own form takes four."""
+#: What of this package's messages names an option with a value, as the command line writes it.
+_WITH_VALUE = re.compile(r"\b(sep|encoding)=('[^']*')")
+
+
+class _Failure(click.ClickException):
+    """An error in our own form."""
+
+    def show(self, file: Any = None) -> None:
+        complain("error", self.format_message())
+
+
+class _UsageError(_Failure):
+    """A wrong argument or option in one line: Click's own form takes four."""
 
     exit_code = 2
 
@@ -32,25 +43,41 @@ class _UsageError(click.ClickException):
 class _Group(click.Group):
     """Turns the errors that a user can meet into one clear message and an exit code."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _in_one_line(ctx):
+            return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As Click does it, but with whole summaries, on as many lines as they take."""
+        commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(1000)) for name, one in commands])
+
     def invoke(self, ctx: click.Context) -> Any:
         warnings.showwarning = _show_warning
         _spare_address_space()
         try:
-            with limits_explained():
+            with limits_explained(), _in_one_line(ctx):
                 return super().invoke(ctx)
-        except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx else ctx.command_path
-            words = f"{_renamed(error)} See {command} --help."
-            raise _UsageError(words) from error
         except ValidationError as error:
             words = str(error).splitlines()[0]
-            raise click.ClickException(f"{words}\n{error.report.as_text(shell=True)}") from error
+            raise _Failure(f"{words}\n{error.report.as_text(shell=True)}") from error
         except TfrecorderError as error:
-            words = " ".join(str(error).splitlines())
-            raise click.ClickException(_with_flags(words)) from error
+            words = _with_flags(" ".join(str(error).splitlines()))
+            wrong_option = isinstance(error, OptionError)
+            raise (_UsageError if wrong_option else _Failure)(words) from error
         except KeyboardInterrupt as error:
             click.echo(f"\n{str(error) or 'interrupted'}", err=True)
             ctx.exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _in_one_line(ctx: click.Context) -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else ctx.command_path
+        raise _UsageError(f"{_renamed(error)} See {command} --help.") from error
 
 
 def _spare_address_space() -> None:
@@ -73,11 +100,12 @@ def _renamed(error: click.UsageError) -> str:
 def _with_flags(words: str) -> str:
     """A message of the library with its options as the command line writes them."""
     words = re.sub(r"\btfrecorder\.validate\('([^']*)'\)", r"`tfrecorder validate \1`", words)
-    return re.sub(r"\b([a-z_]+)=True\b", lambda m: "--" + m[1].replace("_", "-"), words)
+    words = re.sub(r"\b([a-z_]+)=True\b", lambda m: "--" + m[1].replace("_", "-"), words)
+    return _WITH_VALUE.sub(r"--\1 \2", words)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {_with_flags(str(message))}", err=True)
+    complain("warning", _with_flags(str(message)))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

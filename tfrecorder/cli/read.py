@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
+from typing import TYPE_CHECKING
 
 import click
+
+from tfrecorder.cli.output import json_option, show
+from tfrecorder.errors import DatasetError, OptionError
+
+if TYPE_CHECKING:
+    from tfrecorder.stored.dataset import StoredDataset
 
 
 @click.command(
@@ -18,12 +23,11 @@ import click
     epilog="Example: tfrecorder info out",
 )
 @click.argument("directory")
-@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
+@json_option
 def info(directory: str, as_json: bool) -> None:
     from tfrecorder.stored.info import info as run
 
-    found = run(directory)
-    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else found)
+    show(run(directory), as_json)
 
 
 def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int] | None:
@@ -34,6 +38,31 @@ def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple
     if len(sides) > 2 or not all(side.isdecimal() for side in sides):
         raise click.BadParameter(f"{value!r}; write for instance 224, 224x320 or none.")
     return int(sides[0]), int(sides[-1])
+
+
+def _check_before_tensorflow(
+    directory: str, split: str, batch_size: int, image_size: tuple[int, int] | None
+) -> None:
+    """Raise now what TensorFlow's import would put off by some seconds."""
+    from tfrecorder import storage
+    from tfrecorder.loading.options import LoadOptions
+
+    LoadOptions(batch_size=batch_size, image_size=image_size)
+    if storage.is_local(directory):  # what lies elsewhere is read by TensorFlow itself
+        from tfrecorder.stored.files import local_files
+        from tfrecorder.stored.open import open_dataset
+
+        with storage.failing_as(DatasetError, directory):
+            stored = open_dataset(directory, local_files())
+        refuse_split(stored, split)
+
+
+def refuse_split(stored: StoredDataset, split: str) -> None:
+    """Raise an OptionError unless a dataset has the split of `--split`."""
+    try:
+        stored.split(split)
+    except DatasetError as error:
+        raise OptionError(str(error)) from None
 
 
 @click.command(
@@ -81,9 +110,11 @@ def benchmark(
     step_ms: float | None,
     trace: bool,
 ) -> None:
-    # TensorFlow's notes about the processor; read when it is loaded.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from tfrecorder.loading.throughput import benchmark as run
+    _check_before_tensorflow(directory, split, batch_size, image_size)
+    from tfrecorder.loading.start import quiet_start
+
+    with quiet_start():
+        from tfrecorder.loading.throughput import benchmark as run
 
     found = run(
         directory,
@@ -94,4 +125,4 @@ def benchmark(
         step_ms=step_ms,
         trace=trace,
     )
-    click.echo(found)
+    show(found)

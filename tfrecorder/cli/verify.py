@@ -6,6 +6,14 @@ import sys
 
 import click
 
+from tfrecorder.cli.output import (
+    is_quiet,
+    json_option,
+    quiet_option,
+    refuse_both,
+    show,
+)
+
 _progress_option = click.option(
     "--progress/--no-progress",
     default=None,
@@ -25,15 +33,20 @@ _progress_option = click.option(
 @click.argument("directory")
 @click.option("--decode", is_flag=True, help="Also decode every image, as training does.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print all faults as CSV.")
+@json_option
 @_progress_option
-def verify(directory: str, decode: bool, as_csv: bool, progress: bool | None) -> None:
+@quiet_option
+def verify(
+    directory: str, decode: bool, as_csv: bool, as_json: bool, progress: bool | None
+) -> None:
+    refuse_both(as_json, as_csv)
     from tfrecorder.verification.verify import verify as run
 
-    report = run(directory, decode, progress)
+    report = run(directory, decode, False if is_quiet() else progress)
     if as_csv:
         click.echo(report.faults.to_csv(index=False), nl=False)
     else:
-        click.echo(report)
+        show(report, as_json)
     sys.exit(0 if report.ok else 1)
 
 
@@ -51,7 +64,8 @@ def verify(directory: str, decode: bool, as_csv: bool, progress: bool | None) ->
     help="Where relative image paths are taken from, if the images have moved.",
 )
 @_progress_option
+@quiet_option
 def repair(directory: str, base: str | None, progress: bool | None) -> None:
     from tfrecorder.verification.repair import repair as run
 
-    click.echo(run(directory, base, progress))
+    show(run(directory, base, False if is_quiet() else progress))

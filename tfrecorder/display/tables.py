@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -81,6 +81,27 @@ def one_line(text: str, limit: int = 40) -> str:
     """
     shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def class_words(names: Sequence[str], most: int = 8) -> str:
+    """The first class names in a line.
+
+    >>> class_words(["cat", "dog", "eel"], most=2)
+    "classes: 3: 'cat', 'dog', … 1 more"
+    """
+    more = len(names) - most
+    shown = ", ".join(map(repr, names[:most]))
+    return f"classes: {len(names)}: {shown}" + (f", … {more} more" if more > 0 else "")
+
+
+def passed_over_words(counts: Mapping[str, int]) -> str:
+    """Files of a folder that made no row in a line; "" where there are none.
+
+    >>> passed_over_words({"hidden": 2, "other": 0})
+    'passed over in the folder: 2 hidden'
+    """
+    passed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    return f"passed over in the folder: {passed}" if passed else ""
 
 
 def readable_bytes(size: int) -> str:

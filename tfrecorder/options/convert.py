@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import math
 import operator
@@ -15,6 +16,7 @@ from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
 from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form, plain_name
+from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema import keys
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema, to_plain
@@ -64,6 +66,18 @@ class ConvertOptions:
         "All class names in the order of their integers; default: the sorted labels found.",
         content=True,
         metavar="NAME",
+    )
+    sep: str | None = _option(
+        None, "What separates the values of a CSV, one character. Default: a comma.", metavar="CHAR"
+    )
+    encoding: str | None = _option(
+        None, "The encoding of a CSV, as cp1252 or utf-16. Default: UTF-8.", metavar="NAME"
+    )
+    base: str | None = _option(
+        None,
+        "Where relative image paths are taken from. Default: the folder of the CSV; of a frame or "
+        "of standard input, the current one.",
+        metavar="FOLDER",
     )
     num_shards: int | Mapping[str, int] | None = _option(
         None,
@@ -233,6 +247,11 @@ class ConvertOptions:
         return cls(**options)
 
     @property
+    def text_form(self) -> TextForm:
+        """How the text of a CSV is written."""
+        return TextForm(self.sep, self.encoding)
+
+    @property
     def shard_bytes(self) -> int:
         """`shard_size` in bytes."""
         return parse_size(self.shard_size)
@@ -287,6 +306,11 @@ def _normal(name: str, value: Any) -> Any:
         return as_schema(value)
     if name == "image_size" and isinstance(value, Sequence):
         return tuple(map(operator.index, value))
+    if name == "base" and value is not None:
+        return os.fspath(value)
+    if name == "encoding" and value is not None:
+        # UTF-8 with a byte order mark too, which is no part of the first name.
+        return "utf-8-sig" if codecs.lookup(value).name == "utf-8" else str(value)
     if name == "runner":
         return canonical_runner(value)
     if name == "runner_options":
@@ -397,6 +421,28 @@ def _check_splits(value: Any) -> str | None:
     return None if abs(total - 1) < 1e-9 else f"the shares make {total:g} together; give 1 in all."
 
 
+def _check_sep(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and len(value) == 1 and value not in '\r\n"'):
+        return None
+    return "give one character, as ';' or '\\t'."
+
+
+def _check_encoding(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        " ".encode(value)  # of no text Python would not look the name up
+    except (TypeError, LookupError, ValueError):
+        return "give an encoding that Python knows, as 'cp1252' or 'utf-16'."
+    return None
+
+
+def _check_base(value: Any) -> str | None:
+    if value is None or (isinstance(value, (str, os.PathLike)) and os.fspath(value)):
+        return None
+    return "give the path of a folder."
+
+
 def _check_shard_size(value: Any) -> str | None:
     try:
         size = 0 if isinstance(value, bool) else parse_size(value)
@@ -429,6 +475,9 @@ _CHECKS = {
     "columns": _check_columns,
     "schema": _check_schema,
     "labels": _check_labels,
+    "sep": _check_sep,
+    "encoding": _check_encoding,
+    "base": _check_base,
     "num_shards": _check_num_shards,
     "shard_size": _check_shard_size,
     "shuffle": flag,

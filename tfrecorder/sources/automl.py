@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder.errors import SourceError
+from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Image, Labels, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS
@@ -36,17 +37,18 @@ def _several_labels() -> Schema:
     return Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), LABEL_COLUMN: Labels()})
 
 
-def read_headerless(path: str, copy: str, is_image: Callable[[str], bool]) -> Table:
+def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form: TextForm) -> Table:
     """A CSV in the order `[split,]uri[,label,…]` or `[split,]uri,label,x,y,x,y,x,y,x,y`.
 
     Args:
         path: what the user calls it.
         copy: where it can be opened.
         is_image: tells a cell that can only be an image.
+        form: of the text.
     """
     splits, uris, given = [], [], []
-    with open(copy, newline="", encoding="utf-8-sig") as file:
-        for cells in csv.reader(file, strict=True):
+    with open(copy, newline="", encoding=form.codec) as file:
+        for cells in csv.reader(file, delimiter=form.separator, strict=True):
             if not any(cells):
                 continue
             # Also a word that is no split, for the validation to name, where the image comes next.

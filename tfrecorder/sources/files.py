@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
+import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any, TextIO
 
 import pandas as pd
 
 from tfrecorder.errors import SourceError
+from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.keys import COLUMNS
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.automl import Table, read_headerless, read_json_lines
@@ -26,29 +29,39 @@ IMAGE_ENDINGS = (
 JSON_LINES = (".jsonl", ".ndjson")
 
 
-def read_file(path: str, copy: str, columns: Collection[str]) -> Table:
+def read_file(
+    path: str,
+    copy: str,
+    columns: Collection[str],
+    form: TextForm = TextForm(),  # noqa: B008
+) -> Table:
     """A CSV as text columns, or JSON Lines.
 
     Args:
         path: what the user calls it.
         copy: where it can be opened.
         columns: names that a header may hold, beside our own.
+        form: of a CSV.
     """
     try:
         if path.lower().endswith(JSON_LINES):
+            refuse_form(form, "JSON Lines are UTF-8 without a separator")
             return read_json_lines(path, copy)
-        first = _first_row(copy)
-        _refuse_other_separator(path, first, columns)
+        first = _first_row(copy, form)
+        if not form.sep:
+            _refuse_other_separator(path, first, columns)
         if not _is_header(first, columns):
-            return read_headerless(path, copy, looks_like_image)
+            return read_headerless(path, copy, looks_like_image, form)
         table = pd.read_csv(
-            copy, dtype=str, keep_default_na=False, encoding="utf-8-sig", skip_blank_lines=True
+            copy,
+            dtype=str,
+            keep_default_na=False,
+            sep=form.separator,
+            encoding=form.codec,
+            skip_blank_lines=True,
         )
-    except UnicodeDecodeError as error:
-        raise SourceError(
-            f"{path}: line {_undecodable_line(copy)} is not UTF-8; save the file as UTF-8, or read "
-            "it with pandas (encoding=...) and convert the frame."
-        ) from error
+    except UnicodeError as error:
+        raise SourceError(_not_decoded(path, copy, form)) from error
     except pd.errors.EmptyDataError as error:
         raise SourceError(f"{path}: the file is empty.") from error
     except (pd.errors.ParserError, csv.Error) as error:
@@ -75,33 +88,33 @@ def line_numbers(source: Source, rows: Collection[int]) -> dict[int, int]:
     """
     if source.text is None or not rows:
         return {}
-    path, headed = source.text
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        starts = _starts(file, path.lower().endswith(JSON_LINES), headed)
+    path, headed, form = source.text
+    with open(path, newline="", encoding=form.codec) as file:
+        starts = _starts(file, path.lower().endswith(JSON_LINES), headed, form)
         found = itertools.islice(starts, max(rows) + headed + 1)
         return {at - headed: line for at, line in enumerate(found) if at - headed in rows}
 
 
-def _starts(file: TextIO, json_lines: bool, headed: bool) -> Iterator[int]:
+def _starts(file: TextIO, json_lines: bool, headed: bool, form: TextForm) -> Iterator[int]:
     """The first line of each row, as the readers count rows."""
     if json_lines:
         yield from (number for number, line in enumerate(file, 1) if line.strip())
         return
-    reader, before = csv.reader(file), 0
+    reader, before = csv.reader(file, delimiter=form.separator), 0
     for cells in reader:
         if any(cells) or (headed and cells):
             yield before + 1
         before = reader.line_num
 
 
-def has_header(path: str, columns: Collection[str]) -> bool:
+def has_header(path: str, columns: Collection[str], form: TextForm) -> bool:
     """True if a text file begins with the names of its columns; see `read_file`."""
-    return not path.lower().endswith(JSON_LINES) and _is_header(_first_row(path), columns)
+    return not path.lower().endswith(JSON_LINES) and _is_header(_first_row(path, form), columns)
 
 
-def _first_row(path: str) -> list[str]:
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        return next(filter(None, csv.reader(file)), [])
+def _first_row(path: str, form: TextForm) -> list[str]:
+    with open(path, newline="", encoding=form.codec) as file:
+        return next(filter(None, csv.reader(file, delimiter=form.separator)), [])
 
 
 def _refuse_other_separator(path: str, first: list[str], columns: Collection[str]) -> None:
@@ -111,9 +124,34 @@ def _refuse_other_separator(path: str, first: list[str], columns: Collection[str
         known = {*COLUMNS, *columns}
         if len(cells) > 1 and (known.intersection(cells) or cells[0].lower() in SPELLINGS):
             raise SourceError(
-                f"{path}: its values are separated by {name}; save it with commas, or read it with "
-                f"pandas (sep={separator!r}) and convert the frame."
+                f"{path}: its values are separated by {name}; give sep={separator!r}, or save it "
+                "with commas."
             )
+
+
+@contextlib.contextmanager
+def spooled(stream: IO[Any]) -> Iterator[str]:
+    """The path of a temporary file with all that an open file or a pipe still holds."""
+    with tempfile.NamedTemporaryFile(prefix="tfrecorder-") as copy:
+        while block := stream.read(2**20):
+            copy.write(block.encode() if isinstance(block, str) else block)
+        copy.flush()
+        yield copy.name
+
+
+def refuse_form(form: TextForm, words: str) -> None:
+    """Raise a SourceError if a separator or an encoding was given for what is not a CSV."""
+    if form.stated:
+        raise SourceError(f"{form.stated} is for a CSV file; leave it out: {words}.")
+
+
+def _not_decoded(path: str, copy: str, form: TextForm) -> str:
+    if form.encoding:
+        return f"{path}: encoding={form.encoding!r} does not read it; give the file's own encoding."
+    return (
+        f"{path}: line {_undecodable_line(copy)} is not UTF-8; give its encoding, as "
+        "encoding='cp1252', or save the file as UTF-8."
+    )
 
 
 def _undecodable_line(copy: str) -> int:

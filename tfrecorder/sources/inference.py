@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder.errors import SourceError
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import (
     BOX_COLUMNS,
@@ -34,7 +35,12 @@ _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
 
 
-def infer_schema(source: pd.DataFrame | str | os.PathLike[str]) -> Schema:
+def infer_schema(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    *,
+    sep: str | None = None,
+    encoding: str | None = None,
+) -> Schema:
     """The schema that the columns of a source suggest: a start to look over and correct.
 
     `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are known by
@@ -42,9 +48,11 @@ def infer_schema(source: pd.DataFrame | str | os.PathLike[str]) -> Schema:
     ignored.
 
     Args:
-        source: a frame, or the path of a CSV or JSON Lines file, or of a folder.
+        source: a frame; the path of a CSV or JSON Lines file, or of a folder; or an open file.
+        sep, encoding: of a CSV, as for `tfrecorder.ConvertOptions`.
 
     Raises:
+        OptionError: the value of an option is wrong.
         SourceError: the source cannot be read, or no column could make a feature.
 
     >>> import pandas as pd
@@ -54,7 +62,7 @@ def infer_schema(source: pd.DataFrame | str | os.PathLike[str]) -> Schema:
     from tfrecorder.sources.files import looks_like_image
     from tfrecorder.sources.source import read_table
 
-    table, form = read_table(source)
+    table, form = read_table(source, ConvertOptions(sep=sep, encoding=encoding).text_form)
     if form is not None:
         return form
     names = [str(name) for name in table.columns]

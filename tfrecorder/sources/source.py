@@ -9,12 +9,15 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import IO, Any, TypeGuard, cast
 
 import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.errors import SourceError
+from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.keys import COLUMNS
 from tfrecorder.schema.kinds import (
     BOX_COLUMNS,
@@ -28,7 +31,13 @@ from tfrecorder.schema.kinds import (
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.automl import Table
 from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema, schema_of
-from tfrecorder.sources.files import has_header, looks_like_image, read_file
+from tfrecorder.sources.files import (
+    has_header,
+    looks_like_image,
+    read_file,
+    refuse_form,
+    spooled,
+)
 from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.table import Source
 
@@ -36,31 +45,50 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def read_source(
-    source: pd.DataFrame | str | os.PathLike[str],
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
     columns: Mapping[str, str] | None = None,
     labels: Sequence[str] | None = None,
     schema: Schema | None = None,
     split_by: str | None = None,
+    form: TextForm = TextForm(),  # noqa: B008
+    base: str | None = None,
 ) -> Source:
     """A frame, a CSV file or a folder of images as one table.
 
     Args:
         source: a frame (left unmodified); the path of a CSV, with a header or in AutoML's or
             Vertex AI's own order without one; of Vertex AI's JSON Lines; or of a folder
-            `split/label/file` or `label/file`.
+            `split/label/file` or `label/file`; or an open file, from which a CSV is read.
         columns: the source's names of our columns, as {"path": "image_uri"}.
         labels: all class names, where given: a CSV's labels that are among them are names, even
             if they are digits.
         schema: of the columns; None takes the one that the source's form or the names of its
             columns tell.
         split_by: the column whose rows of one value belong together.
+        form: of a CSV's text.
+        base: the folder that relative uris are taken from.  Default: that of the CSV; of a frame
+            or an open file, the current one.
 
     Raises:
+        OptionError: columns or base do not fit the source.
         SourceError: there is no such file, or it cannot be read as a table.
     """
+    if base is not None:
+        base = storage.absolute(base)
+        if storage.is_local(base) and not os.path.isdir(base):
+            raise OptionError(f"base={base!r}: there is no such folder.")
+        if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
+            raise OptionError(f"base={base!r}: a folder's images lie in it; leave base out.")
+        return replace(read_source(source, columns, labels, schema, split_by, form), base=base)
     named = columns or {}
     if isinstance(source, pd.DataFrame):
+        refuse_form(form, "a frame is read already")
         return _as_source(source, os.getcwd(), named, labels, schema, split_by)
+    if _is_open_file(source):
+        with spooled(source) as copy:
+            name = getattr(source, "name", None)
+            called = name if isinstance(name, str) and name != "<stdin>" else "standard input"
+            return _read_csv(called, copy, os.getcwd(), named, labels, schema, split_by, form)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
@@ -71,7 +99,16 @@ def read_source(
     if refusal is not None:
         raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
     with storage.failing_as(SourceError, path):
-        return _read_path(path, named, labels, schema, split_by)
+        return _read_path(path, named, labels, schema, split_by, form)
+
+
+def read_with(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any], options: ConvertOptions
+) -> Source:
+    """`read_source` as the options of a conversion say."""
+    chosen = options
+    named, form, base = chosen.columns, chosen.text_form, chosen.base
+    return read_source(source, named, chosen.labels, chosen.schema, chosen.split_by, form, base)
 
 
 def _read_path(
@@ -80,13 +117,15 @@ def _read_path(
     labels: Sequence[str] | None,
     schema: Schema | None,
     split_by: str | None,
+    form: TextForm,
 ) -> Source:
     whole = storage.absolute(path)
     # On a bucket a name may be an object and a folder: what ends in .csv is the object.
     is_file = not storage.is_local(whole) and storage.size(whole) is not None
     if path and not is_file and storage.is_folder(whole):
+        refuse_form(form, "a folder has none")
         if columns:
-            raise SourceError("columns is for a frame or a CSV; a folder has no columns to rename.")
+            raise OptionError("columns is for a frame or a CSV; a folder has no columns to rename.")
         if storage.exists(os.path.join(whole, layout.COMMIT)):
             raise SourceError(
                 f"source {path!r} is a dataset already; `tfrecorder info {path}` shows it, and "
@@ -103,15 +142,36 @@ def _read_path(
             f"source {path!r} is an image; give its folder, or a CSV that lists images."
         )
     with storage.local_copy(whole) as copy:
-        needed = (schema or DEFAULT_SCHEMA).source_columns()
-        table, form = read_file(path, copy, {*columns, *needed})
-    found = _as_source(table, storage.parent(whole), columns, labels, schema or form, split_by)
+        found = _read_csv(
+            path, copy, storage.parent(whole), columns, labels, schema, split_by, form
+        )
     if storage.is_local(whole):
-        found = replace(found, text=(whole, has_header(whole, {*columns, *needed})))
-    return found if form else replace(found, frame=_with_integers(found.frame, found.schema))
+        needed = (schema or DEFAULT_SCHEMA).source_columns()
+        found = replace(found, text=(whole, has_header(whole, {*columns, *needed}, form), form))
+    return found
 
 
-def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
+def _read_csv(
+    path: str,
+    copy: str,
+    base: str,
+    columns: Mapping[str, str],
+    labels: Sequence[str] | None,
+    schema: Schema | None,
+    split_by: str | None,
+    form: TextForm,
+) -> Source:
+    """A CSV or JSON Lines that can be opened at `copy`."""
+    needed = (schema or DEFAULT_SCHEMA).source_columns()
+    table, told = read_file(path, copy, {*columns, *needed}, form)
+    found = _as_source(table, base, columns, labels, schema or told, split_by)
+    return found if told else replace(found, frame=_with_integers(found.frame, found.schema))
+
+
+def read_table(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    form: TextForm = TextForm(),  # noqa: B008
+) -> Table:
     """Every column of a source as it stands, and the schema where its form tells it.
 
     Raises:
@@ -119,15 +179,26 @@ def read_table(source: pd.DataFrame | str | os.PathLike[str]) -> Table:
     """
     if isinstance(source, pd.DataFrame):
         return source, obvious_schema(source) if _is_plain(source) else None
-    path = os.fspath(source)
+    if _is_open_file(source):
+        with spooled(source) as copy:
+            return _text_table("standard input", copy, form)
+    path = os.fspath(cast("str | os.PathLike[str]", source))
     whole = storage.absolute(path)
     with storage.failing_as(SourceError, path):
         is_file = os.path.isfile(whole) or storage.size(whole) is not None
     if not is_file:
-        return read_source(path).frame, None
+        return read_source(path, form=form).frame, None
     with storage.failing_as(SourceError, path), storage.local_copy(whole) as copy:
-        table, form = read_file(path, copy, ())
-    return (table if form else _with_integers(table, DEFAULT_SCHEMA)), form
+        return _text_table(path, copy, form)
+
+
+def _text_table(path: str, copy: str, form: TextForm) -> Table:
+    table, told = read_file(path, copy, (), form)
+    return (table if told else _with_integers(table, DEFAULT_SCHEMA)), told
+
+
+def _is_open_file(source: object) -> TypeGuard[IO[Any]]:
+    return hasattr(source, "read") and not isinstance(source, (pd.DataFrame, str, os.PathLike))
 
 
 def _is_plain(table: pd.DataFrame) -> bool:
@@ -148,9 +219,9 @@ def _as_source(
     _refuse_index(table, {*COLUMNS, *columns, *(schema.source_columns() if schema else ())})
     for theirs, ours in columns.items():
         if theirs not in have:
-            raise SourceError(f"columns: the source has no column {theirs!r}; it has: {have}.")
+            raise OptionError(f"columns: the source has no column {theirs!r}; it has: {have}.")
         if ours in have and theirs != ours and ours not in columns:
-            raise SourceError(
+            raise OptionError(
                 f"columns: {theirs!r} is to stand for {ours!r}, which the source has too; "
                 "drop or rename one of them."
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, Schema
 
 
@@ -28,7 +29,8 @@ class Source:
         schema: what each column holds.
         groups: what the rows of a group, which are to get one split, have in common.
         split_like: of a source without splits, a column left out whose words are all splits.
-        text: of a text file on this machine, its path and whether it begins with a header.
+        text: of a text file on this machine, its path, whether it begins with a header, and how
+            it is written.
     """
 
     frame: pd.DataFrame
@@ -38,4 +40,4 @@ class Source:
     schema: Schema = DEFAULT_SCHEMA
     groups: pd.Series | None = None
     split_like: str | None = None
-    text: tuple[str, bool] | None = None
+    text: tuple[str, bool, TextForm] | None = None

@@ -164,6 +164,24 @@ def has_errors(report: pd.DataFrame) -> bool:
     return bool((report["severity"] == ERROR).any())
 
 
+def problems(report: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a report as JSON values."""
+    return [
+        {name: _plain(value) for name, value in zip(report.columns, row, strict=True)}
+        for row in report.to_numpy(dtype=object).tolist()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return None
+    return float(value) if isinstance(value, float) else str(value)
+
+
 class ValidationReport(Report, pd.DataFrame):
     """A row for each problem, as `tfrecorder.validate` describes; people see them in groups.
 

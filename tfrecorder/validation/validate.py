@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.sources.files import line_numbers
-from tfrecorder.sources.source import read_source
+from tfrecorder.sources.source import read_with
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import ValidationReport, as_errors, build_report, shown_rows
 from tfrecorder.validation.rules import Checked, check_source
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 
 def validate(
-    source: pd.DataFrame | str | os.PathLike[str],
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
     check_images: bool = False,
     *,
     columns: Mapping[str, str] | None = None,
     schema: Schema | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     labels: Sequence[str | int] | None = None,
+    sep: str | None = None,
+    encoding: str | None = None,
+    base: str | None = None,
     seed: int = 0,
     verify: str = "decode",
     max_pixels: int = DEFAULT_MAX_PIXELS,
@@ -38,11 +41,11 @@ def validate(
     """Every problem of a source at once; nothing is written.
 
     Args:
-        source: a frame, a CSV or a folder, as for `tfrecorder.convert`.
+        source: a frame, a CSV, a folder or an open file, as for `tfrecorder.convert`.
         check_images: also open and check every image and mask, of each column, and compare boxes
             in pixels with the size of their image, as a conversion would.
-        columns, schema, labels, seed, verify, max_pixels, splits, stratify, split_by: as for
-            `tfrecorder.ConvertOptions`.
+        columns, schema, labels, sep, encoding, base, seed, verify, max_pixels, splits, stratify,
+            split_by: as for `tfrecorder.ConvertOptions`.
         strict: warnings are errors.
 
     Returns:
@@ -62,6 +65,9 @@ def validate(
             "columns": columns,
             "schema": schema,
             "labels": labels,
+            "sep": sep,
+            "encoding": encoding,
+            "base": base,
             "seed": seed,
             "verify": verify,
             "max_pixels": max_pixels,
@@ -71,7 +77,7 @@ def validate(
             "split_by": split_by,
         }
     )
-    table = read_source(source, options.columns, options.labels, options.schema, options.split_by)
+    table = read_with(source, options)
     checked = check_source(table, options.division)
     report = checked.report
     if check_images:

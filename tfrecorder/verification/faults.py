@@ -20,8 +20,8 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from tfrecorder.display.tables import html_table
 
@@ -107,6 +107,11 @@ class VerificationReport:
         rows = [[getattr(fault, name) for name in FAULT_COLUMNS] for fault in self.found]
         frame = pd.DataFrame(rows, columns=list(FAULT_COLUMNS))
         return frame.astype({"record": "Int64", "offset": "Int64"})
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        known = {name: value for name, value in asdict(self).items() if name != "found"}
+        return {"ok": self.ok, **known, "faults": [asdict(fault) for fault in self.found]}
 
     def __str__(self) -> str:
         lines = [self._headline()]

@@ -62,7 +62,10 @@ def verify(
     with storage.failing_as(DatasetError, where):
         expected = read_expectation(where)
         if decode:
-            from tfrecorder.loading import decode_check  # TensorFlow, only where it is asked for
+            from tfrecorder.loading.start import quiet_start
+
+            with quiet_start():  # TensorFlow, only where it is asked for
+                from tfrecorder.loading import decode_check
 
             decoder = decode_check.decoder(image_shape(expected.done.values()))
         shards, faults = check_all(expected, decoder, progress)

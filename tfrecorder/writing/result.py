@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.tables import Report, Table
+from tfrecorder.display.tables import Report, Table, class_words, passed_over_words
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.fields import from_json as fields_from_json
 
@@ -91,6 +93,10 @@ class ConversionResult(Report):
     def bytes(self) -> int:
         return sum(split.bytes for split in self.splits.values())
 
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {**dataclasses.asdict(self), "rows": self.rows, "records": self.records}
+
     def _headline(self) -> str:
         if self.was_finished:
             return (
@@ -113,12 +119,7 @@ class ConversionResult(Report):
     def _notes(self) -> list[str]:
         notes = []
         if self.class_names is not None:
-            shown = ", ".join(map(repr, self.class_names[:8]))
-            more = len(self.class_names) - 8
-            notes.append(
-                f"classes: {len(self.class_names)}: {shown}"
-                + (f", … {more} more" if more > 0 else "")
-            )
+            notes.append(class_words(self.class_names))
         notes += self.notes
         if self.warnings:
             notes.append(f"warnings: {counts_in_words(self.warnings)}")
@@ -138,9 +139,8 @@ class ConversionResult(Report):
                 f"orientation: {self.oriented:,} images ({share:.1%}) carry an EXIF orientation, "
                 "which TensorFlow does not apply: they train as they are stored"
             )
-        passed = ", ".join(f"{count:,} {kind}" for kind, count in self.passed_over.items() if count)
-        if passed:
-            notes.append(f"passed over in the folder: {passed}")
+        if words := passed_over_words(self.passed_over):
+            notes.append(words)
         return notes
 
 

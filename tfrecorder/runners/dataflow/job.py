@@ -106,6 +106,11 @@ class DataflowJob:
         """The job's page in Google's console."""
         return f"{_CONSOLE}/{self.region}/{self.job_id}?project={self.project}"
 
+    def as_dict(self) -> dict[str, Any]:
+        """What names the job, as JSON values."""
+        names = ("job_id", "project", "region", "output_dir", "url")
+        return {name: getattr(self, name) for name in names}
+
     @property
     def _address(self) -> JobAddress:
         return JobAddress(

@@ -1,0 +1,378 @@
+"""The command line among other programs: pipes, JSON, quiet, a dry run, colours, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from support import CSV, PHOTOS, SAMPLES, filenames, photo_frame, public_files, run
+from test_cli import in_terminal
+from test_walls import COMMAND, TENSORFLOW, attempts_of
+
+import tfrecorder
+from tfrecorder.cli.main import main
+
+#: A class of two names in which an encoding shows.
+CAFE = f"image_uri;label\n{PHOTOS[0]};café\n{PHOTOS[1]};thé\n"
+
+
+@pytest.fixture(autouse=True)
+def _warnings_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line shows warnings in its own way, for its process's whole life."""
+    import warnings
+
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+
+def call(*arguments: object, piped: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=piped)
+
+
+def texts(output_dir: str = "out") -> set[str]:
+    return set(tfrecorder.info(output_dir).class_names or ())
+
+
+# ---------------------------------------------------------------------------------------------
+# Tables that come through a pipe, or are written in another way.
+
+
+def test_a_pipe_gives_the_dataset_that_the_file_gives(dataset: Path) -> None:
+    shards = "TRAIN=3,VALIDATION=2,TEST=1"
+    words = ("convert", "-", "out", "--num-shards", shards, "--base", SAMPLES)
+    ended = run("-m", "tfrecorder", *words, input=CSV.read_text())
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert public_files("out") == public_files(dataset)
+
+
+def test_relative_uris_of_a_pipe_are_taken_from_the_current_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(SAMPLES)
+    assert call("convert", "-", tmp_path / "out", piped=CSV.read_bytes()).exit_code == 0
+    assert sorted(filenames(tmp_path / "out")) == sorted(pd.read_csv(CSV)["image_uri"])
+
+
+def test_the_faults_of_a_pipe_are_named(tmp_path: Path) -> None:
+    ended = call("convert", "-", "out", piped=b"image_uri,label\na.jpg,x\nb.jpg,\n")
+    assert (ended.exit_code, "row 1: the label is missing" in ended.stderr) == (1, True)
+    ended = call("validate", "-", piped=b"image_uri,label\na.jpg,caf\xe9\n")
+    assert ended.stderr.startswith("error: standard input: line 2 is not UTF-8; ")
+    ended = call("validate", "-", piped=b"")
+    assert ended.stderr == "error: standard input: the file is empty.\n"
+
+
+def test_an_open_file_is_a_source_in_python_too() -> None:
+    with open(CSV, "rb") as file:
+        tfrecorder.convert(file, "bytes", base=SAMPLES)
+    tfrecorder.convert(io.StringIO(CSV.read_text()), "text", base=str(SAMPLES))
+    assert public_files("bytes") == public_files("text")
+    assert len(filenames("text")) == 52
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8", "UTF8"])
+@pytest.mark.parametrize("header", [True, False])
+def test_separator_and_encoding_are_read_as_they_are_said(encoding: str, header: bool) -> None:
+    text = CAFE if header else CAFE.partition("\n")[2]
+    Path("a.csv").write_bytes(text.encode(encoding))
+    words = ("a.csv", "--sep", ";", "--encoding", encoding)
+    assert call("convert", words[0], "out", *words[1:]).exit_code == 0
+    assert texts() == {"café", "thé"}
+    assert "no problems" not in call("validate", *words).stdout  # few_images: it was read
+    assert call("validate", *words).exit_code == 0
+
+
+def test_a_mark_at_the_start_of_utf_8_is_no_part_of_the_first_name() -> None:
+    Path("a.csv").write_bytes(b"\xef\xbb\xbf" + CAFE.encode())
+    assert call("convert", "a.csv", "out", "--sep", ";", "--encoding", "utf-8").exit_code == 0
+    assert texts() == {"café", "thé"}
+
+
+def test_tabs_may_be_typed(tmp_path: Path) -> None:
+    Path("a.csv").write_text(CAFE.replace(";", "\t"))
+    found = call("validate", "a.csv")
+    assert r"give --sep '\t', or save it with commas" in found.stderr
+    assert call("validate", "a.csv", "--sep", r"\t").exit_code == 0
+    schema = call("schema", "a.csv", "--sep", "\t").stdout
+    assert schema.startswith("image_uri:")
+    assert call("schema", "-", "--sep", "\t", piped=Path("a.csv").read_bytes()).stdout == schema
+
+
+def test_another_encoding_is_suggested_and_then_wrong_ones_are_said() -> None:
+    Path("a.csv").write_bytes(CAFE.replace(";", ",").encode("cp1252"))
+    assert "give its encoding, as --encoding 'cp1252'" in call("validate", "a.csv").stderr
+    found = call("validate", "a.csv", "--encoding", "utf-16")
+    assert (found.exit_code, "--encoding 'utf-16' does not read it" in found.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (SAMPLES / "photos", "sep is for a CSV file; leave it out: a folder has none"),
+        (photo_frame(2), "sep is for a CSV file; leave it out: a frame is read already"),
+    ],
+    ids=["folder", "frame"],
+)
+def test_what_is_no_csv_has_no_separator(source: Any, words: str) -> None:
+    with pytest.raises(tfrecorder.SourceError, match=words):
+        tfrecorder.convert(source, "out", sep=";")
+
+
+# ---------------------------------------------------------------------------------------------
+# Output for programs, and none.
+
+
+def test_convert_prints_its_result_as_json() -> None:
+    ended = run("-m", "tfrecorder", "convert", CSV, "out", "--json")
+    found = json.loads(ended.stdout)
+    assert ended.stderr == ""
+    assert (found["output_dir"], found["rows"], found["records"]) == ("out", 52, 52)
+    assert found["splits"]["TRAIN"]["records"] == 36
+    assert found["class_names"] == ["brick", "cat", "coffee", "gravel"]
+    assert found["rejects"] == {}
+
+
+def test_validate_prints_all_problems_as_json() -> None:
+    rows = "".join(f"{number}.jpg,\n" for number in range(50))
+    Path("a.csv").write_text("image_uri,label,price\nx.jpg,x,1\n" + rows)
+    ended = call("validate", "a.csv", "--json")
+    found = json.loads(ended.stdout)
+    assert (ended.exit_code, found["ok"], found["source"]) == (1, False, "a.csv")
+    assert [one["row"] for one in found["problems"] if one["code"] == "null_label"] == [
+        *range(1, 51)
+    ]
+    assert {one["row"] for one in found["problems"] if one["code"] == "column_left_out"} == {None}
+    report = tfrecorder.validate("a.csv")
+    assert [one["message"] for one in found["problems"]] == report["message"].tolist()
+    assert json.loads(call("validate", CSV, "--json").stdout)["problems"] == []
+
+
+def test_verify_prints_all_faults_as_json(tmp_path: Path) -> None:
+    tfrecorder.convert(CSV, "out", num_shards=1)
+    assert json.loads(call("verify", "out", "--json").stdout)["ok"] is True
+    Path("out/train-00000-of-00001.tfrecord").unlink()
+    ended = call("verify", "out", "--json")
+    found = json.loads(ended.stdout)
+    assert (ended.exit_code, found["ok"], found["files"] > 3) == (1, False, True)
+    assert [(one["file"], one["code"]) for one in found["faults"]] == [
+        ("train-00000-of-00001.tfrecord", "missing")
+    ]
+
+
+@pytest.mark.parametrize("command", ["validate", "verify"])
+def test_two_forms_at_once_are_refused(command: str) -> None:
+    ended = call(command, CSV, "--json", "--csv")
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "--json and --csv exclude each other" in ended.stderr
+
+
+def test_quiet_prints_errors_alone() -> None:
+    odd = photo_frame(4)
+    odd["label"] = [" odd ", "b", "c", "d"]  # whose escape is warned of
+    odd.to_csv("a.csv", index=False)
+    loud = in_terminal("-m", "tfrecorder", "convert", "a.csv", "loud")
+    assert "images/s]" in loud
+    assert "warning" in loud
+    assert in_terminal("-m", "tfrecorder", "convert", "a.csv", "out", "--quiet") == ""
+    for words in (
+        ("validate", "a.csv"),
+        ("verify", "out"),
+        ("repair", "out"),
+        ("preview", "out", "--html", "page.html"),
+    ):
+        ended = call(*words, "--quiet")
+        assert (ended.exit_code, ended.output) == (0, ""), words
+    assert call("verify", "nowhere", "-q").stderr.startswith("error: nowhere: ")
+    assert json.loads(call("verify", "out", "-q", "--json").stdout)["ok"] is True
+
+
+# ---------------------------------------------------------------------------------------------
+# A dry run.
+
+
+def below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_dry_run_says_what_the_conversion_then_does(tmp_path: Path) -> None:
+    frame = photo_frame(300).assign(split=["TRAIN"] * 280 + ["TEST"] * 20, price=1)
+    frame.to_csv("a.csv", index=False)
+    before = below(tmp_path)
+    ended = run("-m", "tfrecorder", "convert", "a.csv", "out", "--dry-run", "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    planned = json.loads(ended.stdout)
+    assert below(tmp_path) == before
+    assert not Path("out").exists()
+    assert {one["code"] for one in planned["warnings"]} >= {"duplicate_row", "column_left_out"}
+    made = json.loads(run("-m", "tfrecorder", "convert", "a.csv", "out", "--json").stdout)
+    assert planned["class_names"] == made["class_names"]
+    for name, split in made["splits"].items():
+        one = planned["splits"][name]
+        assert (one["rows"], one["shards"]) == (split["records"], split["shards"])
+        assert one["bytes"] == pytest.approx(split["bytes"], rel=0.2)
+
+
+def test_a_dry_run_for_people_has_all_of_it_too() -> None:
+    photo_frame(60).assign(price=1).to_csv("a.csv", index=False)
+    shown = call("convert", "a.csv", "out", "--dry-run").stdout
+    assert shown.startswith("dry run: 60 rows would go to out; nothing was written\n")
+    assert re.search(r"TRAIN +60 +8 +about \d+\.\d KiB", shown)
+    assert "classes: 4: 'brick', 'cat', 'coffee', 'gravel'" in shown
+    assert "warning: duplicate_row" in shown
+    resized = call("convert", "a.csv", "out", "--dry-run", "--image-size", "32").stdout
+    assert re.search(r"TRAIN +60 +\d +unknown", resized)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("missing.csv", "out"), 1, "there is no such file or folder"),
+        (("bad.csv", "out"), 1, "the label is missing"),
+        (("gone.csv", "out"), 1, "cannot be read"),
+        (("good.csv", "foreign"), 1, "which is not of a dataset that tfrecorder wrote"),
+        (("good.csv", "done", "--num-shards", "3"), 1, "num_shards"),
+        (("good.csv", "out", "--num-shards", "0"), 2, "num_shards=0"),
+        (("good.csv", "out", "--runner", "Flink"), 2, "there is no such runner"),
+    ],
+    ids=str,
+)
+def test_a_dry_run_fails_where_the_conversion_would(
+    words: tuple[str, ...], code: int, message: str, tmp_path: Path
+) -> None:
+    photo_frame(8).to_csv("good.csv", index=False)
+    Path("bad.csv").write_text("image_uri,label\na.jpg,x\nb.jpg,\n")
+    Path("gone.csv").write_text("image_uri,label\na.jpg,x\nb.jpg,y\n")
+    Path("foreign").mkdir()
+    Path("foreign/thesis.txt").write_text("mine")
+    tfrecorder.convert("good.csv", "done")
+    before = below(tmp_path)
+    dry = call("convert", *words, "--dry-run")
+    assert below(tmp_path) == before
+    assert (dry.exit_code, message in dry.stderr) == (code, True)
+    true = call("convert", *words)
+    assert true.exit_code == dry.exit_code
+    assert true.stderr.endswith(dry.stderr)  # it may warn before
+
+
+def test_a_dry_run_over_a_finished_dataset_says_so(dataset: Path) -> None:
+    shards = "TRAIN=3,VALIDATION=2,TEST=1"
+    shown = call("convert", CSV, dataset, "--num-shards", shards, "--dry-run").stdout
+    assert shown.startswith(f"dry run: {dataset} is finished; nothing would be written")
+
+
+def test_a_dry_run_over_what_was_begun_says_what_is_left(tmp_path: Path) -> None:
+    tfrecorder.convert(CSV, "out", num_shards=2)
+    Path("out/dataset_info.json").unlink()
+    next(Path("out/_tfrecorder/done").glob("train*")).unlink()
+    before = below(tmp_path)
+    shown = call("convert", CSV, "out", "--num-shards", "2", "--dry-run").stdout
+    assert "the conversion in out would go on with 1 of 6 shards; nothing was written" in shown
+    assert below(tmp_path) == before
+
+
+# ---------------------------------------------------------------------------------------------
+# Colours, exit codes, help, and what TensorFlow writes when it starts.
+
+
+def test_errors_and_warnings_are_coloured_in_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("a.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\n{PHOTOS[1]},\n")
+    red, yellow = "\x1b[31m\x1b[1merror:\x1b[0m ", "\x1b[33m\x1b[1mwarning:\x1b[0m "
+    words = ("-m", "tfrecorder", "validate", "a.csv")
+    assert red + "null_label" in in_terminal(*words)
+    assert yellow + "few_images" in in_terminal(*words)
+    assert in_terminal("-m", "tfrecorder", "validate", "nowhere").startswith(red)
+    assert "\x1b" not in run(*words).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in in_terminal(*words)
+    assert "\x1b" not in in_terminal("-m", "tfrecorder", "validate", "nowhere")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--nope",),
+        ("validate", CSV, "--encoding", "klingon"),
+        ("validate", CSV, "--sep", ";;"),
+        ("validate", CSV, "--base", "nowhere"),
+        ("validate", SAMPLES / "photos", "--base", "."),
+        ("validate", CSV, "--column", "price=label"),
+        ("validate", CSV, "--max-pixels", "0"),
+        ("validate", CSV, "--schema", "nowhere.yaml"),
+        ("inspect", "out", "--split", "TRIAN"),
+        ("inspect", "out", "--num-records", "0"),
+        ("preview", "out", "--html", "page.html", "--per-split", "-1"),
+        ("benchmark", "out", "--split", "TRIAN"),
+        ("benchmark", "out", "--batch-size", "0"),
+        ("benchmark", "out", "--image-size", "0"),
+        ("benchmark", "out", "--seconds", "0"),
+    ],
+    ids=str,
+)
+def test_every_wrong_option_is_exit_code_2_and_one_line(
+    dataset: Path, words: tuple[object, ...]
+) -> None:
+    ended = call(*(dataset if word == "out" else word for word in words))
+    assert ended.exit_code == 2
+    assert re.fullmatch("error: .+\n", ended.stderr)
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "'benchmark', 'nowhere'",
+        "'benchmark', {out!r}, '--split', 'TRIAN'",
+        "'benchmark', {out!r}, '--batch-size', '0'",
+        "'verify', 'nowhere', '--decode'",
+    ],
+)
+def test_paths_and_options_are_checked_before_tensorflow_is_imported(
+    dataset: Path, arguments: str
+) -> None:
+    code = COMMAND.format(arguments.format(out=str(dataset)))
+    code = f"try:\n    exec({code!r})\nexcept SystemExit as end:\n    assert end.code in (1, 2)"
+    assert attempts_of(code, TENSORFLOW) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-m", "tfrecorder", "benchmark", "out", "--seconds", "0.1", "--image-size", "16"),
+        ("-m", "tfrecorder", "verify", "out", "--decode"),
+        (SAMPLES / "demo.py", "demo"),
+    ],
+    ids=["benchmark", "verify", "demo"],
+)
+def test_what_tensorflow_writes_when_it_starts_is_not_shown(words: tuple[object, ...]) -> None:
+    tfrecorder.convert(CSV, "out", num_shards=1, image_size=16)
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    ended = run(*words, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_an_import_that_fails_is_shown_with_its_lines(tmp_path: Path) -> None:
+    code = """
+import os
+from tfrecorder.loading.start import quiet_start
+os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
+with quiet_start():
+    import tensorflow
+    raise ImportError("tensorflow")
+"""
+    words = run("-c", code).stderr
+    assert "All log messages" in words  # the lines that are kept away where all goes well
+    assert words.endswith("ImportError: tensorflow\n")
+
+
+def test_help_has_whole_summaries() -> None:
+    words = " ".join(call("--help").stdout.split())
+    for command in main.commands.values():
+        assert command.get_short_help_str(1000) in words

@@ -1,0 +1,89 @@
+"""What every command prints, and how: results as text or JSON, errors and warnings in colour."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+_COLOURS = {"error": "red", "warning": "yellow"}
+
+#: The key of a context's `meta` under which `--quiet` is kept.
+_QUIET = "tfrecorder.quiet"
+
+
+def coloured(words: str) -> str:
+    """The same words, with `error:` and `warning:` at the start of a line in colour.
+
+    click takes the colour away where the words do not go to a terminal; NO_COLOR does so anywhere
+    (https://no-color.org).
+    """
+    if os.environ.get("NO_COLOR"):
+        return words
+    return re.sub(
+        rf"^({'|'.join(_COLOURS)}):",
+        lambda found: click.style(found[0], fg=_COLOURS[found[1]], bold=True),
+        words,
+        flags=re.MULTILINE,
+    )
+
+
+def complain(kind: str, words: object) -> None:
+    """One `error:` or `warning:` on standard error."""
+    click.echo(coloured(f"{kind}: {words}"), err=True)
+
+
+def _be_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        from tfrecorder.display.bars import instead_of_the_log
+
+        ctx.meta[_QUIET] = True
+        ctx.with_resource(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        ctx.with_resource(instead_of_the_log())
+
+
+quiet_option = click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    expose_value=False,
+    callback=_be_quiet,
+    help="Print errors alone: no result, no warnings, no bar. What --json or --csv ask for is "
+    "printed all the same.",
+)
+
+
+def is_quiet() -> bool:
+    """True if the command at hand was asked to be."""
+    return bool(click.get_current_context().meta.get(_QUIET))
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json`, as the argument `as_json`."""
+    words = "Print all of it as JSON, for programs."
+    return click.option("--json", "as_json", is_flag=True, help=words)(command)
+
+
+def show(found: Any, as_json: bool = False) -> None:
+    """Print a result: as JSON values where they are asked for, else as text unless `--quiet`.
+
+    Args:
+        found: a value with `as_dict`, or that dict itself, where JSON is asked for.
+    """
+    if as_json:
+        values = found if isinstance(found, dict) else found.as_dict()
+        click.echo(json.dumps(values, indent=2))
+    elif not is_quiet():
+        click.echo(coloured(str(found)))
+
+
+def refuse_both(as_json: bool, as_csv: bool) -> None:
+    """Raise a usage error where two forms are asked for."""
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other.")
