@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,89 @@ def test_every_iteration_gives_the_epoch_asked_for(out: str) -> None:
     (first,), (second,) = list(dataset), list(dataset)
     assert ids([first]) == ids([second])
     np.testing.assert_array_equal(first["image/encoded"], second["image/encoded"])
+
+
+class Lazy:
+    """Models whose layers learn their shapes from the first batch."""
+
+    @staticmethod
+    def sequential() -> Any:
+        import keras
+
+        return keras.Sequential(
+            [
+                keras.layers.Rescaling(1 / 255),
+                keras.layers.Conv2D(4, 3, 2),
+                keras.layers.GlobalAveragePooling2D(),
+                keras.layers.Dense(4),
+            ]
+        )
+
+    @staticmethod
+    def subclass() -> Any:
+        import keras
+
+        class Model(keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.within = Lazy.sequential()
+
+            def call(self, inputs: Any) -> Any:
+                return self.within(inputs["image"] if isinstance(inputs, dict) else inputs)
+
+        return Model()
+
+
+@pytest.mark.parametrize("kind", ["sequential", "subclass", "dict"])
+def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
+    out: str, tmp_path: Path, kind: str
+) -> None:
+    import keras
+
+    def train(run: Path, stop_at: tuple[int, int] | None = None) -> list[np.ndarray]:
+        keras.utils.set_random_seed(1)
+        model = (Lazy.sequential if kind == "sequential" else Lazy.subclass)()
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(0.01), loss)
+        position = tfrecorder.TrainingPosition(run, model, every=2)
+
+        class Stop(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+                if (position.epoch, position.step) == stop_at:
+                    raise KeyboardInterrupt
+
+        for epoch, start_step in position.epochs(2):
+            options = {"batch_size": BATCH, "image_size": 12, "seed": 7}
+            rows = tfrecorder.load(out, "TRAIN", epoch=epoch, start_step=start_step, **options)
+            if kind == "dict":
+                rows = rows.map(lambda image, label: ({"image": image}, label))
+            span = {"initial_epoch": epoch, "epochs": epoch + 1}
+            model.fit(rows, callbacks=[position, Stop()], verbose=0, **span)
+        return [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
+
+    whole = train(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "stopped", stop_at=(1, 3))
+    rest = train(tmp_path / "stopped")
+    assert len(rest) == len(whole) > 8
+    for one, same in zip(rest, whole, strict=True):
+        np.testing.assert_allclose(one, same, rtol=1e-5, atol=1e-6)
+
+
+def test_another_model_than_the_saved_one_is_refused(out: str, tmp_path: Path) -> None:
+    import keras
+
+    def position(model: Any) -> Any:
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return tfrecorder.TrainingPosition(tmp_path, model)
+
+    first = Lazy.sequential()
+    rows = tfrecorder.load(out, "TRAIN", batch_size=BATCH, image_size=12)
+    callback = position(first)
+    first.fit(rows, callbacks=[callback], verbose=0)
+    other = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(4)])
+    with pytest.raises(tfrecorder.OptionError, match="does not fit this model"):
+        position(other)
 
 
 def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:

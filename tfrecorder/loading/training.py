@@ -34,7 +34,8 @@ class TrainingPosition(keras.callbacks.Callback):
     Args:
         directory: local, for this training alone; made if it is not there.
         model: compiled, and of the same layers each time.  If the directory holds a position, the
-            model's and the optimizer's variables are set from it.
+            model's and the optimizer's variables are set from it; a model that its first batch
+            would build is built for that as it was.
         every: steps between two saves, at least 1; the end of an epoch is always saved.
 
     Attributes:
@@ -54,8 +55,11 @@ class TrainingPosition(keras.callbacks.Callback):
         self._directory = Path(directory)
         self._every = int(every)
         self.epoch = self.step = 0
-        self._begun_at = 0
-        self._restore(model)
+        self._begun_at = self._saved = 0
+        self._unread: Path | None = None
+        self._find(model)
+        if model.built:
+            self._restore(model)
 
     def epochs(self, epochs: int) -> Iterator[tuple[int, int]]:
         """(epoch, step) of each epoch still to train, for `load` and `fit`.
@@ -71,6 +75,9 @@ class TrainingPosition(keras.callbacks.Callback):
                     "epochs(): the epoch was not trained to its end; give this callback to "
                     "model.fit, as callbacks=[position], with epochs=epoch + 1."
                 )
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._restore(self.model)  # of a model that only fit can build, on JAX and torch
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._begun_at = self.step if epoch == self.epoch else 0
@@ -97,7 +104,13 @@ class TrainingPosition(keras.callbacks.Callback):
         unready = self._directory / f"unready-{name}"
         self.model.save_weights(unready, overwrite=True)
         os.replace(unready, self._directory / name)
-        document = {"epoch": self.epoch, "step": self.step, "variables": name}
+        built = self.model.get_build_config() or {}
+        document = {
+            "epoch": self.epoch,
+            "step": self.step,
+            "variables": name,
+            "input_shape": built.get("input_shape"),
+        }
         pointer = self._directory / f"{_POINTER}.tmp"
         pointer.write_text(json.dumps(document))
         os.replace(pointer, self._directory / _POINTER)
@@ -106,21 +119,44 @@ class TrainingPosition(keras.callbacks.Callback):
             if old.name != name:
                 old.unlink()
 
-    def _restore(self, model: keras.Model) -> None:
-        self._saved = 0
+    def _find(self, model: keras.Model) -> None:
+        """The position that is saved, if any, for a model that is then built as it was."""
         pointer = self._directory / _POINTER
         if not pointer.exists():
             return
         document = json.loads(pointer.read_text())
+        self.epoch, self.step = document["epoch"], document["step"]
+        self._saved = self.step
+        self._unread = self._directory / document["variables"]
+        if not model.built and document.get("input_shape"):
+            model(_symbolic(document["input_shape"]))  # builds its layers, and computes nothing
+
+    def _restore(self, model: keras.Model) -> None:
+        """Set a model's variables from the file that was found, once."""
+        if self._unread is None:
+            return
+        if not model.built:
+            raise OptionError(
+                f"directory={str(self._directory)!r}: the position there cannot be given to a "
+                "model without variables; build it first, as model.build((None, 224, 224, 3))."
+            )
         if model.optimizer is not None and not model.optimizer.built:
             # Unbuilt, it has no variables yet, and its saved ones would be passed over.
             model.optimizer.build(model.trainable_variables)
         try:
-            model.load_weights(self._directory / document["variables"])
+            model.load_weights(self._unread)
         except (ValueError, KeyError) as error:
             raise OptionError(
                 f"directory={str(self._directory)!r}: what is saved there does not fit this model: "
                 f"{error}. Give the model that was trained, or another directory."
             ) from error
-        self.epoch, self.step = document["epoch"], document["step"]
-        self._saved = self.step
+        self._unread = None
+
+
+def _symbolic(shape: Any) -> Any:
+    """Symbolic inputs of the shapes that a position holds: one, or a dict or list of them."""
+    if isinstance(shape, dict):
+        return {name: _symbolic(one) for name, one in shape.items()}
+    if all(side is None or isinstance(side, int) for side in shape):
+        return keras.KerasTensor((None, *shape[1:]))
+    return [_symbolic(one) for one in shape]
