@@ -1,4 +1,8 @@
-"""In a notebook: a bar while it runs, a table or pictures at the end, and nothing else."""
+"""In a notebook: a bar while it runs, a table or pictures at the end, and nothing else.
+
+Where nobody watches, as under papermill and `jupyter nbconvert --execute`, one line in place of
+the bar.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import base64
 import importlib.util
 import io
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -29,20 +35,41 @@ CELLS = (
     "df.tensorflow.preview()",
     "tfrecorder.preview('out')",
     "tfrecorder.preview('out', progress=False)",
+    "df.tensorflow.validate(check_images=True)",
 )
 
 #: One state of a bar of text, which is there where ipywidgets are not installed.
-BAR = r"\r?(?:[a-z ]+: )? *(?:\d+%\||\d+ records \[)[^\r\n]*"
+BAR = r"\r?(?:[a-z ]+: )? *(?:starting \[|\d+%\||\d+ (?:records|images) \[)[^\r\n]*"
+
+
+class Watched(NotebookClient):
+    """Says of each cell, as notebooks in a window do, that somebody is there to answer."""
+
+    async def async_start_new_kernel_client(self) -> Any:
+        client = await super().async_start_new_kernel_client()
+        client.allow_stdin = True
+        return client
+
+
+def execute(folder: Path, cells: Sequence[str], client: type = NotebookClient) -> list[list[Any]]:
+    """What each cell shows, run by a real kernel."""
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    where = {"metadata": {"path": str(folder)}}
+    client(notebook, timeout=120, kernel_name="python3", resources=where).execute()
+    return [cell.outputs for cell in notebook.cells]
 
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
-    """What each cell shows, run by a real kernel."""
-    notebook = nbformat.v4.new_notebook()
-    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]
-    where = {"metadata": {"path": str(tmp_path_factory.mktemp("notebook"))}}
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where).execute()
-    return [cell.outputs for cell in notebook.cells]
+    """What each cell shows where somebody watches."""
+    return execute(tmp_path_factory.mktemp("notebook"), CELLS, Watched)
+
+
+@pytest.fixture(scope="module")
+def unwatched(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
+    """What each cell shows in a notebook that is executed, to be looked at later."""
+    return execute(tmp_path_factory.mktemp("unwatched"), CELLS)
 
 
 def html_of(output: Any) -> str:
@@ -78,6 +105,37 @@ def test_a_bar_and_the_table_are_all_that_a_cell_shows(outputs: list[list[Any]],
     shown = text_of(bar)
     assert re.search(r"52/52 \[[^\]]+ images/s\]", shown)
     assert without_bars(shown) == ""
+
+
+@pytest.mark.parametrize("cell", [1, 3])
+def test_where_nobody_watches_one_line_is_there_at_the_end(
+    unwatched: list[list[Any]], cell: int
+) -> None:
+    line, result = unwatched[cell]
+    html_of(result)
+    assert (line.output_type, line.name) == ("stream", "stdout")
+    assert re.fullmatch(r"52/52 images \[\d\d:\d\d, +[\d.]+ images/s\]\n", line.text)
+
+
+@pytest.mark.parametrize("cell", [2, 6, 7, 8])
+def test_where_nobody_watches_a_bar_that_would_be_gone_is_not_there(
+    unwatched: list[list[Any]], cell: int
+) -> None:
+    (result,) = unwatched[cell]
+    html_of(result)
+
+
+def test_a_bar_says_that_it_starts_before_it_counts(outputs: list[list[Any]]) -> None:
+    shown = text_of(outputs[1])
+    assert re.match(r"\r?starting \[\d\d:\d\d\]", shown)
+    assert " 0%|" not in shown
+
+
+def test_the_check_of_every_image_has_a_bar(outputs: list[list[Any]]) -> None:
+    *bar, result = outputs[9]
+    assert "unusable_image" in html_of(result)
+    assert re.search(rf"checking: 100%\|[^|]+\| {len(URIS)}/{len(URIS)} \[", text_of(bar))
+    assert without_bars(text_of(bar)) == ""
 
 
 def test_without_progress_only_the_table(outputs: list[list[Any]]) -> None:

@@ -270,6 +270,11 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     help="With --check-images, refuse images of more pixels than this.",
 )
 @click.option("--strict", is_flag=True, help="Warnings are errors.")
+@click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="With --check-images, a progress bar. Default: in a terminal.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 @json_option
 @quiet_option
@@ -277,6 +282,8 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
     refuse_both(as_json, as_csv)
     from tfrecorder.validation.validate import validate as run
 
+    if is_quiet():
+        options["progress"] = False
     found = run(_opened(source), check_images, **options)
     ok = not reports.has_errors(found)
     if as_csv:

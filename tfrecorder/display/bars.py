@@ -1,8 +1,9 @@
-"""The progress bar of a page while it is made: one line that counts the records of each stage."""
+"""Progress bars: where there is one, of which kind, and one that counts the items of each stage."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import sys
 import warnings
@@ -17,8 +18,12 @@ Advance = Callable[[int], object]
 Stage = Callable[[str, int], Advance]
 
 
+#: A bar before there is anything to count.
+STARTING = "starting [{elapsed}{postfix}]"
+
+
 @contextlib.contextmanager
-def record_bar(shown: bool) -> Iterator[Stage]:
+def record_bar(shown: bool, unit: str = " records") -> Iterator[Stage]:
     """A bar that begins anew with each stage, as a record takes a hundred times longer in one.
 
     It is gone at the end, when the page itself says how many records were looked at.
@@ -26,17 +31,19 @@ def record_bar(shown: bool) -> Iterator[Stage]:
     if not shown:
         yield lambda stage, records: lambda count: None
         return
-    with bar_class()(unit=" records", dynamic_ncols=True, leave=False) as bar:
+    with bar_class()(unit=unit, dynamic_ncols=True, leave=False, bar_format=STARTING) as bar:
 
         def begin(stage: str, records: int) -> Advance:
             if not records:
                 return lambda count: None
             bar.refresh()  # how the last stage ended, however short it was
+            bar.bar_format = None
             bar.set_description(stage, refresh=False)
             bar.reset(records)
             return bar.update
 
         yield begin
+        bar.refresh()
 
 
 def counting(items: Iterable[T], advance: Advance) -> Iterator[T]:
@@ -74,8 +81,44 @@ def _in_notebook() -> bool:
     return kernel is not None and ipython is not None and ipython.get_ipython() is not None
 
 
+def _nobody_watches() -> bool:
+    """True in a notebook that is executed from its first cell to its last, and looked at later.
+
+    nbclient, and with it papermill and `jupyter nbconvert --execute`, says of each cell that nobody
+    is there to answer `input()`; what people look at says the opposite.
+    """
+    if not _in_notebook():
+        return False
+    kernel: Any = getattr(sys.modules["IPython"].get_ipython(), "kernel", None)
+    with contextlib.suppress(Exception):  # another kernel than ipykernel: as if watched
+        return kernel.get_parent()["content"]["allow_stdin"] is False
+    return False
+
+
+def _line_at_the_end() -> type[Any]:
+    """A bar that shows nothing on its way: each of its states would stay in the notebook."""
+    from tqdm.std import tqdm
+
+    class LineAtTheEnd(tqdm):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{**kwargs, "file": io.StringIO()})
+
+        def display(self, *args: Any, **kwargs: Any) -> None:
+            pass
+
+        def close(self) -> None:
+            if not self.disable and self.leave:
+                shown = "{desc}{n_fmt}/{total_fmt}{unit} [{elapsed}, {rate_fmt}{postfix}]"
+                print(self.format_meter(**{**self.format_dict, "bar_format": shown}))
+            super().close()
+
+    return LineAtTheEnd
+
+
 def bar_class() -> type[Any]:
-    """tqdm's bar for where this runs: a terminal, or a notebook."""
+    """tqdm's bar for where this runs: a terminal, a notebook, or one that nobody watches."""
+    if _nobody_watches():
+        return _line_at_the_end()
     from tqdm import TqdmWarning
 
     with warnings.catch_warnings():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tfrecorder.display.bars import Advance, counting
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Image, Mask, columns_of
@@ -51,10 +52,12 @@ class _Faults:
     boxes: tuple[tuple[int, str], ...] = ()
 
 
-def unusable_files(table: Source, checked: Checked, options: ConvertOptions) -> Iterator[Finding]:
+def unusable_files(
+    table: Source, checked: Checked, options: ConvertOptions, advance: Advance
+) -> Iterator[Finding]:
     """What would make a row a reject: of each column of images and masks its file, and its boxes.
 
-    Every file is opened, but for those of uris that have a fault already.
+    Every file is opened, but for those of uris that have a fault already; `advance` counts rows.
     """
     uris = _sound_uris(checked)
     fields = [field for field in checked.fields if field.column in uris]
@@ -67,7 +70,8 @@ def unusable_files(table: Source, checked: Checked, options: ConvertOptions) -> 
     edges: Iterable[np.ndarray | None] = [None] * len(uris) if boxes is None else boxes.by_image()
     with ThreadPool() as pool:
         # Only the words are kept, so that no image outlives the check of its row.
-        faults = list(map_ahead(pool, check, zip(files, edges, strict=True), ahead=ROWS_AHEAD))
+        checks = map_ahead(pool, check, zip(files, edges, strict=True), ahead=ROWS_AHEAD)
+        faults = list(counting(checks, advance))
     by_row = [(row, one.files) for row, one in zip(uris.index, faults, strict=True) if one.files]
     for name in uris.columns:
         found = {row: words[name] for row, words in by_row if name in words}

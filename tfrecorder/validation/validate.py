@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from tfrecorder.display.bars import is_shown, record_bar
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.sources.files import line_numbers
@@ -37,6 +38,7 @@ def validate(
     splits: Mapping[str, float] | None = None,
     stratify: bool = False,
     split_by: str | None = None,
+    progress: bool | None = None,
 ) -> ValidationReport:
     """Every problem of a source at once; nothing is written.
 
@@ -47,6 +49,7 @@ def validate(
         columns, schema, labels, sep, encoding, base, seed, verify, max_pixels, splits, stratify,
             split_by: as for `tfrecorder.ConvertOptions`.
         strict: warnings are errors.
+        progress: with `check_images`, show a bar; None shows it in a terminal and in a notebook.
 
     Returns:
         A frame with a row for each problem, errors first: severity ("error" or "warning"), code,
@@ -75,6 +78,7 @@ def validate(
             "splits": splits,
             "stratify": stratify,
             "split_by": split_by,
+            "progress": progress,
         }
     )
     table = read_with(source, options)
@@ -83,7 +87,10 @@ def validate(
     if check_images:
         from tfrecorder.validation.images import unusable_files
 
-        report = build_report([*checked.findings, *unusable_files(table, checked, options)])
+        with record_bar(is_shown(progress), " images") as stage:
+            advance = stage("checking", len(checked.frame))
+            found = [*unusable_files(table, checked, options, advance)]
+        report = build_report([*checked.findings, *found])
     return report_on(report, table, checked, options.strict)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.display.bars import bar_class, instead_of_the_log
+from tfrecorder.display.bars import STARTING, bar_class, instead_of_the_log
 from tfrecorder.errors import UnreachableError
 from tfrecorder.plan.plan import Plan
 
@@ -83,7 +83,13 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
         return
     ended = threading.Event()
     start = look(output_dir, plan).rows
-    bar = bar_class()(total=plan.rows, initial=start, unit=" images", dynamic_ncols=True)
+    bar = bar_class()(
+        total=plan.rows,
+        initial=start,
+        unit=" images",
+        dynamic_ncols=True,
+        bar_format=STARTING,  # Beam and its workers start for some seconds
+    )
     with bar, instead_of_the_log():
         watcher = threading.Thread(
             target=_watch, args=(bar, ended, output_dir, plan), name="progress", daemon=True
@@ -101,6 +107,7 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
             if rows is None:
                 _advance(bar, output_dir, plan)
             else:
+                bar.bar_format = None
                 bar.update(max(0, rows - bar.n))
 
 
@@ -117,5 +124,7 @@ def _advance(bar: Any, output_dir: str, plan: Plan) -> None:
         found = Progress(0, _waiting() or str(error))
     # A retried bundle starts its shard again: never move the bar backwards.
     bar.set_postfix_str(found.waiting, refresh=False)
+    if found.rows > bar.initial:
+        bar.bar_format = None
     bar.update(max(0, found.rows - bar.n))
     bar.refresh()
