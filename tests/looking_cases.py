@@ -16,7 +16,7 @@ from tfrecorder.dataset.example import encode_example
 from tfrecorder.dataset.tfrecord import frame
 
 #: Elements without an end tag.
-_VOID = {"img", "meta", "link", "br", "hr"}
+_VOID = {"img", "input", "meta", "link", "br", "hr"}
 
 
 def write_records(

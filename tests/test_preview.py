@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -14,7 +15,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from looking_cases import ReadPage, noise, png, write_records
-from support import CSV, PHOTOS, SAMPLES, photo_frame
+from support import CSV, PHOTOS, SAMPLES, photo_frame, run
 from test_cli import in_terminal
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
@@ -52,6 +53,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # What the page says.
 
 
+def sentences(directory: Any) -> str:
+    """The text of a page whose names stand in their sentences without a space around them."""
+    return ReadPage(re.sub("</?bdi>", "", tfrecorder.preview(directory).page)).text
+
+
 def test_it_shows_each_split_with_its_counts(page: ReadPage) -> None:
     assert "TRAIN 24 of 36" in page.text
     assert "VALIDATION all 8" in page.text
@@ -79,7 +85,7 @@ def test_labels_are_counted_over_all_records() -> None:
     rows += [("TRAIN", "missing.jpg", "b")] * 2
     page = page_of(convert(rows), num_records=1, per_split=1)
     assert "Counts are of all records" in page.text
-    assert "a 7 70.0% 0 b 3 30.0% 1 100.0%" in page.text
+    assert "a 7 7 70.0% 0 b 4 3 30.0% 1 100.0% all 11 10 1" in page.text
 
 
 def test_it_says_what_it_sampled(dataset: Path) -> None:
@@ -111,7 +117,12 @@ def test_copies_across_splits_are_leakage() -> None:
     found = tfrecorder.preview(convert(rows))
     assert (found.leaks, found.repeats) == (1, 0)
     page = ReadPage(found.page)
-    assert "Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST" in page.text
+    assert (
+        "Error Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST records "
+        "compared): brick/brick_01.jpg. The evaluation" in sentences("out")
+    )
+    assert "Warning 1 image has different labels in different records: brick" in page.text
+    assert page.text.index("Error Leakage") < page.text.index("Warning 1 image has different")
     assert "TRAIN × 1, TEST × 1 · different labels" in page.text
     assert "copy.jpg" in page.text
 
@@ -120,7 +131,10 @@ def test_copies_in_one_split_are_repeats() -> None:
     rows = [("TRAIN", PHOTOS[n % 4], "a") for n in range(10)] + [("TEST", PHOTOS[9], "a")]
     found = tfrecorder.preview(convert(rows))
     assert (found.leaks, found.repeats) == (0, 4)
-    assert "6 records repeat an image of the same split" in ReadPage(found.page).text
+    assert (
+        "6 records repeat an image of the same split, byte for byte: brick/"
+        in ReadPage(found.page).text
+    )
 
 
 def test_images_that_differ_only_at_their_end_are_no_copies(tmp_path: Path) -> None:
@@ -163,7 +177,7 @@ def test_rejects_are_shown_with_their_reasons() -> None:
     Path("cut.jpg").write_bytes(PHOTOS[0].read_bytes()[:700])
     rows = [("TRAIN", photo, "a") for photo in PHOTOS[:9]]
     page = page_of(convert([*rows, ("TRAIN", "cut.jpg", "a"), ("TRAIN", "gone.jpg", "a")]))
-    assert "2 rows gave no record." in page.text
+    assert "2 rows gave no record: check/truncated (1), read/not_found (1)." in page.text
     assert "check/truncated 1" in page.text
     assert "10 gone.jpg read not_found" in page.text
 
@@ -173,7 +187,36 @@ def test_a_split_without_records_and_classes_without_train() -> None:
     rows += [("TEST", "gone.jpg", "a"), ("VALIDATION", PHOTOS[10], "b")]
     page = page_of(convert(rows))
     assert "TEST all 0 No records." in page.text
-    assert "1 class has no TRAIN record." in page.text
+    assert "Warning Class 'b' has no TRAIN record." in sentences("out")
+
+
+def test_classes_are_named_and_the_rest_of_them_counted() -> None:
+    rows = [("TRAIN", PHOTOS[n], "many") for n in range(21)] + [("TRAIN", PHOTOS[21], "few")]
+    rows += [("TEST", PHOTOS[22 + n], f"c{n}") for n in range(5)]
+    text = sentences(convert(rows))
+    assert "5 classes have no TRAIN record: 'c0', 'c1', 'c2' and 2 more." in text
+    assert "Class 'many' has 21 times the TRAIN records of 'few'." in text
+
+
+def test_findings_come_first_then_splits_labels_and_pictures(page: ReadPage) -> None:
+    sections = [one["id"] for one in page.all("section")]
+    assert sections[:4] == ["findings", "splits", "labels", "records"]
+
+
+def test_eight_pictures_of_a_split_are_there_and_the_others_behind_a_click(page: ReadPage) -> None:
+    assert "TRAIN 24 of 36" in page.text
+    assert len(page.all("summary")) == 1  # TEST and VALIDATION have eight each
+    assert "16 more" in page.text
+
+
+def test_what_lies_beyond_the_percentiles_is_counted_not_drawn(tmp_path: Path) -> None:
+    sizes = [(30, 40 + n % 20) for n in range(198)] + [(30, 3000), (3, 40)]
+    records = [{"image/encoded": png(noise(n, *size))} for n, size in enumerate(sizes)]
+    text = page_of(write_records(tmp_path / "in", records)).text
+    assert re.search(r"Aspect: .{0,80}not shown: 1 above 13\.3, up to 100", text)
+    assert re.search(r"Shorter side in pixels .{0,80}not shown: 1 below 30, down to 3", text)
+    few = page_of(write_records(tmp_path / "few", records[150:])).text
+    assert "not shown: " not in few  # of fewer than a hundred, none is an outlier
 
 
 def test_a_dataset_without_any_record(tmp_path: Path) -> None:
@@ -193,10 +236,9 @@ def test_labels_of_every_kind(labels: list[Any] | None) -> None:
         assert "no label" in page.text
         assert not [one for one in page.all("section") if one.get("id") == "labels"]
     elif len(labels) > 30:
-        assert "The 30 most frequent of 50 classes come first." in page.text
-        assert "The next 20 classes" in page.text
+        assert all(f" {name} 1 1 " in page.text for name in labels)
     else:
-        assert "7 9 100.0%" in page.text
+        assert "7 9 9 100.0%" in page.text
 
 
 # ---------------------------------------------------------------------------------------------
@@ -282,7 +324,19 @@ def test_no_text_of_the_data_becomes_markup(tmp_path: Path) -> None:
     allowed = {"html", "head", "meta", "link", "title", "style", "body", "header", "div", "h1"}
     allowed |= {"h2", "h3", "p", "dl", "dt", "dd", "nav", "ul", "li", "a", "main", "section"}
     allowed |= {"span", "bdi", "table", "thead", "tbody", "tr", "th", "td", "figure", "img", "svg"}
-    allowed |= {"figcaption", "rect", "g", "path", "line", "text", "footer", "i", "strong"}
+    allowed |= {
+        "figcaption",
+        "rect",
+        "g",
+        "path",
+        "line",
+        "text",
+        "footer",
+        "i",
+        "strong",
+        "input",
+        "label",
+    }
     assert {tag for tag, _ in page.elements} <= allowed
     names = {name for _, attributes in page.elements for name in attributes}
     assert not [name for name in names if name.startswith("on")]
@@ -314,7 +368,7 @@ def test_rejects_and_class_names_of_a_conversion_stay_text() -> None:
     found = tfrecorder.preview(convert([*rows, ("TRAIN", f"{evil}\x07.jpg", evil)]))
     page = ReadPage(found.page)
     assert f"9 {evil}␇.jpg read not_found" in page.text
-    assert f"{evil} 9 100.0%" in page.text
+    assert f"{evil} 9 9 100.0%" in page.text
     assert not page.all("script")
     assert_direction_kept(found.page)
 
@@ -346,7 +400,7 @@ def test_it_holds_all_it_shows(page: ReadPage) -> None:
 def test_every_picture_and_plot_has_words(page: ReadPage) -> None:
     assert all(one["alt"] for one in page.all("img"))
     plots = [one for one in page.all("svg") if one.get("role") == "img"]
-    assert len(plots) == 5
+    assert len(plots) == 6
     assert all(len(one["aria-label"]) > 30 for one in plots)
 
 
@@ -448,7 +502,7 @@ def test_a_tfds_directory_has_its_own_keys_and_names(tmp_path: Path) -> None:
     (out / "label.labels.txt").write_text("heron\nwren\n")
     page = page_of(out)
     assert "Counts are of the records looked at" in page.text
-    assert "heron 3 50.0% wren 3 50.0%" in page.text
+    assert "heron 3 3 50.0% wren 3 3 50.0%" in page.text
     assert "TRAIN record 1: wren" in [one["alt"] for one in page.all("img")]
     assert "5.png" in page.text
     assert not [one for one in page.all("section") if one.get("id") in ("rejects", "options")]
@@ -500,6 +554,30 @@ def test_the_command_fails_in_one_line() -> None:
     result = CliRunner().invoke(main, ["preview", "nowhere", "--html", "page.html"])
     assert (result.exit_code, result.output.count("\n")) == (1, 1)
     assert "nowhere: there is no such directory" in result.output
+
+
+@pytest.mark.parametrize("given", [[], ["--html", "page.html"]], ids=["temporary", "named"])
+def test_open_shows_the_page_in_the_browser(dataset: Path, given: list[str]) -> None:
+    Path("browser").write_text('#!/bin/sh\nprintf "%s" "$1" > opened\n')
+    Path("browser").chmod(0o755)
+    environment = {**os.environ, "BROWSER": f"{Path('browser').resolve()} %s"}
+    ended = run("-m", "tfrecorder", "preview", dataset, "--open", *given, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    written = ended.stdout.partition(" (")[0]
+    assert Path("opened").read_text() == Path(written).resolve().as_uri()
+    assert Path(written).read_text().startswith("<!doctype html>")
+    assert not given or written == "page.html"
+    environment["BROWSER"] = "/nowhere/browser %s"
+    environment["PATH"] = "/nowhere"
+    ended = run("-m", "tfrecorder", "preview", dataset, "--open", *given, env=environment)
+    assert ended.returncode == 0
+    assert re.fullmatch(r"warning: no browser could be started; open .+ in one\.\n", ended.stderr)
+
+
+def test_a_page_needs_a_place_or_a_browser(dataset: Path) -> None:
+    ended = CliRunner().invoke(main, ["preview", str(dataset)])
+    assert ended.exit_code == 2
+    assert "Missing option '--html', the page to write, or '--open'." in ended.output
 
 
 def test_in_a_notebook_it_is_a_frame_apart(dataset: Path) -> None:

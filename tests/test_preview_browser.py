@@ -65,6 +65,7 @@ def test_it_loads_without_a_complaint_and_fetches_nothing(
 @pytest.mark.parametrize(("width", "dark"), WINDOWS)
 def test_every_picture_is_there(window: Page, report: Path, width: int, dark: bool) -> None:
     window.open(report, width, dark=dark)
+    window.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     images = window.evaluate(
         "Promise.all([...document.images].map(one => one.decode().then(() => ["
         "one.complete, one.naturalWidth > 0, one.getBoundingClientRect().width >= 1])))"
@@ -78,7 +79,7 @@ def test_nothing_is_wider_than_the_window(window: Page, report: Path, width: int
     window.open(report, width)
     assert window.evaluate("document.documentElement.scrollWidth") == width
     beyond = window.evaluate(
-        "[...document.querySelectorAll('h1, h2, h3, p, li, dd, figcaption, .frame, svg')]"
+        "[...document.querySelectorAll('h1, h2, h3, p, main li, dd, figcaption, .frame, svg')]"
         ".filter(one => { const at = one.getBoundingClientRect();"
         " return at.left < 0 || at.right > innerWidth + 1 }).map(one => one.outerHTML)"
     )
@@ -96,6 +97,78 @@ def test_every_picture_is_whole_within_its_frame(window: Page, report: Path, wid
         "  || at.left < frame.left - 1 || at.right > frame.right + 1 }).length"
     )
     assert beyond == 0
+
+
+@pytest.mark.parametrize("width", [400, 768, 1400])
+def test_no_word_is_cut(window: Page, report: Path, width: int) -> None:
+    """Nothing runs into its neighbour, and short words stand on one line."""
+    window.open(report, width)
+    cut = window.evaluate(
+        "[...document.querySelectorAll('[role=row] > div, th, dt, dd, .mark, .keys label, nav a')]"
+        ".filter(one => one.scrollWidth > one.clientWidth + 1 && one.clientWidth)"
+        ".map(one => one.textContent)"
+    )
+    assert cut == []
+    broken = window.evaluate(
+        "[...document.querySelectorAll('.mark, dt, dd, nav a, [role=columnheader], .keys label')]"
+        ".filter(one => { const range = document.createRange(); range.selectNodeContents(one);"
+        " return new Set([...range.getClientRects()].map(at => Math.round(at.top))).size > 1 })"
+        ".map(one => one.textContent)"
+    )
+    assert broken == []
+
+
+@pytest.mark.parametrize("width", [400, 768, 1400])
+def test_no_grid_has_a_hole(window: Page, report: Path, width: int) -> None:
+    window.open(report, width)
+    ends = window.evaluate(
+        "[...document.querySelectorAll('.facts, .plots, .sheet')].filter(one =>"
+        "  !one.matches('.sheet') || one.childElementCount === 8).map(one => ["
+        " one.className, one.getBoundingClientRect().right, one.lastElementChild"
+        ".getBoundingClientRect().right, one.childElementCount])"
+    )
+    assert {name for name, *_ in ends} == {"facts", "plots", "sheet", "sheet small"}
+    room = 480 if width == 768 else 40  # a plot is at most 30rem wide
+    assert [one for one in ends if one[1] - one[2] > (room if one[0] == "plots" else 2)] == []
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_the_sections_stay_in_reach(window: Page, report: Path, width: int) -> None:
+    window.open(report, width)
+    window.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+    window.evaluate("document.getElementById('images').scrollIntoView()")
+    assert window.evaluate("scrollY > 500")
+    nav, section = window.evaluate(
+        "['nav', '#images h2'].map(one => { const at ="
+        " document.querySelector(one).getBoundingClientRect(); return [at.top, at.bottom] })"
+    )
+    assert nav[0] == 0
+    assert nav[1] <= section[0]
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_labels_are_sorted_by_what_is_chosen(window: Page, report: Path, width: int) -> None:
+    window.open(report, width)
+
+    def names_by(key: str) -> list[str]:
+        window.evaluate(
+            "[...document.querySelectorAll('.keys label')]"
+            f".find(one => one.textContent === {key!r}).click()"
+        )
+        return window.evaluate(
+            "[...document.querySelectorAll('[role=row]:not(.head)')].sort((one, other) =>"
+            " one.getBoundingClientRect().top - other.getBoundingClientRect().top)"
+            ".map(one => one.firstElementChild.textContent)"
+        )
+
+    assert names_by("class")[0].startswith("<script>")
+    assert [name for name in names_by("class") if len(name) < 9] == [
+        *("brick", "cat", "coffee", "gravel", "all")
+    ]
+    assert names_by("total")[:2] == ["cat", "brick"]
+    assert names_by("TEST")[0] == "cat"
+    assert names_by("VALIDATION")[0].startswith("a_class_with")
+    assert names_by("VALIDATION")[-1] == "all"
 
 
 #: Of each text that can be seen: its words, and the contrast with what is behind it (WCAG 2.1).

@@ -170,12 +170,12 @@ def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
                 if (position.epoch, position.step) == stop_at:
                     raise KeyboardInterrupt
 
-        for epoch, start_step in position.epochs(2):
+        for start in position.epochs(2):
             options = {"batch_size": BATCH, "image_size": 12, "seed": 7}
-            rows = tfrecorder.load(out, "TRAIN", epoch=epoch, start_step=start_step, **options)
+            rows = tfrecorder.load(out, "TRAIN", start=start, **options)
             if kind == "dict":
                 rows = rows.map(lambda image, label: ({"image": image}, label))
-            span = {"initial_epoch": epoch, "epochs": epoch + 1}
+            span = {"initial_epoch": start[0], "epochs": start[0] + 1}
             model.fit(rows, callbacks=[position, Stop()], verbose=0, **span)
         return [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
 

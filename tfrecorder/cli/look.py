@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+import webbrowser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.output import is_quiet, quiet_option, show
+from tfrecorder.cli.output import complain, is_quiet, quiet_option, show
 from tfrecorder.cli.read import refuse_split
 from tfrecorder.display.tables import one_line, text_table
 
@@ -96,10 +100,16 @@ def _cell(value: Any) -> str:
     Random records of each split with their labels, boxes and masks, label distribution, plots of
     sizes and brightness, near-constant images, duplicates and leakage between splits, rejects
     with their reasons. {_DIRECTORY_HELP}""",
-    epilog="Example: tfrecorder preview out --html report.html",
+    epilog="Example: tfrecorder preview out --html report.html --open",
 )
 @click.argument("directory")
-@click.option("--html", required=True, metavar="FILE", help="The page to write.")
+@click.option("--html", metavar="FILE", help="The page to write; not needed with --open.")
+@click.option(
+    "--open",
+    "opened",
+    is_flag=True,
+    help="Show the page in a browser; without --html it is a temporary file.",
+)
 @click.option(
     "--num-records",
     type=int,
@@ -130,9 +140,14 @@ def _cell(value: Any) -> str:
     help="A progress bar. Default: in a terminal.",
 )
 @quiet_option
-def preview(directory: str, html: str, **options: Any) -> None:
+def preview(directory: str, html: str | None, opened: bool, **options: Any) -> None:
+    if html is None and not opened:
+        raise click.UsageError("Missing option '--html', the page to write, or '--open'.")
     from tfrecorder.inspection.preview import preview as run
 
     if is_quiet():
         options["progress"] = False
-    show(run(directory, html, **options))
+    page = html or os.path.join(tempfile.mkdtemp(prefix="tfrecorder-"), "preview.html")
+    show(run(directory, page, **options))
+    if opened and not webbrowser.open(Path(page).resolve().as_uri()):
+        complain("warning", f"no browser could be started; open {page} in one.")

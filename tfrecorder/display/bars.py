@@ -109,7 +109,7 @@ def _line_at_the_end() -> type[Any]:
         def close(self) -> None:
             if not self.disable and self.leave:
                 shown = "{desc}{n_fmt}/{total_fmt}{unit} [{elapsed}, {rate_fmt}{postfix}]"
-                print(self.format_meter(**{**self.format_dict, "bar_format": shown}))
+                print(self.format_meter(**{**self.format_dict, "bar_format": shown, "rate": None}))
             super().close()
 
     return LineAtTheEnd

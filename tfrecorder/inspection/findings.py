@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tfrecorder.inspection.duplicates import Group
+from tfrecorder.inspection.figures import source_row
 from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
 
 #: How many times a class is smaller than the largest before that is said.
 IMBALANCE = 20
+
+#: Names in one sentence.
+NAMED = 3
+
+#: Around each name, which may hold anything, in the words of a finding.
+NAME = "\0"
+
+SEVERITIES = ("error", "warning", "note")
 
 
 @dataclass(frozen=True)
@@ -17,25 +27,32 @@ class Remark:
     """One sentence.
 
     Attributes:
-        words: the sentence.
+        words: the sentence; names of the data stand between two `NAME` each.
         section: of the page, where there is more.
-        warning: whether something is to be done; else it is good to know that all is well.
+        severity: one of `SEVERITIES`: an error makes an evaluation worthless, a warning is to be
+            looked at, of a note it is good to know that all is well.
     """
 
     words: str
     section: str
-    warning: bool = True
+    severity: str = "warning"
+
+    @property
+    def parts(self) -> list[tuple[str, bool]]:
+        """The sentence in pieces, and of each whether it is a name of the data."""
+        pieces = self.words.split(NAME)
+        return [(piece, place % 2 == 1) for place, piece in enumerate(pieces) if piece]
 
 
 def find(gathered: Gathered) -> list[Remark]:
-    """The remarks, warnings first."""
+    """The findings, errors first, then warnings."""
     found = [
         *_leaks(gathered),
         *_rejects(gathered),
         *_pictures(gathered),
         *_labels(gathered),
     ]
-    return sorted(found, key=lambda one: not one.warning)
+    return sorted(found, key=lambda one: SEVERITIES.index(one.severity))
 
 
 def _leaks(gathered: Gathered) -> Iterator[Remark]:
@@ -48,28 +65,28 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
             also = "record is" if count == 1 else "records are"
             yield Remark(
                 f"Leakage: {count:,} {split} {also} in {other} too, byte for byte "
-                f"({_percent(share)} of the {split} records compared). "
+                f"({_percent(share)} of the {split} records compared): "
+                f"{_files(duplicates.leaks, split, other)}. "
                 "The evaluation is too good by that much.",
                 "duplicates",
+                "error",
             )
     if duplicates.repeats:
         extra = sum(group.records - 1 for group in duplicates.repeats)
         yield Remark(
             f"{extra:,} {_plural(extra, 'record repeats', 'records repeat')} an image of the "
-            "same split, byte for byte.",
+            f"same split, byte for byte: {_files(duplicates.repeats)}.",
             "duplicates",
         )
-    contrary = sum(len(group.labels) > 1 for group in duplicates.groups)
+    contrary = [group for group in duplicates.groups if len(group.labels) > 1]
     if contrary:
+        words = _plural(len(contrary), "image has", "images have")
         yield Remark(
-            f"{contrary:,} {_plural(contrary, 'image has', 'images have')} different labels in "
-            "different records.",
+            f"{len(contrary):,} {words} different labels in different records: {_files(contrary)}.",
             "duplicates",
         )
     if not duplicates.groups and splits:
-        yield Remark(
-            f"No image is there twice among {_compared(gathered)}.", "duplicates", warning=False
-        )
+        yield Remark(f"No image is there twice among {_compared(gathered)}.", "duplicates", "note")
 
 
 def _compared(gathered: Gathered) -> str:
@@ -87,9 +104,10 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
     count = sum(info.rejects.values())
     if count:
         words = _plural(count, "row gave", "rows gave")
-        yield Remark(f"{count:,} {words} no record.", "rejects")
+        reasons = _some([f"{why} ({rows:,})" for why, rows in info.rejects.items()])
+        yield Remark(f"{count:,} {words} no record: {reasons}.", "rejects")
     else:
-        yield Remark("Every row of the source is a record.", "rejects", warning=False)
+        yield Remark("Every row of the source is a record.", "rejects", "note")
     if info.suspects:
         words = _plural(info.suspects, "image decodes", "images decode")
         yield Remark(f"{info.suspects:,} {words} with a decoder's warning.", "rejects")
@@ -123,14 +141,50 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
     names = dict.fromkeys(name for of in gathered.class_counts.values() for name in of)
     absent = [name for name in names if not train.get(name)]
     if absent:
-        words = _plural(len(absent), "class has", "classes have")
-        yield Remark(f"{len(absent):,} {words} no TRAIN record.", "labels")
-    most, least = max(train.values()), min(train.values())
-    if most > IMBALANCE * least:
+        if len(absent) == 1:
+            yield Remark(f"Class {_quoted(absent[0])} has no TRAIN record.", "labels")
+        else:
+            named = _some([_quoted(name) for name in absent])
+            yield Remark(f"{len(absent):,} classes have no TRAIN record: {named}.", "labels")
+    most, least = max(train, key=lambda one: train[one]), min(train, key=lambda one: train[one])
+    if train[most] > IMBALANCE * train[least]:
         yield Remark(
-            f"The largest class has {most / least:,.0f} times the TRAIN records of the smallest.",
+            f"Class {_quoted(most)} has {train[most] / train[least]:,.0f} times the TRAIN records "
+            f"of {_quoted(least)}.",
             "labels",
         )
+
+
+def _files(groups: Iterable[Group], *splits: str) -> str:
+    """The first few images of some groups, those in these splits."""
+    firsts = [group.copies[0] for group in groups if set(splits) <= set(group.counts)]
+    return _some(
+        [_short(_name(one.filename) or f"{one.split} {source_row(one)}") for one in firsts]
+    )
+
+
+def _name(uri: str) -> str:
+    """A file with the folder it is in, which is often its class."""
+    return "/".join(uri.rstrip("/").split("/")[-2:])
+
+
+def _quoted(name: str) -> str:
+    return f"'{_short(name)}'"
+
+
+def _short(name: str) -> str:
+    shown = name if len(name) <= 48 else f"{name[:47]}…"
+    return f"{NAME}{shown.replace(NAME, '␀')}{NAME}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few of some names in a line.
+
+    >>> _some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _percent(share: float) -> str:

@@ -17,6 +17,9 @@ MARK = "<!doctype html><!-- tfrecorder preview -->\n"
 #: Images that cannot be shown, each with its reason: how many lines of them.
 _SHOWN_FAULTS = 20
 
+#: Pictures of a split that are there without a click.
+_AT_ONCE = 8
+
 
 def render_page(gathered: Gathered) -> str:
     """The whole page; `templates/page.html.jinja` says what stands where."""
@@ -35,6 +38,7 @@ def render_page(gathered: Gathered) -> str:
         plotted=list(usable),
         plots=image_plots(usable) if usable else [],
         unshown=[one for one in gathered.all_seen if not one.width],
+        at_once=_AT_ONCE,
         shown_faults=_SHOWN_FAULTS,
         shown_groups=SHOWN_GROUPS,
         near_constant=NEAR_CONSTANT,

@@ -71,6 +71,7 @@ class Plot:
         description: the plot in words, for those who do not see it.
         ticks: of both axes.
         shapes: of all splits.
+        note: below it; empty if there is nothing to say.
         width, height: in pixels.
     """
 
@@ -78,6 +79,7 @@ class Plot:
     description: str
     ticks: Sequence[Tick]
     shapes: Sequence[Shape]
+    note: str = ""
     width: int = WIDTH
     height: int = HEIGHT
 
@@ -152,14 +154,16 @@ def histogram(
         series: values by split.
         words: how a value is written at the axis.
         title: of the plot.
-        span: the range of the axis; by the values, if not given.
+        span: the range of the axis; if not given, from the 1st to the 99th percentile of all
+            values, and those beyond are counted below the plot: one huge image would make all
+            others one bar.
     """
     values = np.concatenate([np.asarray(some, dtype=float) for some in series.values()])
-    low, high = span or (float(values.min()), float(values.max()))
+    low, high = span or _middle(values)
     axis = _axis(low, high, _LEFT, WIDTH - _RIGHT, log=not span and _is_wide(low, high))
     edges = axis.edges(_bins(min(len(some) for some in series.values() if len(some))))
     shares = {
-        split: np.histogram(np.clip(some, edges[0], edges[-1]), edges)[0] / len(some)
+        split: np.histogram(_within(some, low, high, edges), edges)[0] / len(some)
         for split, some in series.items()
         if len(some)
     }
@@ -172,7 +176,30 @@ def histogram(
         kinds = ("area", "curve") if split == largest else ("curve",)
         curves += [Shape(split, kind, path) for kind in kinds]
     ticks = _ticks(axis, up, words, lambda share: f"{share:.0%}")
-    return Plot(title, _described(series, words), ticks, curves)
+    return Plot(title, _described(series, words), ticks, curves, _beyond(values, low, high, words))
+
+
+def _middle(values: np.ndarray) -> tuple[float, float]:
+    """The 1st and the 99th percentile, both of them values: of fewer than a hundred, the ends."""
+    low = np.percentile(values, 1, method="lower")
+    return float(low), float(np.percentile(values, 99, method="higher"))
+
+
+def _within(some: Sequence[float], low: float, high: float, edges: np.ndarray) -> np.ndarray:
+    kept = np.asarray(some, dtype=float)
+    kept = kept[(kept >= low) & (kept <= high)]
+    return np.clip(kept, edges[0], edges[-1])  # a logarithm and back may miss an end by a little
+
+
+def _beyond(values: np.ndarray, low: float, high: float, words: Words) -> str:
+    """How many values a histogram leaves out, and how far they go."""
+    below, above = values[values < low], values[values > high]
+    parts = []
+    if len(below):
+        parts.append(f"{len(below):,} below {words(low)}, down to {words(float(below.min()))}")
+    if len(above):
+        parts.append(f"{len(above):,} above {words(high)}, up to {words(float(above.max()))}")
+    return f"not shown: {'; '.join(parts)}" if parts else ""
 
 
 def _is_wide(low: float, high: float) -> bool:

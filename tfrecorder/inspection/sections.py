@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tfrecorder.inspection import plots
 from tfrecorder.inspection.gather import Gathered, Seen
 
-#: Classes shown at once, and those that a click shows.
-SHOWN_CLASSES = 30
-MORE_CLASSES = 2000
+#: Classes beyond which the most frequent come first, and beyond which they are left out.
+MANY_CLASSES = 30
+SHOWN_CLASSES = 2000
 
 
 @dataclass(frozen=True)
@@ -30,31 +30,47 @@ class ClassCount:
 
 
 @dataclass(frozen=True)
+class ClassRow:
+    """One class.
+
+    Attributes:
+        name, total: of the class, and its records in all splits.
+        counts: by split.
+        place: among the classes in their own order, from 0.
+    """
+
+    name: str
+    total: int
+    counts: Sequence[ClassCount]
+    place: int
+
+
+@dataclass(frozen=True)
 class ClassTable:
     """Records by class and split.
 
     Attributes:
         splits: the columns.
-        first: for each class that is shown at once, its counts by split.
-        more: the same for the classes that a click shows; empty where `first` is all.
-        classes: how many there are.
-        left_out: how many of them are in neither.
+        totals: records of each split.
+        rows: a class each.
+        by_total: whether the most frequent come first, else they stand in their own order.
+        classes: how many there are; more than rows where the rarest are left out.
     """
 
     splits: Sequence[str]
-    first: Mapping[str, Sequence[ClassCount]]
-    more: Mapping[str, Sequence[ClassCount]]
+    totals: Sequence[int]
+    rows: Sequence[ClassRow]
+    by_total: bool
     classes: int
-    left_out: int
 
 
 def section_titles(gathered: Gathered) -> dict[str, str]:
     """The sections that have something to show, in the order of the page; each has a template."""
     own = gathered.rejects is not None and gathered.suspects is not None
     titles = {
-        "records": "Records",
         "splits": "Splits",
         "labels": "Labels" if _class_totals(gathered) else None,
+        "records": "Records",
         "images": "Images",
         "duplicates": "Duplicates and leakage",
         "rejects": "Rejects" if own else None,
@@ -67,9 +83,10 @@ def class_table(gathered: Gathered) -> ClassTable:
     """The classes; of many, the most frequent first."""
     totals = _class_totals(gathered)
     names = list(totals)
-    if len(names) > SHOWN_CLASSES:
+    places = {name: place for place, name in enumerate(names)}
+    by_total = len(names) > MANY_CLASSES
+    if by_total:
         names.sort(key=lambda name: -totals[name])
-    first, more = names[:SHOWN_CLASSES], names[SHOWN_CLASSES : SHOWN_CLASSES + MORE_CLASSES]
     counts = gathered.class_counts
     records = {split: sum(in_split.values()) for split, in_split in counts.items()}
     most = max(
@@ -86,10 +103,13 @@ def class_table(gathered: Gathered) -> ClassTable:
 
     return ClassTable(
         splits=list(counts),
-        first={name: counted(name) for name in first},
-        more={name: counted(name) for name in more},
+        totals=list(records.values()),
+        rows=[
+            ClassRow(name, totals[name], counted(name), places[name])
+            for name in names[:SHOWN_CLASSES]
+        ],
+        by_total=by_total,
         classes=len(names),
-        left_out=len(names) - len(first) - len(more),
     )
 
 
@@ -120,9 +140,11 @@ def image_plots(seen: Mapping[str, Sequence[Seen]]) -> list[plots.Plot]:
 
     sizes = {split: [(one.width, one.height) for one in some] for split, some in seen.items()}
     aspects = {split: [w / h for w, h in some] for split, some in sizes.items()}
+    shorter = {split: [min(size) for size in some] for split, some in sizes.items()}
     kilobytes = {split: [size / 1000 for size in some] for split, some in series("bytes").items()}
     return [
         plots.scatter(sizes, "Size: height by width, in pixels"),
+        plots.histogram(shorter, "{:,.0f}".format, "Shorter side in pixels"),
         plots.histogram(aspects, "{:.3g}".format, "Aspect: width ÷ height"),
         plots.histogram(kilobytes, "{:,.4g}".format, "File size in kB"),
         plots.histogram(
