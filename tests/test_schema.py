@@ -110,7 +110,7 @@ def test_the_command_prints_a_schema_that_convert_takes() -> None:
 def test_a_wrong_file_is_one_line_and_an_exit_code() -> None:
     Path("schema.yaml").write_text("image_uri: imge\n")
     done = call("convert", CSV, "out", "--schema", "schema.yaml")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stderr.splitlines() == [
         "error: schema='schema.yaml': image_uri: there is no kind 'imge'; did you mean image?"
     ]
