@@ -48,7 +48,7 @@ def plan(source: str, out: str) -> Timed:
         options = ConvertOptions()
         table = read_source(source, options.columns, options.labels)
         step("read_s")
-        checked = check_source(table, options.seed)
+        checked = check_source(table, options.division)
         assert not has_errors(checked.report), checked.report
         step("validate_s")
         # The sizes of a sample, as a conversion takes them from the files.

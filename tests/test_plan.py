@@ -51,7 +51,7 @@ def plan_of(frame=None, sizes=(100_000,), base="/data", **options):
     """The plan of a frame, and its rows."""
     chosen = ConvertOptions(**options)
     frame = make_frame() if frame is None else frame
-    checked = check_source(read_source(frame, chosen.columns, chosen.labels), chosen.seed)
+    checked = check_source(read_source(frame, chosen.columns, chosen.labels), chosen.division)
     plan, rows = make_plan(checked, base, sizes, chosen)
     return plan, rows.to_pandas()
 
@@ -63,7 +63,7 @@ def labels_of(plan):
 
 def stage(directory, frame=None, **options):
     chosen = ConvertOptions(**options)
-    checked = check_source(read_source(make_frame() if frame is None else frame), chosen.seed)
+    checked = check_source(read_source(make_frame() if frame is None else frame), chosen.division)
     plan, rows = make_plan(checked, "/data", (100_000,), chosen)
     stage_plan(plan, rows, str(directory))
     return plan

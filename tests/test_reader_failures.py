@@ -58,7 +58,7 @@ def test_a_directory_that_is_not_whole(out: Path, damage, words: str, read) -> N
     damage(out)
     with pytest.raises(DatasetError, match=words) as caught:
         read(out)
-    assert "tfrecorder verify" in str(caught.value)
+    assert "tfrecorder repair" in str(caught.value)
 
 
 def test_a_directory_that_is_not_committed_yet(out: Path) -> None:

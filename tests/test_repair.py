@@ -421,7 +421,7 @@ def test_a_disk_that_is_full_is_one_clear_error(out: Path, monkeypatch) -> None:
 def test_what_is_repaired_is_read_as_before(out: Path) -> None:
     public = public_files(out)
     (out / SHARD).unlink()
-    with pytest.raises(DatasetError, match="tfrecorder verify"):
+    with pytest.raises(DatasetError, match="tfrecorder repair"):
         tfrecorder.load(out)
     repair(out)
     assert public_files(out) == public

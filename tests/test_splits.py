@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import PHOTOS, records
 
@@ -52,6 +52,7 @@ def test_assigned_splits_are_the_same_on_every_machine_for_ever(seed, expected):
     assert " ".join(split[:2] for split in assigned) == expected
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True), st.data())
 def test_a_row_keeps_its_split_when_rows_come_and_go(uris, data):
     kept = data.draw(st.lists(st.sampled_from(uris), unique=True)) if uris else []

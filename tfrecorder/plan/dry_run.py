@@ -44,7 +44,7 @@ class DryRun(Report):
     Attributes:
         output_dir: the dataset directory, as it was given.
         splits: by name, TRAIN first.
-        class_names: by integer; None where the labels are integers or missing.
+        class_names: by integer, of integer labels the numbers as text; None without labels.
         pending: of a conversion that was begun, the shards still to write; None where it is new.
         passed_over: of a folder source, files that made no row, by kind.
         report: what `tfrecorder.validate` says.
@@ -123,5 +123,5 @@ def estimate(
         for name, rows in plan.split_rows.items()
     }
     labels = class_field(plan.fields)
-    names = labels.names if labels else None
+    names = labels.class_names if labels else None
     return DryRun(output_dir, splits, names, pending, passed_over, report)

@@ -32,8 +32,8 @@ from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.automl import Table
 from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema, schema_of
 from tfrecorder.sources.files import (
+    IMAGE_ENDINGS,
     has_header,
-    looks_like_image,
     read_file,
     refuse_form,
     spooled,
@@ -137,7 +137,7 @@ def _read_path(
     if not is_file and not os.path.isfile(whole):
         looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
         raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")
-    if looks_like_image(path):
+    if path.lower().endswith(IMAGE_ENDINGS):
         raise SourceError(
             f"source {path!r} is an image; give its folder, or a CSV that lists images."
         )
