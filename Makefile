@@ -18,7 +18,7 @@ demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py demo
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

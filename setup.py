@@ -40,6 +40,7 @@ EXTRAS = {
         "pandas-stubs",
         "psutil>=5.9",
         "pytest>=8",
+        "pytest-xdist>=3.6",
         "ruff>=0.9",
         "tensorflow-datasets>=4.9.7",
         "types-tqdm",

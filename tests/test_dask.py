@@ -117,7 +117,7 @@ sys.argv = ["tfrecorder", "convert", {str(CSV)!r}, "out", "--runner", "DaskRunne
 import tfrecorder.cli.main; tfrecorder.cli.main.main()
 """
     ended = run("-c", code)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith("error: runner='DaskRunner' cannot be loaded")
     assert 'pip install "dask[distributed]"' in line

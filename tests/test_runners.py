@@ -166,7 +166,7 @@ def test_a_server_that_does_not_run_is_told_at_once(runner: str, name: str, addr
 def test_on_the_command_line_it_is_one_line() -> None:
     arguments = ["--runner", "DaskRunner", "--runner-option", "dask_npartition=3"]
     ended = run("-m", "tfrecorder", "convert", CSV, "out", *arguments)
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (ended.returncode, ended.stdout) == (2, "")
     (line,) = ended.stderr.splitlines()
     assert line.startswith("error: runner_options['dask_npartition']='3': ")
     assert not Path("out").exists()
