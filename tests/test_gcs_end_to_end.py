@@ -294,7 +294,7 @@ def test_another_plan_is_refused(photos: Gcs) -> None:
     assert "another kind: seed" in error_of(OutputError, SOURCE, OUT, seed=7)
     tfrecorder.convert(SOURCE, OUT)
     before = photos.files(OUT)
-    assert "finished dataset" in error_of(OutputError, SOURCE, OUT)
+    assert "finished dataset" in error_of(OutputError, SOURCE, OUT, seed=7)
     assert photos.files(OUT) == before
     tfrecorder.convert(SOURCE, OUT, seed=7, num_shards=1, overwrite=True)
     assert "train-00000-of-00001.tfrecord" in photos.files(OUT)
