@@ -328,6 +328,6 @@ def test_a_uri_without_a_bucket_is_no_folder_here(nowhere, tmp_path, monkeypatch
 
 def test_the_command_line_says_in_one_line_what_to_install(tmp_path):
     finished = run("-m", "tfrecorder", "convert", CSV, "s3://bucket/out")
-    assert finished.returncode == 1
+    assert finished.returncode == 2
     assert "pip install s3fs" in finished.stderr
     assert finished.stderr.count("\n") == 1
