@@ -121,7 +121,8 @@ def test_info_shows_the_most_frequent_of_many_classes(tmp_path: Path) -> None:
     assert "… 11 more" in shown
     assert "class 30" not in shown.partition("more")[0]  # one record; the others have two
     html = tfrecorder.info(tmp_path / "out")._repr_html_()
-    assert html.count("<tr>") == 1 + 1 + 1 + 20
+    splits, classes, columns, values = 1 + 1, 1 + 20, 1 + 2, 1 + 1
+    assert html.count("<tr>") == splits + classes + columns + values
 
 
 def test_info_without_a_plan_knows_no_counts(out: str, tmp_path: Path) -> None:
