@@ -51,6 +51,13 @@ def test_it_does_not_need_the_images(tmp_path: Path) -> None:
     assert len(again)
 
 
+def test_a_dataset_that_lost_a_shard_is_not_called_finished(frame: pd.DataFrame) -> None:
+    frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    Path("out/train-00000-of-00001.tfrecord").unlink()
+    with pytest.raises(DatasetError, match=r"is missing\. `tfrecorder repair"):
+        frame.tensorflow.to_tfrecord("out", **OPTIONS)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -43,6 +43,8 @@ from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.source import read_with
 from tfrecorder.sources.table import Source
+from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.open import open_dataset
 from tfrecorder.validation.report import ValidationReport, count_warnings, has_errors
 from tfrecorder.validation.rules import Checked, check_source
 from tfrecorder.validation.validate import report_on
@@ -83,6 +85,7 @@ def convert(
         ValidationError: the table has faults; its `.report` lists all of them.
         OutputError: the directory cannot be written, or holds something else.
         ImagesUnreachableError: most images are not there, or their store does not answer.
+        DatasetError: the dataset was finished before, and a shard of it is missing.
         UnreachableError: a disk or a service was away for more than two minutes.
         RejectedError: more images than allowed were rejected.
         RunnerError: the runner failed, or did not take the job.
@@ -252,6 +255,8 @@ def _prepare(
     exchanged = complete(output_dir)
     keeps = not options.retry_rejects and (exchanged or not options.overwrite)
     if keeps and is_finished(output_dir, plan):
+        # Of what is called finished the shards are there, by name and size.
+        open_dataset(output_dir, local_files() if storage.is_local(output_dir) else stored_files())
         return None
     folder = folder_to_write(output_dir, options)
     staged = plan_to_continue(folder, plan, options)

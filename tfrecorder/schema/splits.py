@@ -54,11 +54,11 @@ class Division:
         return shares + (" of each label" if self.stratify else "")
 
     def bounds(self, many: int) -> list[tuple[str, int]]:
-        """The splits, each with the number of `many` that is the end of its part."""
+        """The splits, each with the number of `many`, rounded, that is the end of its part."""
         found, total = [], Fraction(0)
         for name in (split for split in SPLITS if split in self.shares):
             total += Fraction(str(self.shares[name]))
-            found.append((name, int(many * total)))
+            found.append((name, int(many * total + Fraction(1, 2))))
         return [*found[:-1], (found[-1][0], many)]
 
 
