@@ -27,7 +27,7 @@ MEGABYTE = 2**20
 
 def convert_within(limit: int, what: int, source: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tfrecorder", "convert", str(source), "out"],
+        [sys.executable, "-W", "ignore", "-m", "tfrecorder", "convert", str(source), "out"],
         preexec_fn=lambda: resource.setrlimit(what, (limit, limit)),
         capture_output=True,
         text=True,

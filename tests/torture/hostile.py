@@ -220,7 +220,7 @@ def bad_frames() -> list[tuple[pd.DataFrame, str]]:
         "": "the image is missing",
     }
     frames = []
-    values = {None: "missing", 7: "type int", 1.5: "type float", b"a.jpg": "type bytes"}
+    values = {None: "missing", 7: "type int", 1.5: "type float", b"a.jpg": "bytes"}
     values |= {(1, 2): "type tuple", print: "type builtin"}
     for value, words in {**uris, **values}.items():
         frames.append((pd.DataFrame({"image_uri": pd.Series([one, value], dtype=object)}), words))

@@ -128,7 +128,7 @@ def command(*arguments: str) -> Ended:
     demand(seconds < SECONDS, f"{arguments[0]} took {seconds:.0f} s")
     if ended.exit_code == 0:
         return Ended(ended.stdout, "")
-    said = [line for line in ended.stderr.splitlines() if not line.startswith("Warning: ")]
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("warning: ")]
     crashed = ended.exception is not None and not isinstance(ended.exception, SystemExit)
     demand(not crashed, f"{arguments[0]}: a traceback: {ended.exception!r}")
     words = "\n".join(said)

@@ -89,10 +89,13 @@ def line_numbers(source: Source, rows: Collection[int]) -> dict[int, int]:
     if source.text is None or not rows:
         return {}
     path, headed, form = source.text
-    with open(path, newline="", encoding=form.codec) as file:
-        starts = _starts(file, path.lower().endswith(JSON_LINES), headed, form)
-        found = itertools.islice(starts, max(rows) + headed + 1)
-        return {at - headed: line for at, line in enumerate(found) if at - headed in rows}
+    try:
+        with open(path, newline="", encoding=form.codec) as file:
+            starts = _starts(file, path.lower().endswith(JSON_LINES), headed, form)
+            found = itertools.islice(starts, max(rows) + headed + 1)
+            return {at - headed: line for at, line in enumerate(found) if at - headed in rows}
+    except (csv.Error, OSError, UnicodeError):  # as of a cell too large for it: rows have numbers
+        return {}
 
 
 def _starts(file: TextIO, json_lines: bool, headed: bool, form: TextForm) -> Iterator[int]:
