@@ -290,6 +290,17 @@ def test_a_lost_answer_leaves_the_object(bucket: storage.Bucket, gcs: Gcs) -> No
     assert gcs.count("upload", "bkt/a") == 2
 
 
+def test_a_request_from_before_a_reset_changes_nothing(bucket: storage.Bucket, gcs: Gcs) -> None:
+    gcs.inject("stall", seconds=0.3, operation="upload")
+    late = threading.Thread(target=upload, args=(bucket, "late.bin", b"late"))
+    late.start()
+    wait_for(lambda: gcs.count("upload", "*late.bin", "under way"))
+    gcs.reset()
+    gcs.create_bucket("bkt")
+    late.join()
+    assert gcs.names("gs://bkt/") == []
+
+
 def test_a_share_of_requests_fails_the_same_ones_in_any_order(
     bucket: storage.Bucket, gcs: Gcs
 ) -> None:

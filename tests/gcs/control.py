@@ -102,8 +102,7 @@ class Gcs:
 
     def reset(self) -> None:
         """As it was when it started."""
-        for what in ("forget_faults", "clear", "forget_requests"):
-            self._ask(what, {})
+        self._ask("reset", {})
 
     def _ask(self, what: str, query: dict[str, str], body: bytes = b"") -> bytes:
         address = urllib.parse.urlsplit(self.url)

@@ -250,12 +250,6 @@ class Store:
                     prefixes.append(shown.decode())
         raise AssertionError("the names never end")
 
-    def clear(self) -> None:
-        """No bucket is left."""
-        with self._lock:
-            self._buckets.clear()
-            self._names.clear()
-
 
 def compose(store: Store, upload: Upload, names: Sequence[str]) -> StoredObject:
     """Store the objects of one bucket, one after another, as one."""

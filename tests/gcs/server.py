@@ -25,7 +25,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from gcs.faults import Fault
-from gcs.messages import Answer, Request, error
+from gcs.messages import Answer, Request, error, ok
 from gcs.objects import Refused
 from gcs.service import Call, Service
 
@@ -66,12 +66,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         service = self.server.service
         request = Request.of(self.command, self.path, self.headers, self._body())
+        if request.path == f"{ADMIN}reset":
+            # What still stalls belongs to the old service, and puts nothing into the new one.
+            self.server.service = Service()
+            self._send(ok({}))
+            return
         if request.path.startswith(ADMIN):
             self._send(Call("", "", lambda: service.admin(request)).answer(request))
             return
         call = service.understand(request)
         fault = service.journal.begin(call.operation, call.target)
-        outcome, send = self._serve(request, call, fault)
+        outcome, send = self._serve(service, request, call, fault)
         # Noted before it is sent: who has the answer may ask at once what was answered.
         service.journal.end(call.operation, call.target, outcome)
         send()
@@ -90,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(parts)
 
     def _serve(
-        self, request: Request, call: Call, fault: Fault | None
+        self, service: Service, request: Request, call: Call, fault: Fault | None
     ) -> tuple[str, Callable[[], None]]:
         """Do a request, as far as the fault allows; what became of it, and how that is told."""
         if fault is None:
@@ -99,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(fault.seconds)
         if fault.kind == "cut" and request.method != "GET":
             if call.operation == "piece":
-                self.server.service.half_a_piece(request)
+                service.half_a_piece(request)
             return "reset", self._reset
         done = fault.after or fault.kind in ("stall", "cut", "flip")
         answer = call.answer(request) if done else None

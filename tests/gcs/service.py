@@ -270,8 +270,6 @@ class Service:
             self.journal.forget_faults()
         elif what == "forget_requests":
             self.journal.forget_requests()
-        elif what == "clear":
-            self.store.clear()
         else:
             return self._unknown(request)
         return ok({})

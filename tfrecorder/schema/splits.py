@@ -90,7 +90,7 @@ def assign_splits(
         keys: the uri, or what the rows of a group have in common.
         labels: of each row, where `division` is stratified; a key has that of its first row.
 
-    >>> assign_splits(["a.jpg", "b.jpg", "a.jpg"], Division())
+    >>> assign_splits(["a.jpg", "m.jpg", "a.jpg"], Division())
     ['TRAIN', 'VALIDATION', 'TRAIN']
     """
     codes, distinct = pd.factorize(np.array(keys, dtype=object))
