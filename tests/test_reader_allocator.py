@@ -48,13 +48,16 @@ def test_batches_of_raw_pixels_take_the_memory_of_those_before(tmp_path: Path) -
     assert kept < untouched / 2
 
 
-@pytest.mark.parametrize(("form", "set_once"), [("keep", 0), ("raw", 1)])
+@pytest.mark.parametrize(
+    ("form", "decode", "set_once"), [("keep", True, 0), ("keep", False, 1), ("raw", True, 1)]
+)
 def test_the_allocator_is_left_alone_where_images_are_decoded(
-    tmp_path: Path, form: str, set_once: int
+    tmp_path: Path, form: str, decode: bool, set_once: int
 ) -> None:
     options = {"image_format": form, "image_size": (32, 32), "progress": False}
     tfrecorder.convert(PHOTOS_CSV, tmp_path / "out", **options)
-    words = "keep_freed_memory as it; tfrecorder.load(sys.argv[1]); print(it.cache_info().currsize)"
+    load = f"tfrecorder.load(sys.argv[1], decode={decode})"
+    words = f"keep_freed_memory as it; {load}; print(it.cache_info().currsize)"
     code = f"import sys, tfrecorder; from tfrecorder.loading.allocator import {words}"
     done = run("-c", code, tmp_path / "out")
     assert (done.returncode, done.stdout.strip()) == (0, str(set_once)), done.stderr

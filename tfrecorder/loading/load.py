@@ -70,7 +70,7 @@ def load(
     stored = open_for_reading(directory)
     name = None if split is None else stored.split(split)
     _check_sizes(stored, chosen)
-    if stored.raw:  # of photographs nothing is gained that decoding does not hide
+    if stored.raw or not chosen.decode:  # decoding hides what would be gained
         keep_freed_memory()
     if name is not None:
         return _load_split(stored, name, chosen)

@@ -1,0 +1,182 @@
+"""What a change costs: the same work by the package as it is and as it was in another commit.
+
+    beside.py REVISION [--data DIR] [--rounds N] [--quick] [--cases NAME;NAME]
+
+The package of the revision is taken from git into a folder of the data, and found by PYTHONPATH;
+all else (Python, other packages, images, this program) is the same.  Both run interleaved, each
+case once before it is timed, and each reads the dataset that its own package wrote.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import data as shared
+import harness
+from harness import HERE, Case, Numbers, Result, Timed
+
+#: A case of the new package may take this share more CPU seconds than the old one's.
+BAR = 1.05
+
+PLAN_ROWS = 200_000
+
+
+def convert(source: str, out: str, **options: Any) -> Timed:
+    """A whole conversion."""
+    import tfrecorder
+
+    def run() -> Numbers:
+        return {"images": tfrecorder.convert(source, out, progress=False, **options).records}
+
+    return run
+
+
+def read(source: str, kept: str, writing: dict[str, Any], epochs: int = 1, **options: Any) -> Timed:
+    """Epochs of `tfrecorder.load` over what this package wrote."""
+    directory = _written(source, kept, **writing)
+    import tfrecorder
+
+    dataset = tfrecorder.load(directory, "TRAIN", batch_size=64, **options)
+
+    def run() -> Numbers:
+        return {"batches": sum(1 for _ in range(epochs) for _ in dataset)}
+
+    return run
+
+
+def verify(source: str, kept: str) -> Timed:
+    """`tfrecorder.verify` of what this package wrote."""
+    directory = _written(source, kept)
+    import tfrecorder
+
+    def run() -> Numbers:
+        assert tfrecorder.verify(directory).ok
+        return {}
+
+    return run
+
+
+def validate(rows: int) -> Timed:
+    """The checks of a table of many rows, without its images."""
+    import pandas as pd
+
+    import tfrecorder
+
+    uris = [f"gs://bucket/pictures/{number:08d}.jpg" for number in range(rows)]
+    labels = [f"class {number % 1000}" for number in range(rows)]
+    frame = pd.DataFrame({"image_uri": uris, "label": labels})
+
+    def run() -> Numbers:
+        tfrecorder.validate(frame)
+        return {"rows": rows}
+
+    return run
+
+
+def _written(source: str, kept: str, **options: Any) -> str:
+    """The dataset of a CSV, written once by the package that runs."""
+    import tfrecorder
+
+    if not os.path.exists(os.path.join(kept, "dataset_info.json")):
+        tfrecorder.convert(source, kept, progress=False, **options)
+    return kept
+
+
+def make_cases(data: Path, images: int) -> list[Case]:
+    """Of the package that is found; `beside` gives each its package."""
+    source = str(shared.listed(shared.photographs(data, images), images))
+    here, kept = {"source": source}, f"{data}/beside-PACKAGE"
+    photos = {**here, "kept": f"{kept}/photographs-{images}", "writing": {}}
+    pixels: dict[str, Any] = {"image_size": (128, 128), "image_format": "raw"}
+    raw = {**here, "kept": f"{kept}/raw-{images}", "writing": pixels}
+    return [
+        Case("write, header", "beside:convert", {**here, "verify": "header"}, True),
+        Case("write, decode", "beside:convert", {**here, "verify": "decode"}, True),
+        Case("read, 224", "beside:read", {**photos, "image_size": 224}),
+        Case("read, plain", "beside:read", {**photos, "image_size": 224, "antialias": False}),
+        Case("read, undecoded", "beside:read", {**photos, "decode": False, "epochs": 20}),
+        Case("read, raw", "beside:read", {**raw, "epochs": 20}),
+        Case("verify", "beside:verify", {**here, "kept": photos["kept"]}),
+        Case("validate", "beside:validate", {"rows": PLAN_ROWS}),
+        *(
+            Case(f"bucket, {kind}", "bucket:measure", {**here, "kind": kind, "images": images})
+            for kind in ("header", "decode")
+        ),
+    ]
+
+
+def both(case: Case, old: Path) -> list[Case]:
+    """A case by the old package and by the one of this working tree."""
+    return [
+        dataclasses.replace(
+            case,
+            name=f"{case.name}: {name}",
+            arguments={
+                key: value.replace("-PACKAGE", f"-{folder.name}") if key == "kept" else value
+                for key, value in case.arguments.items()
+            },
+            environment={"PYTHONPATH": str(folder)},
+            # A bucket's server ends with its work.
+            rehearse=not case.prepare.startswith("bucket:"),
+        )
+        for name, folder in (("old", old), ("new", HERE.parent))
+    ]
+
+
+def package_of(revision: str, data: Path) -> Path:
+    """A folder with the package as it was in a commit."""
+    git = ["git", "-C", str(HERE.parent)]
+    commit = subprocess.check_output([*git, "rev-parse", "--short", revision], text=True).strip()
+    folder = data / f"package-{commit}"
+    if not folder.exists():
+        packed = subprocess.check_output([*git, "archive", commit, "tfrecorder"])
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+    return folder
+
+
+def report(results: Sequence[Result]) -> list[tuple[bool, str]]:
+    """For each case, how much more the new package takes."""
+    by_name = {result.case.name: result for result in results}
+    verdicts = []
+    for name in dict.fromkeys(name.rpartition(": ")[0] for name in by_name):
+        old, new = by_name[f"{name}: old"], by_name[f"{name}: new"]
+        ratios = {key: new.median(key) / old.median(key) for key in ("cpu", "seconds", "peak_mb")}
+        met, line = harness.verdict(f"{name}, CPU new / old", ratios["cpu"], BAR, False)
+        verdicts.append(
+            (met, f"{line}; seconds {ratios['seconds']:.3f}, memory {ratios['peak_mb']:.3f}")
+        )
+    return verdicts
+
+
+def main(arguments: Sequence[str] | None = None) -> bool:
+    parser = harness.parser(__doc__)
+    parser.add_argument("revision", help="the commit to compare with")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="few images")
+    parser.add_argument("--cases", help="only these, parted by ;")
+    chosen = parser.parse_args(arguments)
+    data = chosen.data.resolve()
+    old = package_of(chosen.revision, data)
+    cases = make_cases(data, 500 if chosen.quick else 2000)
+    names = chosen.cases.split(";") if chosen.cases else [case.name for case in cases]
+    if unknown := set(names).difference(case.name for case in cases):
+        parser.error(f"--cases: {sorted(unknown)} are none of {[case.name for case in cases]}")
+    todo = [one for case in cases if case.name in names for one in both(case, old)]
+    results = harness.run_rounds(todo, chosen.rounds, data)
+    print(harness.table(results, ["seconds", "cpu", "others", "peak_mb"]))
+    verdicts = report(results)
+    print("\n" + "\n".join(line for _, line in verdicts))
+    harness.save("beside", results, verdicts=[line for _, line in verdicts])
+    return all(met for met, _ in verdicts)
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)
