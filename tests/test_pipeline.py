@@ -9,8 +9,10 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError
-from tfrecorder.plan.staging import read_plan
+from tfrecorder.plan.staging import StagedPlan, read_plan
 from tfrecorder.writing import pipeline
+
+pytest_plugins = ["gcs.fixtures"]
 
 
 @pytest.fixture
@@ -58,6 +60,45 @@ def test_a_worker_of_an_older_plan_stops(staged):
     storage.publish_bytes(str(staged), layout.PLAN, newer.to_json())
     with pytest.raises(OutputError, match="planned anew"):
         list(writer.process((0,)))
+
+
+def test_a_worker_goes_on_where_the_same_plan_was_staged_once_more(staged):
+    """As by a launch that found the images in another folder."""
+    plan = read_plan(str(staged))
+    given = {"threads": 1, "on_error": "reject", "progress": False}
+    writer = pipeline.WriteShards(str(staged), plan.digest, **given)
+    writer.setup()
+    moved = dataclasses.replace(plan, base=f"{plan.base}/elsewhere")
+    storage.publish_bytes(str(staged), layout.PLAN, moved.to_json())
+    assert [done.shard for done in writer.process((0,))] == [plan.shards[0].name]
+
+
+def test_the_plan_is_read_as_often_for_many_shards_as_for_few(gcs, frame):
+    """Of 100,000 classes each reading takes a tenth of a second."""
+    reads = {}
+    for shards in (2, 26):
+        out = f"gs://bkt/sets/{shards}"
+        gcs.forget_requests()
+        frame.tensorflow.to_tfrecord(out, num_shards=shards, num_workers=2)
+        assert gcs.count(object="*/done/*.json") > shards
+        reads[shards] = gcs.count("download", "*/plan.json")
+    assert 0 < reads[26] == reads[2]
+
+
+@pytest.mark.parametrize("out", ["out", "memory://staged/out", "gs://bkt/out"])
+def test_a_staged_plan_is_read_again_only_where_its_file_was_replaced(out, gcs, frame):
+    frame.tensorflow.to_tfrecord(out)
+    plan = read_plan(out)
+    staged = StagedPlan(out, plan.digest)
+    first = staged.read()
+    assert first == plan
+    assert staged.read() is first
+    storage.publish_bytes(out, layout.PLAN, plan.to_json())  # as many bytes as before
+    assert staged.read() == first
+    assert staged.read() is not first
+    storage.remove(out, layout.PLAN)
+    with pytest.raises(OutputError, match="the staged plan is gone"):
+        staged.read()
 
 
 def test_a_launch_never_works_by_the_plan_of_another(staged):

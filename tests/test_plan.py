@@ -99,7 +99,8 @@ def test_every_row_has_exactly_one_place_in_a_shard_of_its_split(
 
 @given(ROWS, st.integers(1, 1000))
 def test_shards_are_consecutive_and_differ_by_one_row_at_most(rows, shards):
-    bounds = shard_bounds(rows, min(rows, shards))
+    count = min(rows, shards)
+    bounds = [shard_bounds(rows, count, index) for index in range(count)]
     assert bounds[0][0] == 0
     assert bounds[-1][1] == rows
     assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(bounds))

@@ -115,7 +115,7 @@ class Plan:
 
     def shard_rows(self, shard: Shard) -> int:
         """How many rows a shard was given."""
-        start, stop = shard_bounds(self.split_rows[shard.split], shard.count)[shard.index]
+        start, stop = shard_bounds(self.split_rows[shard.split], shard.count, shard.index)
         return stop - start
 
     def to_json(self) -> bytes:
@@ -200,13 +200,13 @@ def shard_counts(
     }
 
 
-def shard_bounds(rows: int, shards: int) -> list[tuple[int, int]]:
-    """Row ranges (start, stop) of `shards` balanced shards: sizes differ by at most one.
+def shard_bounds(rows: int, shards: int, index: int) -> tuple[int, int]:
+    """The rows (start, stop) of one of `shards` balanced shards: sizes differ by at most one.
 
-    >>> shard_bounds(10, 3)
+    >>> [shard_bounds(10, 3, index) for index in range(3)]
     [(0, 3), (3, 6), (6, 10)]
     """
-    return [(rows * i // shards, rows * (i + 1) // shards) for i in range(shards)]
+    return rows * index // shards, rows * (index + 1) // shards
 
 
 def shuffled(rows: np.ndarray, split: str, seed: int) -> np.ndarray:

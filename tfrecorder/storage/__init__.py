@@ -32,6 +32,7 @@ from tfrecorder.storage.files import (
     size_or_none,
     sizes,
     sums,
+    version,
     write_all,
 )
 from tfrecorder.storage.known_folders import KnownFolders
@@ -86,6 +87,7 @@ __all__ = [
     "size_or_none",
     "sizes",
     "sums",
+    "version",
     "waits",
     "write_all",
 ]

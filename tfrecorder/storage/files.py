@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import BinaryIO, TypeVar, cast
 
 from tfrecorder.errors import UnreachableError
@@ -139,6 +139,15 @@ def describe(path: str) -> Description | None:
         UnreadableError: as `read_bytes`, but for a file that is missing.
     """
     return retried(lambda: _store(path).describe(path), path)
+
+
+def version(path: str) -> Hashable:
+    """What is another value once a file was replaced; None where there is no such file.
+
+    Raises:
+        UnreadableError: as `read_bytes`, but for a file that is missing.
+    """
+    return retried(lambda: _store(path).version(path), path)
 
 
 def crc32c_or_none(path: str) -> int | None:

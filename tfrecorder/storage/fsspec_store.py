@@ -6,7 +6,7 @@ import errno
 import posixpath
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
@@ -100,6 +100,13 @@ class FsspecStore:
     def describe(self, path: str) -> Description | None:
         size = self.size(path)
         return None if size is None else Description(size)
+
+    def version(self, path: str) -> Hashable:
+        system, name = _system(path)
+        _asked(lambda: system.invalidate_cache(name))
+        found = self._described(path)
+        # Each file system names its own times, tags and numbers.
+        return None if found is None else repr(sorted(found.items()))
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         return described(self.names(folder))

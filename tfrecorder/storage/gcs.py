@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
@@ -94,6 +94,10 @@ class BucketStore:
             if error.code == "not_found":
                 return None
             raise
+
+    def version(self, path: str) -> Hashable:
+        found = self.describe(path)
+        return None if found is None else found.generation
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         return self._list(folder, delimiter="/")[0]

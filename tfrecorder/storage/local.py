@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
 from tfrecorder.errors import OptionError, OutputError
@@ -81,6 +81,16 @@ class LocalStore:
     def describe(self, path: str) -> Description | None:
         size = self.size(path)
         return None if size is None else Description(size)
+
+    def version(self, path: str) -> Hashable:
+        try:
+            with self.open(path) as file:  # opened: a disk of another machine may keep old answers
+                found = os.fstat(file.fileno())
+        except UnreadableError as error:
+            if error.code == "not_found":
+                return None
+            raise
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         return described(self.names(folder))

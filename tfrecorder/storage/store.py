@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -205,6 +205,9 @@ class Store(Protocol):
 
     def describe(self, path: str) -> Description | None:
         """What the store tells of a file; None where there is no such file."""
+
+    def version(self, path: str) -> Hashable:
+        """Another value once a file was replaced; None where there is no such file."""
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         """The files right in a folder, by name; empty without it."""

@@ -23,7 +23,7 @@ from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import OutputError, TfrecorderError, limits_explained
 from tfrecorder.plan.exchange import complete, exchange, is_in_place
 from tfrecorder.plan.plan import Plan
-from tfrecorder.plan.staging import PLAN_OF_ROWS, read_footer, staged_plan
+from tfrecorder.plan.staging import PLAN_OF_ROWS, StagedPlan, read_footer, staged_plan
 from tfrecorder.threads import ThreadPool, side_by_side
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit
@@ -62,7 +62,8 @@ class WriteShards(beam.DoFn):
 
     def setup(self) -> None:
         with _failure_noted(self._output_dir, self._launch):
-            self._plan = staged_plan(self._output_dir, self._digest)
+            self._staged = StagedPlan(self._output_dir, self._digest)
+            self._plan = self._staged.read()
             self._shards = self._plan.shards
             self._footer = read_footer(self._output_dir)
             told = (self._footer.metadata or {}).get(PLAN_OF_ROWS.encode())
@@ -105,7 +106,7 @@ class WriteShards(beam.DoFn):
             return settled(self._output_dir, shard, self._digest, write)
 
         with _failure_noted(self._output_dir, self._launch, shard.name):
-            staged_plan(self._output_dir, self._digest)
+            self._staged.read()  # fails where another conversion has put its own there
             # A disk that fails in passing loses the shard that is being written: it begins anew.
             return storage.retried(write_anew, path)
 
