@@ -17,6 +17,7 @@ from tfrecorder.errors import DatasetError, OptionError, OutputError, RejectedEr
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.pipeline import Commit
+from tfrecorder.writing.work import Task
 
 NEXT = Path("out/_tfrecorder/next")
 OLD = {"num_shards": 3, "progress": False}
@@ -258,7 +259,7 @@ def test_a_foreign_file_that_comes_during_an_overwrite_stays(old, broken) -> Non
     mine.write_text("mine")
     done = [json.loads(path.read_text()) for path in (NEXT / "_tfrecorder/done").iterdir()]
     with pytest.raises(OutputError, match="train-00001-of-00002"):
-        Commit(str(NEXT), digest, 1.0).process([DoneRecord(**one) for one in done])
+        Commit(Task(str(NEXT), digest), 1.0).process([DoneRecord(**one) for one in done])
     assert mine.read_text() == "mine"
     mine.unlink()
     assert public_files("out") == old
@@ -269,7 +270,7 @@ def test_a_second_attempt_of_the_last_step_does_no_harm(stop, frame) -> None:
     stop(12)
     digest = (read_plan(str(NEXT)) or read_plan("out")).digest
     for _ in range(2):
-        Commit(str(NEXT.absolute()), digest, 0.1).process([])
+        Commit(Task(str(NEXT.absolute()), digest), 0.1).process([])
     tfrecorder.convert("new.csv", "fresh", **NEW)
     assert all_files("out") == all_files("fresh")
 

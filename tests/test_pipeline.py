@@ -11,6 +11,7 @@ from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError
 from tfrecorder.plan.staging import StagedPlan, read_plan
 from tfrecorder.writing import pipeline
+from tfrecorder.writing.work import Task
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -54,7 +55,7 @@ def test_each_shard_goes_to_one_of_however_many_workers(staged, workers):
 def test_a_worker_of_an_older_plan_stops(staged):
     plan = read_plan(str(staged))
     given = {"threads": 1, "on_error": "reject", "progress": False}
-    writer = pipeline.WriteShards(str(staged), plan.digest, **given)
+    writer = pipeline.WriteShards(Task(str(staged), plan.digest, **given))
     writer.setup()
     newer = dataclasses.replace(plan, fingerprint="of other rows")
     storage.publish_bytes(str(staged), layout.PLAN, newer.to_json())
@@ -66,7 +67,7 @@ def test_a_worker_goes_on_where_the_same_plan_was_staged_once_more(staged):
     """As by a launch that found the images in another folder."""
     plan = read_plan(str(staged))
     given = {"threads": 1, "on_error": "reject", "progress": False}
-    writer = pipeline.WriteShards(str(staged), plan.digest, **given)
+    writer = pipeline.WriteShards(Task(str(staged), plan.digest, **given))
     writer.setup()
     moved = dataclasses.replace(plan, base=f"{plan.base}/elsewhere")
     storage.publish_bytes(str(staged), layout.PLAN, moved.to_json())
@@ -109,7 +110,7 @@ def test_a_launch_never_works_by_the_plan_of_another(staged):
     with pytest.raises(OutputError, match="by another conversion; this one stops"):
         run(staged, plan)
     with pytest.raises(OutputError, match="by another conversion; this one stops"):
-        pipeline.Commit(str(staged), plan.digest, 0.1).process([])
+        pipeline.Commit(Task(str(staged), plan.digest), 0.1).process([])
     assert not (staged / layout.COMMIT).exists()
 
 

@@ -74,6 +74,15 @@ class Attempt:
         if standing is not None and standing.generation:
             self._claim(standing.generation)
 
+    def look_again(self) -> None:
+        """Give up what another attempt has completed meanwhile, where a store keeps no generations.
+
+        Raises:
+            ShardDoneError
+        """
+        if storage.is_local(self._output_dir):
+            self._look()
+
     def is_held(self) -> bool:
         return self._held
 
@@ -154,6 +163,12 @@ def settled(
             return write(attempt)
         except ShardDoneError as other:
             return other.done
+        except FileNotFoundError:
+            # A commit, or another plan, has removed the temporary files, ours among them.
+            staged_plan(output_dir, plan_digest)
+            if (done := read_done(output_dir, shard, plan_digest)) is None:
+                raise
+            return done
         except OvertakenError:
             took = time.monotonic() - began
         for _ in range(LOOKS):

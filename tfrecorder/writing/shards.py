@@ -149,12 +149,10 @@ def write_shard(
                 weigh=_weigh,
                 weight=spare_bytes(WAITING_BYTES),
             )
+        attempt.look_again()
         # In here, since an upload of the shard still goes on meanwhile.
         tally.publish(output_dir, shard, attempt)
-    done = attempt.finish(tally.done_record(plan.digest, shard, rows))
-    if tally.noted:
-        storage.remove(output_dir, shard.progress)
-    return done
+    return attempt.finish(tally.done_record(plan.digest, shard, rows))
 
 
 def _again_alone(load: LoadRow, load_alone: LoadRow, budget: Budget) -> LoadRow:
@@ -216,7 +214,6 @@ class _Tally:
 
     def __init__(self, report: Callable[[int], None], seconds: float) -> None:
         self._report, self._reported, self._seconds = report, time.monotonic(), seconds
-        self.noted = False
         self.retries = 0
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
@@ -264,7 +261,7 @@ class _Tally:
         """Report how far the shard is, every so often; also while it waits for its images."""
         now = time.monotonic()
         if now - self._reported >= self._seconds:
-            self._reported, self.noted = now, True
+            self._reported = now
             self._report(self.records + len(self.reject_rows))
 
     def publish(self, output_dir: str, shard: Shard, attempt: Attempt) -> None:

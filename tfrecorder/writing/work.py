@@ -1,0 +1,165 @@
+"""What a worker does with the numbers of shards, whatever carries these to it; and the last step.
+
+Everything about a shard is in the plan that stands staged in the output directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.errors import OutputError, TfrecorderError, limits_explained
+from tfrecorder.plan.exchange import complete, exchange, is_in_place
+from tfrecorder.plan.staging import PLAN_OF_ROWS, StagedPlan, read_footer, staged_plan
+from tfrecorder.threads import ThreadPool, side_by_side
+from tfrecorder.writing.attempt import Attempt, settled
+from tfrecorder.writing.commit import commit
+from tfrecorder.writing.done import DoneRecord
+from tfrecorder.writing.failure import Failure, note_failure
+from tfrecorder.writing.progress import note_progress
+from tfrecorder.writing.shards import Pool, default_threads, write_shard
+
+#: Shards that a worker writes at a time where the output is elsewhere.  What begins and ends one is
+#: a dozen requests that wait for each other; the other's images are loaded meanwhile.
+SIDE_BY_SIDE = 2
+
+MakePool = Callable[[], Pool]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all workers of one launch are told.
+
+    Attributes:
+        output_dir: where the plan is staged: the dataset directory, or the `next/` of one.
+        digest: of that plan.
+        threads: of each process that load images; 0 decides by the plan and the cores.
+        on_error: "reject", or "raise" at the first image that cannot be used.
+        progress: leave notes of the rows that are through.
+        launch: marks the failures that the workers of this launch leave in the directory.
+    """
+
+    output_dir: str
+    digest: str
+    threads: int = 0
+    on_error: str = "reject"
+    progress: bool = False
+    launch: str = ""
+
+
+class Worker:
+    """Writes shards of the staged plan, in one process.
+
+    Args:
+        shared: gives the process's pool of threads, and makes it where there is none yet.
+
+    Raises:
+        OutputError: the plan that stands there is another one, or cannot be read.
+    """
+
+    def __init__(
+        self, task: Task, shared: Callable[[MakePool], Pool] = lambda make: make()
+    ) -> None:
+        self._task = task
+        with _failure_noted(task):
+            self._staged = StagedPlan(task.output_dir, task.digest)
+            self._plan = self._staged.read()
+            self._shards = self._plan.shards
+            self._footer = read_footer(task.output_dir)
+            told = (self._footer.metadata or {}).get(PLAN_OF_ROWS.encode())
+            if told not in (None, task.digest.encode()):
+                raise OutputError(
+                    f"{task.output_dir} holds the rows of another conversion, which began at the "
+                    "same time. Let one at a time write there: run it again with overwrite=True."
+                )
+        threads = task.threads or default_threads(self._plan)
+        self._pool = shared(lambda: _make_pool(threads, self._plan.base))
+
+    def write(self, numbers: Sequence[int]) -> Iterator[DoneRecord]:
+        """Write the shards of some numbers, but for those that are done; the records of all."""
+        if len(numbers) == 1 or storage.is_local(self._task.output_dir):
+            written: Iterable[DoneRecord] = map(self._write, numbers)
+        else:
+            written = side_by_side(self._write, numbers, SIDE_BY_SIDE, "tfrecorder-shard")
+        yield from written
+
+    def _write(self, number: int) -> DoneRecord:
+        task, shard, noted = self._task, self._shards[number], False
+        path = os.path.join(task.output_dir, shard.file)
+
+        def note(rows: int) -> None:
+            nonlocal noted
+            if task.progress:
+                noted = True
+                note_progress(task.output_dir, shard, rows)
+
+        def write(attempt: Attempt) -> DoneRecord:
+            return write_shard(
+                self._plan,
+                number,
+                task.output_dir,
+                self._pool,
+                task.on_error,
+                note,
+                self._footer,
+                attempt,
+            )
+
+        def write_anew() -> DoneRecord:
+            return settled(task.output_dir, shard, task.digest, write)
+
+        with _failure_noted(task, shard.name):
+            self._staged.read()  # fails where another conversion has put its own there
+            # A disk that fails in passing loses the shard that is being written: it begins anew.
+            done = storage.retried(write_anew, path)
+            if noted:
+                storage.remove(task.output_dir, shard.progress)
+            return done
+
+
+def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
+    """Commit the dataset, and put an overwrite in the place of the old one.
+
+    Repeated, it goes on from where it stopped.
+
+    Raises:
+        OutputError: rows are missing, or another plan stands there.
+        RejectedError: more than `max_reject_fraction` of the rows were rejected.
+    """
+    output_dir = layout.dataset_of(task.output_dir)
+    with _failure_noted(task):
+        if task.output_dir != output_dir:
+            if complete(output_dir):
+                return
+            if is_in_place(task.output_dir):
+                staged_plan(output_dir, task.digest)
+                return
+        plan = staged_plan(task.output_dir, task.digest)
+        commit(plan, done, task.output_dir, max_reject_fraction)
+        if task.output_dir != output_dir:
+            exchange(output_dir)
+
+
+def _make_pool(threads: int, base: str) -> Pool:
+    folders = storage.KnownFolders(base if storage.is_local(base) else None)
+    return Pool(ThreadPool(threads), threads, folders=folders)
+
+
+@contextlib.contextmanager
+def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
+    """Leave the words of a failure in the directory: most runners wrap it into a traceback."""
+    where = task.output_dir
+    try:
+        with limits_explained():
+            yield
+    except OSError as error:
+        failure = OutputError(f"{where} cannot be written: {error.strerror or error}.")
+        note_failure(where, Failure("OutputError", str(failure), task.launch, shard))
+        raise failure from error
+    except TfrecorderError as error:
+        note_failure(where, Failure(type(error).__name__, str(error), task.launch, shard))
+        raise
