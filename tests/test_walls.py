@@ -98,6 +98,13 @@ def test_the_status_of_a_conversion_takes_neither(dataset):
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 
+def test_work_without_beam_takes_neither():
+    code = f"import tfrecorder; tfrecorder.stage({str(CSV)!r}, 'out'); "
+    code += "tfrecorder.work('out'); tfrecorder.commit('out')"
+    assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
+    assert Path("out/dataset_info.json").exists()
+
+
 @pytest.mark.parametrize("module", CONTRACT)
 def test_the_contract_between_them_loads_neither(module):
     assert attempts_of(f"import tfrecorder.{module}", (*TENSORFLOW, *BEAM)) == []

@@ -31,7 +31,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
-    from tfrecorder.conversion import convert, convert_and_load
+    from tfrecorder.conversion import convert, convert_and_load, stage
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
     from tfrecorder.loading.load import load
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tfrecorder.verification.faults import VerificationReport
     from tfrecorder.verification.repair import RepairResult, repair
     from tfrecorder.verification.verify import verify
+    from tfrecorder.writing.parts import PartResult, commit, work
     from tfrecorder.writing.result import ConversionResult
     from tfrecorder.writing.status import ConversionStatus, status
 
@@ -83,6 +84,10 @@ _LAZY = {
     "Schema": "tfrecorder.schema.kinds",
     "Split": "tfrecorder.schema.kinds",
     "Text": "tfrecorder.schema.kinds",
+    "PartResult": "tfrecorder.writing.parts",
+    "commit": "tfrecorder.writing.parts",
+    "stage": "tfrecorder.conversion",
+    "work": "tfrecorder.writing.parts",
     "convert": "tfrecorder.conversion",
     "convert_and_load": "tfrecorder.conversion",
     "infer_schema": "tfrecorder.sources.inference",
@@ -123,6 +128,7 @@ __all__ = [
     "Number",
     "OptionError",
     "OutputError",
+    "PartResult",
     "Preview",
     "RejectedError",
     "RepairResult",
@@ -139,6 +145,7 @@ __all__ = [
     "VerificationReport",
     "__version__",
     "benchmark",
+    "commit",
     "convert",
     "convert_and_load",
     "infer_schema",
@@ -147,10 +154,12 @@ __all__ = [
     "load",
     "preview",
     "repair",
+    "stage",
     "status",
     "to_frame",
     "validate",
     "verify",
+    "work",
 ]
 
 

@@ -22,7 +22,7 @@ from tfrecorder.errors import (
     ValidationError,
 )
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.convert import NOT_STAGED, ConvertOptions
 from tfrecorder.plan.directory import (
     claim,
     clear,
@@ -51,6 +51,7 @@ from tfrecorder.validation.validate import report_on
 from tfrecorder.writing.done import read_all_done
 from tfrecorder.writing.progress import progress_bar
 from tfrecorder.writing.result import ConversionResult, counts_in_words, read_result
+from tfrecorder.writing.status import ConversionStatus, status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,6 +170,50 @@ def _read_and_check(
         uris = itertools.chain.from_iterable(checked.files)
         checks.check((storage.resolve(uri, table.base) for uri in uris), where, options)
     return table, checked, report
+
+
+def stage(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    output_dir: str | os.PathLike[str],
+    **options: Any,
+) -> ConversionStatus:
+    """Check a table and plan its shards, to be written by any number of machines without Beam.
+
+    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all have ended: the
+    dataset is the one that `tfrecorder.convert` writes, byte for byte.  Where a staged conversion
+    was not finished, the same call continues it.
+
+    Args:
+        source: as for `tfrecorder.convert`.
+        output_dir: as for `tfrecorder.convert`; all machines must see it under this path, and the
+            images under theirs.
+        **options: those of `tfrecorder.ConvertOptions` that decide what is written.  on_error,
+            num_threads and progress are options of `work`, max_reject_fraction of `commit`.
+
+    Returns:
+        What is planned and how much of it is done, as `tfrecorder.status` returns it.
+
+    Raises:
+        TfrecorderError: as `tfrecorder.convert` raises them before its launch.
+
+    Example:
+        >>> tfrecorder.stage("flowers.csv", "out", num_shards=64)  # doctest: +SKIP
+        >>> tfrecorder.work("out", part=(1, 2))                    # doctest: +SKIP
+        >>> tfrecorder.work("out", part=(2, 2))                    # doctest: +SKIP
+        >>> tfrecorder.commit("out")                               # doctest: +SKIP
+    """
+    for name in options:
+        if name in NOT_STAGED:
+            raise OptionError(f"{name}={options[name]!r}: {NOT_STAGED[name]}.")
+    chosen = ConvertOptions.of(options)
+    where = storage.absolute(_output_path(output_dir))
+    table, checked, report = _read_and_check(source, where, chosen)
+    _warn(count_warnings(report), source)
+    with claim(where):
+        prepared = _prepare(where, table, checked, chosen)
+        if prepared is not None:
+            _warn_of_escapes(prepared[1])
+    return dataclasses.replace(status(where), output_dir=os.fspath(output_dir))
 
 
 def dry_run(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import click
@@ -53,15 +53,15 @@ def _sep(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
     return "\t" if value == r"\t" else value
 
 
-def _option_of(name: str, **settings: Any) -> Callable[[Any], Any]:
+def option_of(name: str, **settings: Any) -> Callable[[Any], Any]:
     """An option of `ConvertOptions`, as other commands have it too."""
     (item,) = (one for one in dataclasses.fields(ConvertOptions) if one.name == name)
     metavar, words = item.metadata["metavar"], item.metadata["help"]
-    return click.option(f"--{name}", metavar=metavar, help=words, **settings)
+    return click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=words, **settings)
 
 
 def _text_options(command: Callable[..., None]) -> Callable[..., None]:
-    return _option_of("sep", callback=_sep)(_option_of("encoding")(command))
+    return option_of("sep", callback=_sep)(option_of("encoding")(command))
 
 
 @click.command(
@@ -91,16 +91,16 @@ def schema(source: str, sep: str | None, encoding: str | None) -> None:
     from tfrecorder.schema.schema_file import write_schema
     from tfrecorder.sources.inference import infer_schema
 
-    found = infer_schema(_opened(source), sep=sep, encoding=encoding)
+    found = infer_schema(opened(source), sep=sep, encoding=encoding)
     click.echo(write_schema(found), nl=False)
 
 
-_SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
+SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
     CSV in the order of AutoML or Vertex AI without a header; a folder of images,
     split/label/file or label/file; or - for a CSV on standard input."""
 
 
-def _opened(source: str) -> Any:
+def opened(source: str) -> Any:
     """The SOURCE of a command: a path, or standard input for "-"."""
     return sys.stdin.buffer if source == "-" else source
 
@@ -187,11 +187,14 @@ _TYPES: dict[str, dict[str, Any]] = {
 }
 
 
-def _convert_options(command: Callable[..., None]) -> Callable[..., None]:
-    """An option for each field of ConvertOptions."""
+def convert_options(
+    command: Callable[..., None], without: Container[str] = ()
+) -> Callable[..., None]:
+    """An option for each field of ConvertOptions, but for some."""
     for item in reversed(dataclasses.fields(ConvertOptions)):
-        special = _SPECIAL.get(item.name)
-        command = special(command) if special else _field_option(item)(command)
+        if item.name not in without:
+            special = _SPECIAL.get(item.name)
+            command = special(command) if special else _field_option(item)(command)
     return command
 
 
@@ -213,12 +216,12 @@ def _field_option(item: dataclasses.Field[Any]) -> Callable[[Any], Any]:
 
     An interrupted conversion is continued by the same command.
 
-    {_SOURCE_HELP}""",
+    {SOURCE_HELP}""",
     epilog="Example: tfrecorder convert flowers.csv out --num-shards 8",
 )
 @click.argument("source")
 @click.argument("output_dir")
-@_convert_options
+@convert_options
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -233,7 +236,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     if is_quiet():
         options["progress"] = False
     run: Callable[..., Any] = conversion.dry_run if dry_run else conversion.convert
-    show(run(_opened(source), output_dir, **options), as_json)
+    show(run(opened(source), output_dir, **options), as_json)
 
 
 @click.command(
@@ -241,7 +244,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
 
     Ends with exit code 1 if there are errors; warnings alone are no failure.
 
-    {_SOURCE_HELP}""",
+    {SOURCE_HELP}""",
     epilog="Example: tfrecorder validate flowers.csv --check-images",
 )
 @click.argument("source")
@@ -250,7 +253,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
 @click.option("--schema", metavar="FILE", help="What each column holds, as for convert.")
 @_label_option
 @_text_options
-@_option_of("base")
+@option_of("base")
 @click.option("--seed", default=0, show_default=True, help="As for convert.")
 @click.option("--splits", metavar="SPLIT=SHARE,...", callback=_shares, help="As for convert.")
 @click.option("--stratify", is_flag=True, help="As for convert.")
@@ -284,7 +287,7 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
 
     if is_quiet():
         options["progress"] = False
-    found = run(_opened(source), check_images, **options)
+    found = run(opened(source), check_images, **options)
     ok = not reports.has_errors(found)
     if as_csv:
         click.echo(found.to_csv(index=False), nl=False)

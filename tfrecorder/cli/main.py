@@ -13,6 +13,7 @@ import click
 from tfrecorder.cli.convert import convert, schema, status, validate
 from tfrecorder.cli.look import inspect, preview
 from tfrecorder.cli.output import complain
+from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.errors import OptionError, TfrecorderError, ValidationError, limits_explained
@@ -23,7 +24,8 @@ from tfrecorder.version import __version__
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
-#: What of this package's messages names an option with a value, as the command line writes it.
+#: What of this package's messages is a call of it, or names an option with a value.
+_CALL = re.compile(r"\btfrecorder\.(\w+)\(([^()]*)\)")
 _WITH_VALUE = re.compile(r"\b(sep|encoding)=('[^']*')")
 
 
@@ -99,9 +101,18 @@ def _renamed(error: click.UsageError) -> str:
 
 def _with_flags(words: str) -> str:
     """A message of the library with its options as the command line writes them."""
-    words = re.sub(r"\btfrecorder\.validate\('([^']*)'\)", r"`tfrecorder validate \1`", words)
+    words = _CALL.sub(lambda call: f"`tfrecorder {call[1]} {_arguments(call[2])}`", words)
     words = re.sub(r"\b([a-z_]+)=True\b", lambda m: "--" + m[1].replace("_", "-"), words)
     return _WITH_VALUE.sub(r"--\1 \2", words)
+
+
+def _arguments(given: str) -> str:
+    """Those of a call, as a command has them.
+
+    >>> _arguments("SOURCE, 'out'")
+    'SOURCE out'
+    """
+    return " ".join(one.strip("'") for one in given.split(", "))
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -125,6 +136,9 @@ def main() -> None:
 
 main.add_command(convert)
 main.add_command(validate)
+main.add_command(stage)
+main.add_command(work)
+main.add_command(commit)
 main.add_command(status)
 main.add_command(verify)
 main.add_command(repair)

@@ -10,6 +10,7 @@ out/
     plan.json  plan.parquet         which row goes to which position of which shard
     metadata.json                   schema, splits, counts, checksums, true class names
     failure.json                    why the pipeline stopped, for the launcher to read
+    parts.json                      into how many parts the shards were divided for `work`
     lock                            held by the conversion that writes the directory
     done/train-00000-of-00012.json  a shard is complete: its counts and CRC32C
     index/….tfrecord.idx            a line `offset size` for each record
@@ -37,6 +38,7 @@ PLAN = f"{PRIVATE}/plan.json"
 PLAN_ROWS = f"{PRIVATE}/plan.parquet"
 METADATA = f"{PRIVATE}/metadata.json"
 FAILURE = f"{PRIVATE}/failure.json"
+PARTS = f"{PRIVATE}/parts.json"
 LOCK = f"{PRIVATE}/lock"
 TMP = local.TMP
 DONE = f"{PRIVATE}/done"
@@ -48,7 +50,7 @@ NEXT = f"{PRIVATE}/next"
 
 #: Folders with a file a shard; and all else in our folder but the lock and `next/`.
 SHARD_FOLDERS = (DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS)
-PRIVATE_FILES = (PLAN, PLAN_ROWS, METADATA, FAILURE, TMP, PROGRESS)
+PRIVATE_FILES = (PLAN, PLAN_ROWS, METADATA, FAILURE, PARTS, TMP, PROGRESS)
 
 PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS)
 

@@ -297,6 +297,17 @@ class ConvertOptions:
         return chosen
 
 
+_OF_WORK = "stage writes no images; give it to tfrecorder.work"
+_OF_RUNNERS = "stage starts no workers; leave it out, and call tfrecorder.work on each machine"
+
+#: Options of `convert` that `stage` has no use for, and what to do instead.
+NOT_STAGED = {
+    **dict.fromkeys(("on_error", "num_threads", "progress"), _OF_WORK),
+    "max_reject_fraction": "stage commits nothing; give it to tfrecorder.commit",
+    **dict.fromkeys(("runner", "runner_options", "wait"), _OF_RUNNERS),
+    **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
+}
+
 _OF_TRANSFORMS = ("image_size", "resize", "image_format", "image_quality", "apply_exif")
 
 

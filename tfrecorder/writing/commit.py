@@ -52,7 +52,7 @@ def commit(
     storage.each(lambda one: one(), work, output_dir)
     _check_standing(plan, by_shard, output_dir)
     publish(layout.COMMIT, dataset_info_json(plan, by_shard))
-    leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE)
+    leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE, layout.PARTS)
     storage.remove_all(output_dir, leftovers)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,26 +65,33 @@ class Progress:
     waiting: str
 
 
-def look(output_dir: str, plan: Plan) -> Progress:
-    """How far a conversion is, from what its workers leave in the directory."""
+def look(output_dir: str, plan: Plan, shards: Collection[Shard]) -> Progress:
+    """How far some shards of a conversion are, from what its workers leave in the directory."""
     done = set(storage.names(os.path.join(output_dir, layout.DONE)))
-    ended = {shard for shard in plan.shards if f"{shard.name}.json" in done}
-    notes = read_notes(output_dir, (shard for shard in plan.shards if shard not in ended))
+    ended = {shard for shard in shards if f"{shard.name}.json" in done}
+    notes = read_notes(output_dir, (shard for shard in shards if shard not in ended))
     rows = sum(map(plan.shard_rows, ended)) + sum(rows for rows, _ in notes.values())
     waiting = _waiting() or next((words for _, words in notes.values() if words), "")
     return Progress(rows, waiting)
 
 
 @contextlib.contextmanager
-def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
-    """Show the progress of a conversion while the block runs, and what it waits for."""
+def progress_bar(
+    output_dir: str, plan: Plan, shown: bool, shards: Collection[Shard] | None = None
+) -> Iterator[None]:
+    """Show the progress of a conversion while the block runs, and what it waits for.
+
+    Args:
+        shards: of some shards; by default of all.
+    """
     if not shown:
         yield
         return
     ended = threading.Event()
-    start = look(output_dir, plan).rows
+    shards = plan.shards if shards is None else shards
+    total, start = sum(map(plan.shard_rows, shards)), look(output_dir, plan, shards).rows
     bar = bar_class()(
-        total=plan.rows,
+        total=total,
         initial=start,
         unit=" images",
         dynamic_ncols=True,
@@ -92,34 +99,36 @@ def progress_bar(output_dir: str, plan: Plan, shown: bool) -> Iterator[None]:
     )
     with bar, instead_of_the_log():
         watcher = threading.Thread(
-            target=_watch, args=(bar, ended, output_dir, plan), name="progress", daemon=True
+            target=_watch, args=(bar, ended, output_dir, plan, shards), name="progress", daemon=True
         )
         with contextlib.suppress(RuntimeError, MemoryError):  # no thread to spare: no bar meanwhile
             watcher.start()
         rows = None
         try:
             yield
-            rows = plan.rows  # committed, and perhaps no longer where it was written
+            rows = total  # committed, and perhaps no longer where it was written
         finally:
             ended.set()
             if watcher.ident is not None:
                 watcher.join()
             if rows is None:
-                _advance(bar, output_dir, plan)
+                _advance(bar, output_dir, plan, shards)
             else:
                 bar.bar_format = None
                 bar.update(max(0, rows - bar.n))
 
 
-def _watch(bar: Any, ended: threading.Event, output_dir: str, plan: Plan) -> None:
+def _watch(
+    bar: Any, ended: threading.Event, output_dir: str, plan: Plan, shards: Collection[Shard]
+) -> None:
     while not ended.wait(POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS):
-        _advance(bar, output_dir, plan)
+        _advance(bar, output_dir, plan, shards)
 
 
-def _advance(bar: Any, output_dir: str, plan: Plan) -> None:
+def _advance(bar: Any, output_dir: str, plan: Plan, shards: Collection[Shard]) -> None:
     try:
         with storage.impatient():
-            found = look(output_dir, plan)
+            found = look(output_dir, plan, shards)
     except (storage.UnreadableError, UnreachableError) as error:
         found = Progress(0, _waiting() or str(error))
     # A retried bundle starts its shard again: never move the bar backwards.

@@ -61,7 +61,7 @@ class ConversionResult(Report):
         input_bytes: of the image files that became records.
         class_names: by integer, of integer labels the numbers as text; None without labels.
         passed_over: of a folder source, files that made no row, by kind.
-        seconds: from the call to the commit.
+        seconds: from the call to the commit; 0 where others had written the images.
         notes: what else should be known of the source, as that it has no labels.
         warnings: what `tfrecorder.validate` warns of in the source, by code.
         was_finished: the dataset was finished before the call, which wrote nothing.
@@ -103,11 +103,10 @@ class ConversionResult(Report):
                 f"{self.records:,} records in {self.output_dir}, which was finished before: "
                 "nothing was written"
             )
-        rate = self.rows / self.seconds if self.seconds else 0
-        return (
-            f"{self.records:,} records in {self.output_dir} "
-            f"({self.seconds:.1f} s, {rate:,.0f} images/s)"
-        )
+        words = f"{self.records:,} records in {self.output_dir}"
+        if not self.seconds:
+            return words
+        return f"{words} ({self.seconds:.1f} s, {self.rows / self.seconds:,.0f} images/s)"
 
     def _tables(self) -> list[Table]:
         table = [["split", "records", "rejects", "shards", "bytes"]]

@@ -1,0 +1,98 @@
+"""The commands of a conversion on many machines without Beam: `stage`, `work`, `commit`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import click
+
+from tfrecorder.cli.convert import SOURCE_HELP, convert_options, opened, option_of
+from tfrecorder.cli.output import is_quiet, json_option, quiet_option, show
+from tfrecorder.options.convert import NOT_STAGED, ON_ERROR
+
+
+def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """ "3/16" as a pair, which counts from 1, or of `--part-index` from 0."""
+    if value is None:
+        return None
+    first = 0 if param.name == "part_index" else 1
+    number, _, parts = value.partition("/")
+    whole = number.isdecimal() and parts.isdecimal()
+    if not whole or not first <= int(number) < int(parts) + first:
+        last = f"{first + 15}/16"
+        raise click.BadParameter(f"{value!r}; of 16 parts, write {first}/16 to {last}.")
+    return int(number) + 1 - first, int(parts)
+
+
+@click.command(
+    help=f"""Check SOURCE and plan its shards, for `work` on many machines and `commit`.
+
+    Writes no images. Where the shards were not all written, the same command continues.
+
+    {SOURCE_HELP}""",
+    epilog="Example: tfrecorder stage flowers.csv out --num-shards 64",
+)
+@click.argument("source")
+@click.argument("output_dir")
+@functools.partial(convert_options, without=NOT_STAGED)
+@json_option
+@quiet_option
+def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.conversion import stage as run
+
+    show(run(opened(source), output_dir, **options), as_json)
+
+
+@click.command(
+    help="""Write one part of the shards that `stage` planned in OUTPUT_DIR.
+
+    Run it on as many machines as there are parts, at the same time or one after the
+    other; all must see OUTPUT_DIR and the images under the same paths. A part that ended
+    early is run again. Without --part, all shards are written.""",
+    epilog="Example: tfrecorder work out --part 3/16",
+)
+@click.argument("output_dir")
+@click.option(
+    "--part",
+    metavar="K/N",
+    callback=_part,
+    help="Which part, counted from 1, and of how many.  [default: 1/1]",
+)
+@click.option(
+    "--part-index",
+    metavar="K/N",
+    callback=_part,
+    help="The same counted from 0, as Kubernetes and SLURM arrays number their tasks.",
+)
+@option_of("on_error", type=click.Choice(ON_ERROR), default="reject", show_default=True)
+@option_of("num_threads", type=int)
+@click.option(
+    "--progress/--no-progress", default=None, help="A progress bar. Default: in a terminal."
+)
+@json_option
+@quiet_option
+def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: Any) -> None:
+    if part and part_index:
+        raise click.UsageError("--part and --part-index exclude each other.")
+    from tfrecorder.writing.parts import work as run
+
+    if is_quiet():
+        options["progress"] = False
+    show(run(output_dir, part=part or part_index or (1, 1), **options), as_json)
+
+
+@click.command(
+    help="""Make one dataset of what `work` wrote into OUTPUT_DIR, once all parts have ended.
+
+    Names the parts that are missing, and changes nothing then.""",
+    epilog="Example: tfrecorder commit out",
+)
+@click.argument("output_dir")
+@option_of("max_reject_fraction", type=float, default=0.1, show_default=True)
+@json_option
+@quiet_option
+def commit(output_dir: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.writing.parts import commit as run
+
+    show(run(output_dir, **options), as_json)

@@ -1,0 +1,276 @@
+"""A staged conversion on many machines without Beam: each works on a part, then one commits.
+
+    stage (conversion.py) ──► work, on as many machines as there are parts ──► commit
+
+Parts may be repeated, killed and overlap: a shard that is done is passed over, and whoever writes
+one writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.layout import Shard
+from tfrecorder.display.bars import is_shown
+from tfrecorder.display.tables import Report, Table, readable_bytes
+from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
+from tfrecorder.options.checks import is_whole
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.directory import claim, exchange_begun
+from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.staging import read_plan
+from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
+from tfrecorder.writing.progress import progress_bar
+from tfrecorder.writing.result import ConversionResult, counts_in_words, read_result
+from tfrecorder.writing.work import Task, Worker, finish
+
+#: Missing parts, or shards, that a message names.
+NAMED = 8
+
+
+@dataclass(frozen=True)
+class PartResult(Report):
+    """What one call of `work` did.
+
+    Attributes:
+        output_dir: the dataset directory.
+        part: the number of the part, from 1, and of how many.
+        shards: of the part.
+        shards_before: of these, how many were done before the call.
+        rows, records, bytes: of the shards of the part.
+        rejects: rejected rows of the part by "stage/code".
+        seconds: that the call took.
+    """
+
+    output_dir: str
+    part: tuple[int, int]
+    shards: int
+    shards_before: int
+    rows: int
+    records: int
+    bytes: int
+    rejects: dict[str, int]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return dataclasses.asdict(self)
+
+    def _headline(self) -> str:
+        number, parts = self.part
+        return (
+            f"{self.output_dir}, part {number} of {parts}: {self.records:,} records in "
+            f"{self.shards:,} shards, {readable_bytes(self.bytes)} ({self.seconds:.1f} s)"
+        )
+
+    def _tables(self) -> list[Table]:
+        return []
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.shards_before:
+            notes.append(f"shards that were done before: {self.shards_before:,}")
+        if self.rejects:
+            notes.append(f"rejects: {counts_in_words(self.rejects)}")
+        return notes
+
+
+def work(
+    output_dir: str | os.PathLike[str],
+    *,
+    part: tuple[int, int] = (1, 1),
+    on_error: str = "reject",
+    num_threads: int | None = None,
+    progress: bool | None = None,
+) -> PartResult:
+    """Write one part of the shards that `tfrecorder.stage` planned.
+
+    Any number of calls may run at the same time, on one machine or on many that all see the
+    output directory and the images.  A call that was killed is repeated; shards that are done are
+    passed over.
+
+    Args:
+        output_dir: the directory that was given to `stage`.
+        part: the number of this part, from 1, and of how many: (3, 16).
+        on_error: "reject" lists an image that cannot be used; "raise" stops at the first.
+        num_threads: that load images; by default as many as there are cores, or 16 where images
+            come from a bucket.
+        progress: a bar; by default in a terminal and in a notebook.
+
+    Returns:
+        Counts of the part.
+
+    Raises:
+        OptionError: the value of an argument is wrong.
+        DatasetError: nothing is staged there.
+        RejectedError: an image cannot be used, with on_error="raise".
+        UnreachableError: a disk or a service was away for more than two minutes.
+        OutputError: the directory cannot be written, or was staged anew meanwhile.
+
+    Example:
+        >>> tfrecorder.work("out", part=(3, 16))  # doctest: +SKIP
+    """
+    began, where = time.perf_counter(), _path(output_dir)
+    number, parts = _checked(part)
+    options = ConvertOptions(on_error=on_error, num_threads=num_threads, progress=progress)
+    with _kept(where, f"part {number} of {parts}"):
+        folder, plan = _staged(where)
+        if exchange_begun(where):
+            raise OutputError(
+                f"{where}: all shards are done, and a commit was begun; "
+                f"tfrecorder.commit({where!r}) ends it."
+            )
+        mine = range(len(plan.shards))[number - 1 :: parts]
+        before = _done(folder, plan, [plan.shards[at] for at in mine])
+        pending = [at for at in mine if plan.shards[at] not in before]
+        done = [*before.values(), *_write(folder, plan, pending, parts, options)]
+    totals = add_up(done)
+    return PartResult(
+        output_dir=os.fspath(output_dir),
+        part=(number, parts),
+        shards=len(mine),
+        shards_before=len(before),
+        rows=totals.rows,
+        records=totals.records,
+        bytes=totals.bytes,
+        rejects=totals.reasons,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _write(
+    folder: str, plan: Plan, numbers: Sequence[int], parts: int, options: ConvertOptions
+) -> list[DoneRecord]:
+    """Write the shards of these numbers."""
+    if not numbers:
+        return []
+    storage.overwrite(folder, layout.PARTS, json.dumps(parts))
+    threads = options.num_threads or 0
+    task = Task(folder, plan.digest, threads, options.on_error, progress=True)
+    shards = [plan.shards[number] for number in numbers]
+    with progress_bar(folder, plan, is_shown(options.progress), shards):
+        return list(Worker(task).write(numbers))
+
+
+def commit(
+    output_dir: str | os.PathLike[str], *, max_reject_fraction: float = 0.1
+) -> ConversionResult:
+    """Make one dataset of the shards that `tfrecorder.work` wrote, once all are done.
+
+    Repeated, it returns the result of the finished dataset.
+
+    Args:
+        output_dir: the directory that was given to `stage`.
+        max_reject_fraction: fail if more than this share of the rows was rejected; 0 to 1.
+
+    Returns:
+        What `tfrecorder.convert` returns.
+
+    Raises:
+        OptionError: the value of an argument is wrong.
+        DatasetError: nothing is staged there.
+        OutputError: shards are missing, and of which parts; or the directory cannot be written.
+        RejectedError: more images than allowed were rejected.
+
+    Example:
+        >>> print(tfrecorder.commit("out"))  # doctest: +SKIP
+    """
+    where = _path(output_dir)
+    options = ConvertOptions(max_reject_fraction=max_reject_fraction)
+    _staged(where)  # or the claim would make a directory
+    with _kept(where, "the commit"), claim(where):
+        folder, plan = _staged(where)
+        was_finished = folder == where and storage.exists(os.path.join(where, layout.COMMIT))
+        if not was_finished:
+            done = [] if exchange_begun(where) else _all_done(folder, plan, where)
+            finish(Task(folder, plan.digest), done, options.max_reject_fraction)
+    result = read_result(where, {}, seconds=0)
+    return dataclasses.replace(result, output_dir=os.fspath(output_dir), was_finished=was_finished)
+
+
+def _path(output_dir: Any) -> str:
+    if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
+        raise OptionError(f"output_dir={output_dir!r}: give the directory of a staged conversion.")
+    return storage.absolute(os.fspath(output_dir))
+
+
+def _checked(part: Any) -> tuple[int, int]:
+    if isinstance(part, (tuple, list)) and len(part) == 2 and all(map(is_whole, part)):
+        number, parts = map(int, part)
+        if 1 <= number <= parts:
+            return number, parts
+    raise OptionError(
+        f"part={part!r}: give the number of the part, counted from 1, and of how many, as "
+        "part=(3, 16)."
+    )
+
+
+def _staged(where: str) -> tuple[str, Plan]:
+    """The folder in which a plan is staged that is not committed yet, and the plan."""
+    for folder in (layout.next_of(where), where):  # an overwrite stands in the first
+        plan = read_plan(folder)
+        if plan is None:
+            continue
+        if plan.earlier:
+            raise OutputError(
+                f"{where} was staged by an earlier version of tfrecorder, which this one cannot "
+                "continue; stage it again with overwrite=True, or in another directory."
+            )
+        return folder, plan
+    raise DatasetError(
+        f"{where}: no conversion is staged here; begin with tfrecorder.stage(SOURCE, {where!r})."
+    )
+
+
+def _done(folder: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
+    """The records of those shards that are done."""
+    with storage.failing_as(OutputError, folder):
+        found = read_all_done(folder, shards, plan.digest)
+    return {shard: one for shard, one in found.items() if one is not None}
+
+
+def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
+    done = _done(folder, plan, plan.shards)
+    missing = [at for at, shard in enumerate(plan.shards) if shard not in done]
+    if not missing:
+        return list(done.values())
+    parts = _parts(folder)
+    named, what = [plan.shards[at].name for at in missing], "shards"
+    if parts > 1:
+        numbers = sorted({at % parts + 1 for at in missing})
+        named, what = [f"{number}/{parts}" for number in numbers], "parts"
+    more = f", … {len(named) - NAMED:,} more" if len(named) > NAMED else ""
+    raise OutputError(
+        f"{where}: {len(missing):,} of {len(plan.shards):,} shards are not done, of the {what} "
+        f"{', '.join(named[:NAMED])}{more}. Write them by tfrecorder.work({where!r}), again where "
+        "it ended early, and then commit."
+    )
+
+
+def _parts(folder: str) -> int:
+    """Into how many parts the shards were divided last; 1 where nobody noted it."""
+    with contextlib.suppress(storage.UnreadableError, ValueError):
+        found = json.loads(storage.read_bytes(os.path.join(folder, layout.PARTS)))
+        return found if is_whole(found) and found > 0 else 1
+    return 1
+
+
+@contextlib.contextmanager
+def _kept(where: str, step: str) -> Iterator[None]:
+    """Say of what ends early that nothing is lost, and how to go on."""
+    words = f"Shards that are done are kept in {where}: repeat {step} to continue."
+    try:
+        yield
+    except UnreachableError as error:
+        raise UnreachableError(f"{error} {words}") from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Interrupted. {words}") from None
