@@ -7,6 +7,7 @@ import math
 import os
 import queue
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -175,6 +176,40 @@ def map_at_once(work: Callable[[T], R], items: Iterable[T], threads: int) -> lis
     """`map` in as many threads, which end with the first error."""
     with ThreadPool(threads) as pool:
         return list(map_ahead(pool, work, items, ahead=2 * threads))
+
+
+class Places:
+    """Room for so much work at a time in a process: who comes later waits.
+
+    Args:
+        most: pieces of work under way.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._taken = 0
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[tuple[int, float]]:
+        """A block of work; gives how much is under way with it, and the seconds that it waited.
+
+        Raises:
+            UnwantedError: nobody wants it any more.
+        """
+        began = time.monotonic()
+        while not self._free.acquire(timeout=LISTEN):
+            if is_unwanted():
+                raise UnwantedError
+        try:
+            with self._lock:
+                self._taken += 1
+                taken = self._taken
+            yield taken, time.monotonic() - began
+        finally:
+            with self._lock:
+                self._taken -= 1
+            self._free.release()
 
 
 def side_by_side(work: Callable[[T], R], items: Iterable[T], many: int, name: str) -> Iterator[R]:

@@ -22,7 +22,9 @@ from gcs.control import Gcs
 
 from dataflow import worker
 
-_JOBS = re.compile(r"/v1b3/projects/([^/]+)/locations/([^/]+)/jobs(?:/([^/]+)(/messages)?)?")
+_JOBS = re.compile(
+    r"/v1b3/projects/([^/]+)/locations/([^/]+)/jobs(?:/([^/]+)(/messages|/metrics)?)?"
+)
 
 
 @dataclass
@@ -87,7 +89,7 @@ class Dataflow:
         if job is None:
             return 404, _error(404, f"(1f4): Information about job {found[3]} could not be found.")
         if found[4]:
-            return 200, self._messages(job)
+            return 200, self._messages(job) if found[4] == "/messages" else self._metrics(job)
         if method == "PUT":
             assert json.loads(body) == {"requestedState": "JOB_STATE_CANCELLED"}
             self._cancel(job)
@@ -112,6 +114,10 @@ class Dataflow:
                 for text in job.messages
             ]
         return {"jobMessages": told}
+
+    def _metrics(self, job: Job) -> Any:
+        counters = self._folder / job.id / "counters.json"
+        return {"metrics": json.loads(counters.read_text()) if counters.exists() else []}
 
     def _enter(self, job: Job, state: str) -> None:
         job.state = f"JOB_STATE_{state}"

@@ -6,6 +6,7 @@ python worker.py run FOLDER        within the worker's own environment
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -83,6 +84,23 @@ def run(folder: Path) -> None:
         del environment.dependencies[:]
     result = FnApiRunner().run_via_runner_api(pipeline, PipelineOptions([]))
     result.wait_until_finish()
+    (folder / "counters.json").write_text(json.dumps(_counters(result.metrics().query())))
+
+
+def _counters(found: Any) -> list[dict[str, Any]]:
+    """Counters and distributions as the service gives them: as they stand, and tentatively."""
+    metrics = []
+    for one in (*found["counters"], *found["distributions"]):
+        value = one.committed if one.committed is not None else one.attempted
+        told: dict[str, Any] = {"scalar": value}
+        if not isinstance(value, int):
+            names = ("count", "sum", "min", "max")
+            told = {"distribution": {name: getattr(value, name) for name in names}}
+        context = {"namespace": one.key.metric.namespace, "step": one.key.step}
+        for more in ({}, {"tentative": "true"}):
+            name = {"name": one.key.metric.name, "origin": "user", "context": {**context, **more}}
+            metrics.append({"name": name, **told})
+    return metrics
 
 
 if __name__ == "__main__":

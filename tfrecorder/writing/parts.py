@@ -158,7 +158,7 @@ def _write(
     task = Task(folder, plan.digest, threads, options.on_error, progress=True)
     shards = [plan.shards[number] for number in numbers]
     with progress_bar(folder, plan, is_shown(options.progress), shards):
-        return list(Worker(task).write(numbers))
+        return [written.done for written in Worker(task).write(numbers)]
 
 
 def commit(

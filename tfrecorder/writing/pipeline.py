@@ -16,10 +16,9 @@ from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
 from tfrecorder.plan.plan import Plan
+from tfrecorder.writing.counters import OF_SHARDS, UNDER_WAY, WAITED
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.work import Task, Worker, finish
-
-COUNTERS = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")
 
 
 class WriteShards(beam.DoFn):
@@ -28,16 +27,20 @@ class WriteShards(beam.DoFn):
     def __init__(self, task: Task) -> None:
         self._task = task
         self._shared = Shared()
-        self._counters = {name: Metrics.counter("tfrecorder", name) for name in COUNTERS}
+        self._counters = {name: Metrics.counter("tfrecorder", name) for name in OF_SHARDS}
+        self._under_way = Metrics.distribution("tfrecorder", UNDER_WAY)
+        self._waited = Metrics.counter("tfrecorder", WAITED)
 
     def setup(self) -> None:
         # Beam's `Shared` keeps one pool a process for all its DoFns.
         self._worker = Worker(self._task, lambda make: self._shared.acquire(make))
 
     def process(self, numbers: tuple[int, ...]) -> Iterator[DoneRecord]:
-        for done in self._worker.write(numbers):
+        for done, under_way, waited in self._worker.write(numbers):
             for name, counter in self._counters.items():
                 counter.inc(getattr(done, name))
+            self._under_way.update(under_way)
+            self._waited.inc(round(waited * 1000))
             yield done
 
 

@@ -25,7 +25,7 @@ from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes, unlimi
 from tfrecorder.images.read import read_image
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import shard_row_blocks
-from tfrecorder.threads import cores, run_in_order
+from tfrecorder.threads import Places, cores, run_in_order
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader
@@ -52,6 +52,11 @@ REJECT_HEADER = ("row", "image_uri", "stage", "reason")
 SUSPECT_HEADER = ("row", "image_uri", "warning")
 
 
+#: Shards that a process writes at a time where the output is elsewhere.  What begins and ends one
+#: is a dozen requests that wait for each other; the other's images are loaded meanwhile.
+SIDE_BY_SIDE = 2
+
+
 @dataclass(frozen=True)
 class Pool:
     """What the shards of one process share.
@@ -59,12 +64,14 @@ class Pool:
     Attributes:
         executor: its threads load images.
         threads: how many these are.
+        places: of shards under way, which bound memory and disk however many are asked for.
         budget: memory for the images that must be decoded whole.
         folders: that images were read from.
     """
 
     executor: Executor
     threads: int
+    places: Places = field(default_factory=lambda: Places(SIDE_BY_SIDE))
     budget: Budget = field(default_factory=lambda: Budget(spare_bytes(DECODING_BYTES)))
     folders: storage.KnownFolders = field(default_factory=storage.KnownFolders)
 

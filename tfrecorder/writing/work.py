@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
@@ -21,11 +22,7 @@ from tfrecorder.writing.commit import commit
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.failure import Failure, note_failure
 from tfrecorder.writing.progress import note_progress
-from tfrecorder.writing.shards import Pool, default_threads, write_shard
-
-#: Shards that a worker writes at a time where the output is elsewhere.  What begins and ends one is
-#: a dozen requests that wait for each other; the other's images are loaded meanwhile.
-SIDE_BY_SIDE = 2
+from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write_shard
 
 MakePool = Callable[[], Pool]
 
@@ -49,6 +46,20 @@ class Task:
     on_error: str = "reject"
     progress: bool = False
     launch: str = ""
+
+
+class Written(NamedTuple):
+    """A shard that is done.
+
+    Attributes:
+        done: what is noted of it.
+        under_way: shards under way in the process when this one began, itself included.
+        waited: seconds for which it waited until there were few enough.
+    """
+
+    done: DoneRecord
+    under_way: int
+    waited: float
 
 
 class Worker:
@@ -79,15 +90,19 @@ class Worker:
         threads = task.threads or default_threads(self._plan)
         self._pool = shared(lambda: _make_pool(threads, self._plan.base))
 
-    def write(self, numbers: Sequence[int]) -> Iterator[DoneRecord]:
-        """Write the shards of some numbers, but for those that are done; the records of all."""
+    def write(self, numbers: Sequence[int]) -> Iterator[Written]:
+        """Write the shards of some numbers, but for those that are done; of all what is known."""
         if len(numbers) == 1 or storage.is_local(self._task.output_dir):
-            written: Iterable[DoneRecord] = map(self._write, numbers)
+            written: Iterable[Written] = map(self._write, numbers)
         else:
             written = side_by_side(self._write, numbers, SIDE_BY_SIDE, "tfrecorder-shard")
         yield from written
 
-    def _write(self, number: int) -> DoneRecord:
+    def _write(self, number: int) -> Written:
+        with self._pool.places.taken() as (under_way, waited):
+            return Written(self._write_shard(number), under_way, waited)
+
+    def _write_shard(self, number: int) -> DoneRecord:
         task, shard, noted = self._task, self._shards[number], False
         path = os.path.join(task.output_dir, shard.file)
 

@@ -13,9 +13,17 @@ from typing import Any
 from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.plan.exchange import is_in_place
-from tfrecorder.runners.dataflow.service import JobAddress, ask_job, error_messages, request_cancel
+from tfrecorder.runners.dataflow.service import (
+    JobAddress,
+    ServiceAwayError,
+    ask_counters,
+    ask_job,
+    error_messages,
+    request_cancel,
+)
 from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
+from tfrecorder.writing.counters import UNDER_WAY, WAITED
 from tfrecorder.writing.failure import find_failure, read_failure
 from tfrecorder.writing.result import ConversionResult, read_result
 from tfrecorder.writing.status import ConversionStatus, status
@@ -24,6 +32,9 @@ from tfrecorder.writing.status import ConversionStatus, status
 FIRST_LOOK = 0.5
 LONGER = 1.5
 LAST_LOOK = 10.0
+
+#: Seconds for which `wait` asks a service that does not answer: the job needs nothing of it.
+LONGEST_AWAY = 20 * 60
 
 #: States that a job does not leave.
 ENDED = frozenset(("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"))
@@ -34,6 +45,28 @@ _GO_ON = "Shards that are done are kept: run the same conversion again to contin
 
 
 @dataclass(frozen=True)
+class MachineUse:
+    """How the machines of a job are used, by its counters.
+
+    Where fewer shards are under way in a process than two, for most of the time, cores are idle.
+
+    Attributes:
+        mean, most: shards under way in a worker's process, as each shard began.
+        waited: seconds for which shards waited, in all, because two were under way already.
+    """
+
+    mean: float
+    most: int
+    waited: float
+
+    def __str__(self) -> str:
+        return (
+            f"shards under way in a worker process: {self.mean:.1f} in the mean, {self.most} at "
+            f"most; waited {self.waited:,.0f} s for their turn"
+        )
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """A job at one moment.
 
@@ -41,11 +74,13 @@ class JobStatus:
         state: Dataflow's word: QUEUED, PENDING, RUNNING, DONE, FAILED, CANCELLING, CANCELLED, …
         seconds: since the job was made, to its end where it has ended.
         conversion: how far it is, read from the output directory.
+        use: how its machines are used; None where no shard has ended yet.
     """
 
     state: str
     seconds: float
     conversion: ConversionStatus
+    use: MachineUse | None = None
 
     @property
     def ended(self) -> bool:
@@ -58,7 +93,8 @@ class JobStatus:
         return f"<p>{html.escape(self._headline())}</p>{self.conversion._repr_html_()}"
 
     def _headline(self) -> str:
-        return f"{self.state} after {self.seconds:,.0f} s"
+        use = "" if self.use is None else f"; {self.use}"
+        return f"{self.state} after {self.seconds:,.0f} s{use}"
 
 
 @dataclass(frozen=True)
@@ -78,6 +114,7 @@ class DataflowJob:
         launch: marks what the workers of this launch leave in the directory; "" for any launch.
         passed_over: of a folder source, files that made no row, by kind.
         overwrites: the dataset takes the place of one that stands there until then.
+        first_machines: that the launch asked for; None where it left that to Dataflow or the user.
 
     Example:
         >>> job = tfrecorder.convert(..., runner="DataflowRunner", ...)  # doctest: +SKIP
@@ -95,6 +132,7 @@ class DataflowJob:
     launch: str = field(default="", repr=False)
     passed_over: dict[str, int] = field(default_factory=dict, repr=False)
     overwrites: bool = field(default=False, repr=False)
+    first_machines: int | None = field(default=None, repr=False)
 
     @property
     def _folder(self) -> str:
@@ -125,10 +163,13 @@ class DataflowJob:
             DatasetError: the directory holds no conversion any more.
         """
         told = ask_job(self._address)
-        return JobStatus(_state(told), _seconds(told), status(self.output_dir))
+        use = _use(ask_counters(self._address))
+        return JobStatus(_state(told), _seconds(told), status(self.output_dir), use)
 
     def wait(self, timeout: float | None = None) -> JobStatus:
         """Wait for the end of the job.  Ctrl-C ends the waiting, not the job.
+
+        Twenty minutes without an answer of Dataflow are waited for.
 
         Args:
             timeout: seconds to wait at most; None waits for ever.
@@ -143,7 +184,7 @@ class DataflowJob:
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
-        while (state := _state(ask_job(self._address))) not in ENDED:
+        while (state := self._awaited_state()) not in ENDED:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError(f"job {self.job_id} goes on, {state}: {self.url}")
@@ -157,6 +198,21 @@ class DataflowJob:
                 f"{layout.COMMIT}: it was removed, or another conversion runs there."
             )
         return self.status()
+
+    def _awaited_state(self) -> str:
+        """The job's state, asked for until Dataflow answers, or was away for too long."""
+        began = time.monotonic()
+        while True:
+            try:
+                return _state(ask_job(self._address))
+            except ServiceAwayError as error:
+                away = time.monotonic() - began
+                if away > LONGEST_AWAY:
+                    raise RunnerError(
+                        f"{error} It did not answer for {away / 60:.0f} minutes. The job itself "
+                        f"may go on: {self.url}"
+                    ) from error
+            time.sleep(min(LAST_LOOK, LONGEST_AWAY))
 
     def result(self) -> ConversionResult:
         """Wait for the end of the job; what it made.
@@ -179,9 +235,14 @@ class DataflowJob:
             request_cancel(self._address)
 
     def __str__(self) -> str:
+        first = ""
+        if self.first_machines is not None:
+            plural = "" if self.first_machines == 1 else "s"
+            first = f"It begins with {self.first_machines} machine{plural}, by the rows to write.\n"
         return (
             f"Dataflow job {self.job_id} writes {self.output_dir}\n"
             f"{self.url}\n"
+            f"{first}"
             "It goes on without this process. Progress: "
             f"tfrecorder status {self.output_dir}"
         )
@@ -213,6 +274,14 @@ class DataflowJob:
                 return found
         reason = _best(messages)
         return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
+
+
+def _use(counters: dict[str, Any]) -> MachineUse | None:
+    shards = counters.get(UNDER_WAY)
+    if not isinstance(shards, dict) or not shards.get("count"):
+        return None
+    mean = float(shards["sum"]) / float(shards["count"])
+    return MachineUse(mean, int(shards["max"]), float(counters.get(WAITED, 0)) / 1000)
 
 
 def _state(told: dict[str, Any]) -> str:

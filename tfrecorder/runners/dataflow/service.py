@@ -21,6 +21,10 @@ _PASSING = (429, 500, 502, 503, 504)
 TIMEOUT = 60
 
 
+class ServiceAwayError(RunnerError):
+    """Dataflow cannot be reached, or fails in a way that may pass."""
+
+
 @dataclass(frozen=True)
 class JobAddress:
     """Where one job is to be asked for.
@@ -82,6 +86,24 @@ def error_messages(address: JobAddress) -> Iterator[str]:
         query = {**query, "pageToken": page["nextPageToken"]}
 
 
+def ask_counters(address: JobAddress) -> dict[str, Any]:
+    """Our counters of the job by name: a number, or a dict of count, sum, min and max.
+
+    Raises:
+        RunnerError: as `ask_job`.
+
+    Source: https://cloud.google.com/dataflow/docs/reference/rest/v1b3/MetricUpdate
+    """
+    found: dict[str, Any] = {}
+    for metric in _request(address, "GET", "/metrics").get("metrics", []):
+        name = metric.get("name", {})
+        context = name.get("context", {})
+        # Each is there twice: as it stands, and with what is under way.
+        if context.get("namespace") == "tfrecorder" and context.get("tentative") != "true":
+            found[name.get("name", "")] = metric.get("distribution") or metric.get("scalar", 0)
+    return found
+
+
 def _request(
     address: JobAddress,
     method: str,
@@ -98,9 +120,11 @@ def _request(
                 method, address.url + path, params=query, json=body, timeout=TIMEOUT
             )
     except (requests.RequestException, GoogleAuthError) as error:
-        raise RunnerError(f"Dataflow cannot be asked for job {address.job_id}: {error}") from error
+        words = f"Dataflow cannot be asked for job {address.job_id}: {error}"
+        raise ServiceAwayError(words) from error
     if answer.status_code != 200:
-        raise RunnerError(
+        kind = ServiceAwayError if answer.status_code in _PASSING else RunnerError
+        raise kind(
             f"Dataflow does not answer for job {address.job_id} of project {address.project!r} in "
             f"{address.region!r}: {answer.status_code} {_words(answer)}"
         )

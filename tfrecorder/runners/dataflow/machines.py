@@ -1,0 +1,84 @@
+"""How many machines a job begins with, and how many shards each writes at a time."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.plan import Plan
+from tfrecorder.runners.dataflow.settings import Settings
+from tfrecorder.writing.shards import SIDE_BY_SIDE
+
+#: Of the machine that Dataflow takes for a batch job where none is named: n1-standard-1.
+DEFAULT_CORES = 1
+
+#: A machine's disk in GB where none is named (with Dataflow's shuffle, which is its default), and
+#: what the system takes of it.
+DEFAULT_DISK_GB, SYSTEM_GB = 25, 15
+
+#: Images that a core loads, checks and writes in a second, about (docs/performance.md).
+CORE_RATE = 200
+
+#: Seconds for which the first machines are to have work: some minutes pass before there are others.
+FIRST_SECONDS = 600
+
+#: Reads a second with which a bucket begins; it takes up to twice as many each 20 minutes.
+#: Source: https://cloud.google.com/storage/docs/request-rate
+BUCKET_RATE = 5000
+
+
+def cores_of(machine_type: str | None) -> int | None:
+    """The virtual CPUs of a machine type of Compute Engine; None where its name does not say.
+
+    >>> [cores_of(name) for name in (None, "n2-standard-8", "n1-custom-4-15360", "a2-highgpu-1g")]
+    [1, 8, 4, None]
+    """
+    if machine_type is None:
+        return DEFAULT_CORES
+    found = re.search(r"custom-(\d+)-\d+", machine_type) or re.search(r"-(\d+)$", machine_type)
+    return int(found[1]) if found else None
+
+
+def shards_at_a_time(settings: Settings, options: ConvertOptions) -> int | None:
+    """Shards that a machine writes at a time; None where only Dataflow knows its cores.
+
+    Two for each core, so that the next one's images are loaded while the last upload ends; fewer
+    where its disk does not hold them, because a shard stands there until it is uploaded.
+    """
+    cores = cores_of(settings.machine_type)
+    if cores is None:
+        return None
+    free = max(1, (settings.disk_gb or DEFAULT_DISK_GB) - SYSTEM_GB) * 10**9
+    return max(1, min(SIDE_BY_SIDE * cores, free // options.shard_bytes))
+
+
+def first_machines(plan: Plan, settings: Settings, options: ConvertOptions) -> int | None:
+    """Machines to begin with; None where the user or only Dataflow decides.
+
+    The graph of a job holds shard numbers alone, which says nothing of the work: by itself Dataflow
+    begins with one machine.  Enough are asked for to write all in ten minutes, but no more than the
+    bucket serves at first, than there are shards for, or than `max_num_workers` allows.
+    """
+    cores = cores_of(settings.machine_type)
+    if cores is None or settings.workers(options) is not None:
+        return None
+    enough = math.ceil(plan.rows / (CORE_RATE * FIRST_SECONDS * cores))
+    served = BUCKET_RATE // (CORE_RATE * cores)
+    busy = math.ceil(len(plan.shards) / cores)
+    return max(1, min(enough, served, busy, settings.max_workers or enough))
+
+
+def warn_of_rate(settings: Settings, options: ConvertOptions) -> None:
+    """Warn where the machines that the user wants read faster than a bucket can at first."""
+    cores, machines = cores_of(settings.machine_type), settings.workers(options)
+    if cores is None or machines is None or machines * cores * CORE_RATE <= BUCKET_RATE:
+        return
+    warnings.warn(
+        f"num_workers={machines}: so many machines of {cores} cores read some "
+        f"{machines * cores * CORE_RATE:,} images a second, and a bucket begins with about "
+        f"{BUCKET_RATE:,}: it will ask them to wait at first. Begin with "
+        f"{max(1, BUCKET_RATE // (CORE_RATE * cores))}; Dataflow adds others as it goes.",
+        stacklevel=2,
+    )
