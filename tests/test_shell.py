@@ -192,6 +192,19 @@ def test_quiet_prints_errors_alone() -> None:
     assert json.loads(call("verify", "out", "-q", "--json").stdout)["ok"] is True
 
 
+def test_quiet_prints_the_errors_that_a_check_finds() -> None:
+    Path("a.csv").write_text(f"image_uri,label,price\n{PHOTOS[0]},x,1\n{PHOTOS[1]},,2\n")
+    ended = call("validate", "a.csv", "-q")
+    assert (ended.exit_code, ended.stderr) == (1, "")
+    assert ended.stdout.startswith("a.csv: 1 error in 2 rows\nerror: null_label (1)\n")
+    assert "warning" not in ended.stdout
+    tfrecorder.convert(CSV, "out", num_shards=1)
+    Path("out/train-00000-of-00001.tfrecord").unlink()
+    ended = call("verify", "out", "-q")
+    assert (ended.exit_code, ended.stderr) == (1, "")
+    assert "train-00000-of-00001.tfrecord: 1 fault" in ended.stdout
+
+
 # ---------------------------------------------------------------------------------------------
 # A dry run.
 

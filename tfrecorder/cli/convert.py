@@ -294,5 +294,6 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
     elif as_json:
         show({"source": source, "ok": ok, "problems": reports.problems(found)}, as_json)
     else:
-        show(f"{source}: {found.as_text(shell=True)}")
+        said = found.errors if is_quiet() else found
+        show(f"{source}: {said.as_text(shell=True)}", is_error=not ok)
     sys.exit(0 if ok else 1)

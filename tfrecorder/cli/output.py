@@ -70,16 +70,17 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help=words)(command)
 
 
-def show(found: Any, as_json: bool = False) -> None:
+def show(found: Any, as_json: bool = False, is_error: bool = False) -> None:
     """Print a result: as JSON values where they are asked for, else as text unless `--quiet`.
 
     Args:
         found: a value with `as_dict`, or that dict itself, where JSON is asked for.
+        is_error: what it says is wrong, so that `--quiet` prints it too.
     """
     if as_json:
         values = found if isinstance(found, dict) else found.as_dict()
         click.echo(json.dumps(values, indent=2))
-    elif not is_quiet():
+    elif is_error or not is_quiet():
         click.echo(coloured(str(found)))
 
 

@@ -46,7 +46,7 @@ def verify(
     if as_csv:
         click.echo(report.faults.to_csv(index=False), nl=False)
     else:
-        show(report, as_json)
+        show(report, as_json, is_error=not report.ok)
     sys.exit(0 if report.ok else 1)
 
 

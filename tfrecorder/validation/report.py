@@ -210,6 +210,12 @@ class ValidationReport(Report, pd.DataFrame):
         made.source_rows, made.notes, made.lines = source_rows, tuple(notes), dict(lines or {})
         return made
 
+    @property
+    def errors(self) -> ValidationReport:
+        """The errors alone."""
+        found = self[self["severity"] == ERROR]
+        return ValidationReport.of(found, self.source_rows, lines=self.lines)
+
     def __str__(self) -> str:
         return self.as_text()
 
