@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import PHOTOS, records
+from support import PHOTOS, records, run
 
 import tfrecorder
 from tfrecorder.schema.splits import Division, assign_splits, parse_splits
@@ -137,6 +137,76 @@ def test_splits_that_are_given_stay(tmp_path):
     frame = of_patients().assign(split=["TEST"] * 6 + [None] * 30)
     found = splits_of(frame, tmp_path / "out", splits={"TRAIN": 1})
     assert found.value_counts().to_dict() == {"TRAIN": 30, "TEST": 6}
+
+
+def notes_of(frame: pd.DataFrame, **options: Any) -> list[str]:
+    """What is said of the splits: by a check, before a conversion, and after it."""
+    for name in frame["image_uri"]:
+        Path(name).write_bytes(PHOTOS[0].read_bytes())
+    frame.to_csv("a.csv", index=False)
+    flags = [word for name, value in options.items() for word in (f"--{name}", value)]
+    words = ["convert", "a.csv", "out", *(flag.replace("_", "-") for flag in flags)]
+    shown = [
+        *tfrecorder.validate(frame, **_parsed(options)).notes,
+        *run("-m", "tfrecorder", *words, "--dry-run").stdout.splitlines(),
+        *run("-m", "tfrecorder", *words).stdout.splitlines(),
+    ]
+    return [line for line in shown if line.startswith("splits: ")]
+
+
+def _parsed(options: dict[str, str]) -> dict[str, Any]:
+    pairs = [pair.split("=") for pair in options.get("splits", "").split(",") if pair]
+    shares = {name: float(share) for name, share in pairs}
+    return {**options, **({"splits": shares} if shares else {})}
+
+
+def test_splits_are_said_as_they_came_out():
+    Path("photos").mkdir()
+    frame = pd.DataFrame({"image_uri": [f"photos/{at}.jpg" for at in range(13)], "label": "x"})
+    words = "TRAIN 9 (69%), VALIDATION 4 (31%), TEST none; asked for 80/10/10"
+    words = f"splits: assigned to 13 of 13 rows, which had none: {words}"
+    assert notes_of(frame) == [words] * 3
+
+
+def test_groups_leave_a_trace_in_what_is_said():
+    found = notes_of(of_patients(), split_by="patient", splits="TRAIN=0.7,TEST=0.3")
+    assert len(found) == 3
+    for words in found:
+        assert "by the 12 values of 'patient': TRAIN " in words
+        assert words.endswith("; asked for TRAIN 70%, TEST 30%")
+
+
+@pytest.mark.parametrize("extra", [{}, {"stratify": True}, {"split_by": "patient"}], ids=str)
+def test_a_split_that_was_asked_for_and_has_no_row_is_a_warning(extra):
+    options = {"splits": {"TRAIN": 0.99, "TEST": 0.01}, **extra}
+    report = tfrecorder.validate(of_patients(), **options)
+    [found] = report.query("code == 'empty_split'").to_dict("records")
+    assert (found["severity"], found["value"]) == ("warning", "TEST")
+    assert found["message"].startswith("no row is in TEST, of which TRAIN 99%, TEST 1%")
+    there = of_patients().assign(split=["TEST"] + [None] * 35)
+    assert "empty_split" not in set(tfrecorder.validate(there, **options)["code"])
+
+
+def test_nobody_is_warned_of_a_default_split_without_rows():
+    assert "empty_split" not in set(tfrecorder.validate(of_patients().iloc[:2])["code"])
+
+
+@pytest.mark.parametrize(
+    ("options", "value"),
+    [
+        ({"splits": SHARES}, "splits"),
+        ({"stratify": True, "split_by": "patient"}, "stratify, split_by"),
+    ],
+)
+def test_options_that_find_nothing_to_divide_are_a_warning(options, value):
+    frame = of_patients().assign(split="TRAIN")
+    report = tfrecorder.validate(frame, **options)
+    [found] = report.query("code == 'splits_ignored'").to_dict("records")
+    assert (found["severity"], found["value"]) == ("warning", value)
+    assert f"Leave {value} out" in found["remedy"]
+    assert "splits_ignored" not in set(tfrecorder.validate(frame)["code"])
+    partly = frame.assign(split=["TRAIN"] * 20 + [None] * 16)
+    assert "splits_ignored" not in set(tfrecorder.validate(partly, **options)["code"])
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ PROVOKED = {
     "unsupported_label": (table(label=at([1.0] * 20, _2=1.5)), {}, (2, "label", 1.5)),
     "negative_label": (table(label=at([1] * 20, _1=-1)), {}, (1, "label", -1)),
     "label_gaps": (table(label=[0, 10] * 10), {}, (None, "label", 10)),
-    "no_strata": (table(label=None), {"stratify": True}, (None, "label", None)),
+    "no_strata": (table(label=None, split=None), {"stratify": True}, (None, "label", None)),
     "unknown_label": (table(label=at(X, _2="y")), {"labels": ["x"]}, (2, "label", "y")),
     "missing_value": (
         table(age=at([1.0] * 20, _3=np.nan)),
@@ -76,6 +76,12 @@ PROVOKED = {
         (2, "split", "TEST"),
     ),
     "no_train": (table(split=["TEST"] * 20), {}, (None, "split", None)),
+    "empty_split": (
+        table(split=None),
+        {"splits": {"TRAIN": 0.999, "TEST": 0.001}},
+        (None, "split", "TEST"),
+    ),
+    "splits_ignored": (table(), {"stratify": True}, (None, "split", "stratify")),
     "leakage": (
         table(image_uri=at(MANY, _1="0.jpg"), split=at(["TRAIN"] * 20, _1="TEST")),
         {},

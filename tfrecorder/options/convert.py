@@ -271,7 +271,8 @@ class ConvertOptions:
     def division(self) -> Division:
         """How rows without a split get one."""
         shares = {"shares": self.splits} if self.splits else {}
-        return Division(**shares, stratify=self.stratify, seed=self.seed)
+        asked = tuple(name for name in _OF_DIVISION if getattr(self, name))
+        return Division(**shares, stratify=self.stratify, seed=self.seed, asked=asked)
 
     def content_options(self) -> dict[str, Any]:
         """The options that decide what the files hold, as JSON values."""
@@ -283,7 +284,7 @@ class ConvertOptions:
         chosen["shard_size"] = self.shard_bytes
         chosen["labels"] = None if self.labels is None else list(self.labels)
         # Only where they are used, so that plans from before there were such options stay good.
-        for name in ("splits", "stratify", "split_by"):
+        for name in _OF_DIVISION:
             if not chosen[name]:
                 del chosen[name]
         if self.schema is None:
@@ -308,6 +309,7 @@ NOT_STAGED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
 }
 
+_OF_DIVISION = ("splits", "stratify", "split_by")
 _OF_TRANSFORMS = ("image_size", "resize", "image_format", "image_quality", "apply_exif")
 
 

@@ -39,6 +39,7 @@ class Division:
         shares: of each split, above 0; together 1.
         stratify: within each label, so that rare ones are in every split too.
         seed: of the hash.
+        asked: the options that the user gave of these.
     """
 
     shares: Mapping[str, float] = field(
@@ -46,11 +47,12 @@ class Division:
     )
     stratify: bool = False
     seed: int = 0
+    asked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        if self == Division(seed=self.seed):
-            return "80/10/10"
-        shares = ", ".join(f"{name} {100 * share:g} %" for name, share in self.shares.items())
+        shares = ", ".join(f"{name} {100 * share:g}%" for name, share in self.shares.items())
+        if self.shares == Division().shares:
+            shares = "80/10/10"
         return shares + (" of each label" if self.stratify else "")
 
     def bounds(self, many: int) -> list[tuple[str, int]]:

@@ -49,6 +49,11 @@ CODES = {
     ),
     "no_strata": (ERROR, "Leave stratify out, or give each row one label."),
     "no_train": (WARNING, "Assign rows to TRAIN, or leave the splits out for 80/10/10."),
+    "empty_split": (WARNING, "Give it a larger share or another seed, or assign rows to it."),
+    "splits_ignored": (
+        WARNING,
+        "Leave {value} out; or drop the split column, so that all rows are divided.",
+    ),
     "leakage": (WARNING, "Keep each image in one split, or the evaluation is too good."),
     "duplicate_row": (WARNING, "Drop it, or it counts twice: df.drop_duplicates()."),
     "conflicting_labels": (WARNING, "Keep one label for each image."),
@@ -81,6 +86,8 @@ _SHELL_REMEDIES = {
     "mixed_label_types": "Make all labels text or all integers.",
     "unsupported_label": "Make the labels text or integers.",
     "unknown_label": "Add it with --label, or correct the row.",
+    "splits_ignored": "Leave these options out; or take the split column out of the table, so that "
+    "all rows are divided.",
     "duplicate_row": "Drop it, or it counts twice.",
     "label_gaps": "Number the classes from 0 without gaps, or make them text.",
     "column_left_out": "Nothing to do if it is not needed: it makes no feature. To keep it, give a "

@@ -33,6 +33,7 @@ from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
 from tfrecorder.validation.columns import at, check_splits, check_uris, has_faults
+from tfrecorder.validation.division import check_divided, describe_assigned
 from tfrecorder.validation.report import Finding, build_report
 from tfrecorder.validation.rows import check_rows
 from tfrecorder.validation.values import check_values
@@ -89,7 +90,7 @@ class Checked:
         if label is not None and not label.num_classes and LABEL_COLUMN not in self.frame:
             found.append("labels: none, the dataset is unlabelled")
         if self.assigned:
-            found.append(f"splits: assigned {self.assigned}, which have none")
+            found.append(f"splits: {self.assigned}")
         return found
 
 
@@ -126,11 +127,12 @@ def check_source(source: Source, division: Division = DEFAULT_DIVISION) -> Check
     for name in there.intersection(schema.of(Split)):
         frame[SPLIT_COLUMN], finding = check_splits(table[name])
         findings.append(finding)
-    assigned = int((frame[SPLIT_COLUMN] == UNASSIGNED).sum())
+    was_open = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
     findings += _check_division(frame, source, division)
     _assign(frame, {} if has_faults(findings) else values, division, source.groups)
     if not any(finding.code == "missing_column" for finding in findings):
         findings += check_rows(frame)
+        findings += check_divided(frame[SPLIT_COLUMN], was_open, division)
     return Checked(
         frame=frame,
         findings=tuple(findings),
@@ -142,7 +144,7 @@ def check_source(source: Source, division: Division = DEFAULT_DIVISION) -> Check
             if isinstance(outcome.field.kind, (Image, Mask)) and outcome.column is not None
         ),
         source_rows=len(source.frame),
-        assigned=f"{division} to {assigned:,} of {len(frame):,} rows" if assigned else "",
+        assigned=describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups),
     )
 
 

@@ -1,0 +1,54 @@
+"""What became of the splits that were asked for: shares as they came out, and where none did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.schema.keys import SPLIT_COLUMN
+from tfrecorder.schema.splits import Division
+from tfrecorder.validation.report import Finding
+
+
+def describe_assigned(
+    splits: pd.Series, was_open: np.ndarray, division: Division, groups: pd.Series | None
+) -> str:
+    """How the rows that came without a split were given one, in words; "" where none came so.
+
+    Args:
+        splits: of all rows.
+        was_open: True for each row that came without one.
+        division: the shares that were asked for.
+        groups: of all rows, what those that share a split have in common.
+    """
+    open_rows = int(was_open.sum())
+    if not open_rows:
+        return ""
+    found = splits[was_open].value_counts()
+    counts = [(name, int(found.get(name, 0))) for name in division.shares]
+    shares = ", ".join(
+        f"{name} {count:,} ({count / open_rows:.0%})" if count else f"{name} none"
+        for name, count in counts
+    )
+    words = f"assigned to {open_rows:,} of {len(splits):,} rows, which had none"
+    if groups is not None:
+        column = groups.loc[splits.index][was_open]
+        words += f", by the {column.nunique():,} values of {column.name!r}"
+    return f"{words}: {shares}; asked for {division}"
+
+
+def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -> Iterator[Finding]:
+    """Options about splits that found nothing to do, and splits that they left without a row."""
+    if not division.asked:
+        return
+    if not was_open.any():
+        given = ", ".join(division.asked)
+        message = "every row has a split already: nothing was divided"
+        yield Finding("splits_ignored", [None], SPLIT_COLUMN, [given], message)
+        return
+    there = set(splits.unique())
+    empty = [name for name in division.shares if name not in there]
+    messages = [f"no row is in {name}, of which {division} were asked for" for name in empty]
+    yield Finding("empty_split", [None] * len(empty), SPLIT_COLUMN, empty, messages)
