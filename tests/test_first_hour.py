@@ -128,6 +128,42 @@ def test_the_command_names_the_command_that_lists_them() -> None:
     assert "2 warnings: leakage 2; see `tfrecorder validate leaky.csv`" in done.stderr
 
 
+def test_a_warning_points_at_the_line_of_the_user() -> None:
+    frame = leaky()
+    frame.loc[0, "label"] = " odd "  # whose escape is warned of, from further inside
+    frame.to_csv("leaky.csv", index=False)
+    calls = (
+        lambda: frame.tensorflow.to_tfrecord("a", **OPTIONS),
+        lambda: tfrecorder.convert("leaky.csv", "b", **OPTIONS),
+        lambda: tfrecorder.convert_and_load("leaky.csv", "c", **OPTIONS),
+    )
+    for call in calls:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        ours = [one for one in caught if issubclass(one.category, UserWarning)]
+        assert len(ours) == 2
+        line = call.__code__.co_firstlineno
+        assert [(one.filename, one.lineno) for one in ours] == [(__file__, line)] * 2
+
+
+def test_a_piped_table_is_not_to_be_read_again() -> None:
+    leaky().to_csv("leaky.csv", index=False)
+    text = Path("leaky.csv").read_text()
+    done = run("-m", "tfrecorder", "convert", "-", "out", input=text)
+    assert "2 warnings: leakage 2; to list them, save the table in a file" in done.stderr
+    assert "validate -" not in done.stderr
+    with open("leaky.csv", "rb") as file, pytest.warns(UserWarning) as caught:
+        tfrecorder.convert(file, "other", **OPTIONS)
+    assert "see tfrecorder.validate('leaky.csv')" in str(caught[0].message)
+
+
+def test_the_call_that_lists_warnings_takes_the_same_options() -> None:
+    leaky().to_csv("leaky.csv", index=False)
+    done = run("-m", "tfrecorder", "convert", "leaky.csv", "out", "--seed", "3")
+    assert "; see `tfrecorder validate leaky.csv` with the same options\n" in done.stderr
+
+
 # ------------------------------------------------------------------ labels and splits out of place
 
 

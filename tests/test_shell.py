@@ -61,11 +61,25 @@ def test_relative_uris_of_a_pipe_are_taken_from_the_current_folder(
 
 def test_the_faults_of_a_pipe_are_named(tmp_path: Path) -> None:
     ended = call("convert", "-", "out", piped=b"image_uri,label\na.jpg,x\nb.jpg,\n")
-    assert (ended.exit_code, "row 1: the label is missing" in ended.stderr) == (1, True)
+    assert (ended.exit_code, "line 3: the label is missing" in ended.stderr) == (1, True)
     ended = call("validate", "-", piped=b"image_uri,label\na.jpg,caf\xe9\n")
     assert ended.stderr.startswith("error: standard input: line 2 is not UTF-8; ")
     ended = call("validate", "-", piped=b"")
     assert ended.stderr == "error: standard input: the file is empty.\n"
+
+
+def test_lines_of_a_pipe_are_counted_as_those_of_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = b'image_uri,label\n"a\n.jpg",x\n\nb.jpg,\nb.jpg,\n'
+    Path("a.csv").write_bytes(text)
+    Path("spool").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spool"))
+    for words in (("--strict",), ("--sep", ",", "--encoding", "cp1252")):
+        of_file = call("validate", "a.csv", *words).stdout
+        assert "line 5: the label is missing" in of_file
+        assert call("validate", "-", *words, piped=text).stdout == of_file.replace("a.csv:", "-:")
+    assert list(Path("spool").iterdir()) == []
 
 
 def test_an_open_file_is_a_source_in_python_too() -> None:

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +13,8 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
+from tfrecorder.display.tables import counted
+from tfrecorder.display.warning import warn
 from tfrecorder.errors import (
     ImagesUnreachableError,
     OptionError,
@@ -100,7 +101,7 @@ def convert(
     where = storage.absolute(_output_path(output_dir))
     table, checked, report = _read_and_check(source, where, chosen)
     known = _Known(dict(table.passed_over), report.notes, count_warnings(report))
-    _warn(known.warnings, source)
+    _warn(known.warnings, source, chosen)
     try:
         with claim(where):
             prepared = _prepare(where, table, checked, chosen)
@@ -140,18 +141,33 @@ class _Known(NamedTuple):
     warnings: dict[str, int]
 
 
-def _warn(found: dict[str, int], source: Any) -> None:
+#: Options of a conversion by which `validate` finds something else.
+_OF_VALIDATION = (
+    *("columns", "schema", "labels", "sep", "encoding", "base"),
+    *("seed", "splits", "stratify", "split_by"),
+)
+
+
+def _warn(found: dict[str, int], source: Any, options: ConvertOptions) -> None:
     """One line of what validation warns of, before the hours that a conversion may take."""
-    if not found:
-        return
-    total = sum(found.values())
-    call = "df.tensorflow.validate()"
+    if found:
+        total = counted(sum(found.values()), "warning")
+        warn(f"{total}: {counts_in_words(found)}; {_where_listed(source, options)}")
+
+
+def _where_listed(source: Any, options: ConvertOptions) -> str:
+    """The call that lists all warnings."""
+    name = getattr(source, "name", None)
+    call = "see df.tensorflow.validate()"
     if isinstance(source, (str, os.PathLike)):
-        call = f"tfrecorder.validate({str(source)!r})"
+        call = f"see tfrecorder.validate({str(source)!r})"
+    elif hasattr(source, "read") and isinstance(name, str) and os.path.isfile(name):
+        call = f"see tfrecorder.validate({name!r})"
     elif hasattr(source, "read"):  # a pipe, which can be read once
-        call = "tfrecorder.validate('-')"
-    plural = "" if total == 1 else "s"
-    warnings.warn(f"{total:,} warning{plural}: {counts_in_words(found)}; see {call}", stacklevel=3)
+        call = "to list them, save the table in a file and see tfrecorder.validate('table.csv')"
+    default = ConvertOptions()
+    given = any(getattr(options, one) != getattr(default, one) for one in _OF_VALIDATION)
+    return call + (" with the same options" if given else "")
 
 
 def _read_and_check(
@@ -340,10 +356,9 @@ def _warn_of_escapes(plan: Plan) -> None:
     names = [name for names in plan.vocabularies.values() for name in names or ()]
     odd = [name for name in names if needs_escape(name)]
     if odd:
-        warnings.warn(
-            f"{len(odd)} class names would not survive in the labels file, which TFDS strips: "
-            f"{odd[:3]}. They are escaped there; the records hold them as they are.",
-            stacklevel=4,
+        warn(
+            f"{counted(len(odd), 'class name')} would not survive in the labels file, which TFDS "
+            f"strips: {odd[:3]}. They are escaped there; the records hold them as they are."
         )
 
 

@@ -104,6 +104,15 @@ def passed_over_words(counts: Mapping[str, int]) -> str:
     return f"passed over in the folder: {passed}" if passed else ""
 
 
+def counted(number: int, word: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
+
+
 def readable_bytes(size: int) -> str:
     """A size for people.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import itertools
+import os
 import tempfile
+import weakref
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -44,7 +45,7 @@ def read_file(
         form: of a CSV.
     """
     try:
-        if path.lower().endswith(JSON_LINES):
+        if is_json_lines(path):
             refuse_form(form, "JSON Lines are UTF-8 without a separator")
             return read_json_lines(path, copy)
         first = _first_row(copy, form)
@@ -88,10 +89,10 @@ def line_numbers(source: Source, rows: Collection[int]) -> dict[int, int]:
     """
     if source.text is None or not rows:
         return {}
-    path, headed, form = source.text
+    path, json_lines, headed, form = source.text
     try:
         with open(path, newline="", encoding=form.codec) as file:
-            starts = _starts(file, path.lower().endswith(JSON_LINES), headed, form)
+            starts = _starts(file, json_lines, headed, form)
             found = itertools.islice(starts, max(rows) + headed + 1)
             return {at - headed: line for at, line in enumerate(found) if at - headed in rows}
     except (csv.Error, OSError, UnicodeError):  # as of a cell too large for it: rows have numbers
@@ -110,9 +111,14 @@ def _starts(file: TextIO, json_lines: bool, headed: bool, form: TextForm) -> Ite
         before = reader.line_num
 
 
+def is_json_lines(path: str) -> bool:
+    """True if a text file of this name holds JSON Lines, not a CSV."""
+    return path.lower().endswith(JSON_LINES)
+
+
 def has_header(path: str, columns: Collection[str], form: TextForm) -> bool:
-    """True if a text file begins with the names of its columns; see `read_file`."""
-    return not path.lower().endswith(JSON_LINES) and _is_header(_first_row(path, form), columns)
+    """True if a CSV begins with the names of its columns; see `read_file`."""
+    return _is_header(_first_row(path, form), columns)
 
 
 def _first_row(path: str, form: TextForm) -> list[str]:
@@ -132,14 +138,19 @@ def _refuse_other_separator(path: str, first: list[str], columns: Collection[str
             )
 
 
-@contextlib.contextmanager
-def spooled(stream: IO[Any]) -> Iterator[str]:
-    """The path of a temporary file with all that an open file or a pipe still holds."""
-    with tempfile.NamedTemporaryFile(prefix="tfrecorder-") as copy:
-        while block := stream.read(2**20):
-            copy.write(block.encode() if isinstance(block, str) else block)
-        copy.flush()
-        yield copy.name
+class Spooled:
+    """A temporary file with all that an open file or a pipe still holds; it goes with this value.
+
+    Attributes:
+        path: of the file.
+    """
+
+    def __init__(self, stream: IO[Any]) -> None:
+        handle, self.path = tempfile.mkstemp(prefix="tfrecorder-")
+        weakref.finalize(self, os.unlink, self.path)
+        with open(handle, "wb") as copy:
+            while block := stream.read(2**20):
+                copy.write(block.encode() if isinstance(block, str) else block)
 
 
 def refuse_form(form: TextForm, words: str) -> None:

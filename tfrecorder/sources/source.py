@@ -33,13 +33,14 @@ from tfrecorder.sources.automl import Table
 from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema, schema_of
 from tfrecorder.sources.files import (
     IMAGE_ENDINGS,
+    Spooled,
     has_header,
+    is_json_lines,
     read_file,
     refuse_form,
-    spooled,
 )
 from tfrecorder.sources.folder import read_folder
-from tfrecorder.sources.table import Source
+from tfrecorder.sources.table import Source, Text
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -85,10 +86,12 @@ def read_source(
         refuse_form(form, "a frame is read already")
         return _as_source(source, os.getcwd(), named, labels, schema, split_by)
     if _is_open_file(source):
-        with spooled(source) as copy:
-            name = getattr(source, "name", None)
-            called = name if isinstance(name, str) and name != "<stdin>" else "standard input"
-            return _read_csv(called, copy, os.getcwd(), named, labels, schema, split_by, form)
+        spooled = Spooled(source)
+        name = getattr(source, "name", None)
+        called = name if isinstance(name, str) and name != "<stdin>" else "standard input"
+        copy, base = spooled.path, os.getcwd()
+        found = _read_csv(called, copy, base, named, labels, schema, split_by, form)
+        return replace(found, text=_text(copy, called, named, schema, form), spooled=spooled)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
@@ -146,9 +149,22 @@ def _read_path(
             path, copy, storage.parent(whole), columns, labels, schema, split_by, form
         )
     if storage.is_local(whole):
-        needed = (schema or DEFAULT_SCHEMA).source_columns()
-        found = replace(found, text=(whole, has_header(whole, {*columns, *needed}, form), form))
+        found = replace(found, text=_text(whole, path, columns, schema, form))
     return found
+
+
+def _text(
+    copy: str,
+    path: str,
+    columns: Mapping[str, str],
+    schema: Schema | None,
+    form: TextForm,
+) -> Text:
+    """Where the lines of a text file can be counted that the user calls `path`."""
+    json_lines = is_json_lines(path)
+    needed = (schema or DEFAULT_SCHEMA).source_columns()
+    headed = not json_lines and has_header(copy, {*columns, *needed}, form)
+    return Text(copy, json_lines, headed, form)
 
 
 def _read_csv(
@@ -180,8 +196,8 @@ def read_table(
     if isinstance(source, pd.DataFrame):
         return source, obvious_schema(source) if _is_plain(source) else None
     if _is_open_file(source):
-        with spooled(source) as copy:
-            return _text_table("standard input", copy, form)
+        spooled = Spooled(source)  # until it is read
+        return _text_table("standard input", spooled.path, form)
     path = os.fspath(cast("str | os.PathLike[str]", source))
     whole = storage.absolute(path)
     with storage.failing_as(SourceError, path):

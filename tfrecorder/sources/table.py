@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -14,6 +15,22 @@ from tfrecorder.schema.kinds import DEFAULT_SCHEMA, Schema
 def as_objects(column: pd.Series) -> pd.Series:
     """Any column - object, string, categorical, Arrow - as Python values, None where missing."""
     return column.astype(object).where(column.notna(), None)
+
+
+class Text(NamedTuple):
+    """A text file on this machine, whose lines can be counted.
+
+    Attributes:
+        path: of the file.
+        json_lines: it holds JSON Lines, not a CSV.
+        headed: it begins with the names of its columns.
+        form: how it is written.
+    """
+
+    path: str
+    json_lines: bool
+    headed: bool
+    form: TextForm
 
 
 @dataclass(frozen=True)
@@ -29,8 +46,8 @@ class Source:
         schema: what each column holds.
         groups: what the rows of a group, which are to get one split, have in common.
         split_like: of a source without splits, a column left out whose words are all splits.
-        text: of a text file on this machine, its path, whether it begins with a header, and how
-            it is written.
+        text: the text file that the rows come from, where it is on this machine.
+        spooled: what keeps that file there, of one that came through a pipe.
     """
 
     frame: pd.DataFrame
@@ -40,4 +57,5 @@ class Source:
     schema: Schema = DEFAULT_SCHEMA
     groups: pd.Series | None = None
     split_like: str | None = None
-    text: tuple[str, bool, TextForm] | None = None
+    text: Text | None = None
+    spooled: object = None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pandas as pd
 
-from tfrecorder.display.tables import Report, Table
+from tfrecorder.display.tables import Report, Table, counted
 
 ERROR = "error"
 WARNING = "warning"
@@ -255,15 +255,6 @@ class ValidationReport(Report, pd.DataFrame):
             if number
         ]
         return f"{' and '.join(found) or 'no problems'} in {rows}"
-
-
-def counted(number: int, word: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "row"), counted(2000, "row")
-    ('1 row', '2,000 rows')
-    """
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
 
 
 class Group(NamedTuple):
