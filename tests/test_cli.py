@@ -194,7 +194,7 @@ def test_validate_lists_what_is_wrong_and_ends_with_1_for_errors_alone() -> None
     Path("b.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\nmissing.jpg,x\n")
     warned = call("validate", "b.csv")
     assert warned.exit_code == 0
-    assert "warning: few_images" in warned.stdout
+    assert "note: few_images" in warned.stdout
     opened = call("validate", "b.csv", "--check-images")
     assert opened.exit_code == 1
     assert "line 3: 'missing.jpg': not_found: " in opened.stdout

@@ -310,11 +310,11 @@ def test_a_dry_run_over_what_was_begun_says_what_is_left(tmp_path: Path) -> None
 def test_errors_and_warnings_are_coloured_in_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    Path("a.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\n{PHOTOS[1]},\n")
+    Path("a.csv").write_text(f"image_uri,label,price\n{PHOTOS[0]},x,1\n{PHOTOS[1]},,2\n")
     red, yellow = "\x1b[31m\x1b[1merror:\x1b[0m ", "\x1b[33m\x1b[1mwarning:\x1b[0m "
     words = ("-m", "tfrecorder", "validate", "a.csv")
     assert red + "null_label" in in_terminal(*words)
-    assert yellow + "few_images" in in_terminal(*words)
+    assert yellow + "column_left_out" in in_terminal(*words)
     assert in_terminal("-m", "tfrecorder", "validate", "nowhere").startswith(red)
     assert "\x1b" not in run(*words).stdout
     monkeypatch.setenv("NO_COLOR", "1")

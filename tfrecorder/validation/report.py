@@ -12,6 +12,10 @@ from tfrecorder.display.tables import Report, Table, counted
 
 ERROR = "error"
 WARNING = "warning"
+#: What is good to know, and may well be meant so.
+NOTE = "note"
+
+SEVERITIES = (ERROR, WARNING, NOTE)
 
 REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "remedy")
 
@@ -64,7 +68,11 @@ CODES = {
         "make them text.",
     ),
     "label_not_in_train": (WARNING, "Add training images of it, or drop the label."),
-    "few_images": (WARNING, "Add images of it, or merge it with another label."),
+    "few_images": (
+        NOTE,
+        "Nothing to do in a trial; for a training add images of it, or merge it with another "
+        "label.",
+    ),
     "column_left_out": (
         WARNING,
         "Nothing to do if it is not needed: it makes no feature. To keep it, give a schema.",
@@ -136,7 +144,7 @@ class Finding:
 
 
 def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
-    """All findings as one frame, errors first, then by row; empty where all is well."""
+    """All findings as one frame, errors first and notes last, then by row; empty if all is well."""
     # One frame of all, not one of each: a table may have a finding for each of its columns.
     columns: dict[str, list[Any]] = {name: [] for name in REPORT_COLUMNS}
     for finding in findings:
@@ -152,13 +160,17 @@ def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
         }
     )
     return report.sort_values(
-        ["severity", "row"], kind="stable", na_position="first", ignore_index=True
+        ["severity", "row"],
+        key=lambda column: column.map(SEVERITIES.index) if column.name == "severity" else column,
+        kind="stable",
+        na_position="first",
+        ignore_index=True,
     )
 
 
 def as_errors(report: pd.DataFrame) -> pd.DataFrame:
-    """The report with warnings as errors."""
-    return report.assign(severity=ERROR) if len(report) else report
+    """The report with warnings as errors; notes stay what they are."""
+    return report.replace({"severity": {WARNING: ERROR}})
 
 
 def count_warnings(report: pd.DataFrame) -> dict[str, int]:
@@ -247,14 +259,12 @@ class ValidationReport(Report, pd.DataFrame):
         return list(self.notes)
 
     def _headline(self) -> str:
-        rows = counted(self.source_rows, "row")
-        errors = int((self["severity"] == ERROR).sum())
-        found = [
-            counted(number, word)
-            for number, word in ((errors, ERROR), (len(self) - errors, WARNING))
-            if number
-        ]
-        return f"{' and '.join(found) or 'no problems'} in {rows}"
+        counts = self["severity"].value_counts()
+        found = [counted(counts[word], word) for word in SEVERITIES if word in counts]
+        if not {ERROR, WARNING} & {*counts.index}:
+            found.insert(0, "no problems")
+        words = " and ".join([*filter(None, [", ".join(found[:-1])]), found[-1]])
+        return f"{words} in {counted(self.source_rows, 'row')}"
 
 
 class Group(NamedTuple):

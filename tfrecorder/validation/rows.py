@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from tfrecorder.display.tables import counted
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import UNASSIGNED
 from tfrecorder.validation.columns import at
@@ -67,7 +68,10 @@ def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:
     few = counts[counts < FEW_IMAGES]
     yield _whole_frame(
         "few_images",
-        [(label, f"label {label!r} has {count} images") for label, count in few.items()],
+        [
+            (label, f"label {label!r} has {counted(count, 'image')}, fewer than {FEW_IMAGES}")
+            for label, count in few.items()
+        ],
     )
 
 

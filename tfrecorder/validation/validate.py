@@ -48,13 +48,14 @@ def validate(
             in pixels with the size of their image, as a conversion would.
         columns, schema, labels, sep, encoding, base, seed, verify, max_pixels, splits, stratify,
             split_by: as for `tfrecorder.ConvertOptions`.
-        strict: warnings are errors.
+        strict: warnings are errors; notes stay notes.
         progress: with `check_images`, show a bar; None shows it in a terminal and in a notebook.
 
     Returns:
-        A frame with a row for each problem, errors first: severity ("error" or "warning"), code,
-        row (from 0; missing where the whole table is meant), column, value, message, remedy.  Empty
-        when all is well.  Printed, or in a notebook, it shows the problems in groups.
+        A frame with a row for each problem, errors first: severity ("error", "warning", or "note"
+        for what is good to know and never an error), code, row (from 0; missing where the whole
+        table is meant), column, value, message, remedy.  Empty when all is well.  Printed, or in a
+        notebook, it shows the problems in groups.
 
     Raises:
         OptionError: an option's value is wrong.
