@@ -193,7 +193,7 @@ def test_the_share_of_oriented_images_is_reported() -> None:
     frame = pd.DataFrame({"image_uri": [str(SAMPLES / "mixed" / name) for name in names]})
     result = convert(frame)
     assert result.oriented == 1
-    assert "1 images (50.0%) carry an EXIF orientation" in str(result)
+    assert "1 image carries an EXIF orientation (50.0%)" in str(result)
 
 
 # --------------------------------------------------------------------------- shards and order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -333,6 +334,23 @@ def test_rejects_are_in_the_order_of_the_rows(frame: pd.DataFrame) -> None:
     rows = pd.read_csv("out/rejects.csv")["row"]
     assert rows.tolist() == list(range(0, 52, 4))
     assert tfrecorder.verify("out").ok
+
+
+def test_one_is_not_called_several() -> None:
+    words = str(photo_frame(1).tensorflow.to_tfrecord("one", progress=False))
+    words += str(tfrecorder.status("one")) + str(tfrecorder.verify("one"))
+    words += str(tfrecorder.preview("one", progress=False)) + str(tfrecorder.info("one"))
+    words += str(photo_frame(1).tensorflow.validate())
+    words += run("-m", "tfrecorder", "convert", CSV, "dry", "--dry-run").stdout
+    assert "1 record in one (" in words
+    several = r"\b1 (images|files|rows|records|shards|faults|classes|notes|attempts|bytes)\b"
+    assert re.findall(rf"[^,.\d]{several}", words) == []
+
+
+def test_a_result_speaks_of_sizes_as_people_do(frame: pd.DataFrame) -> None:
+    result = frame.tensorflow.to_tfrecord("out", **OPTIONS)
+    assert re.search(r"TRAIN +52 +0 +1 +\d+\.?\d* KiB$", str(result), re.MULTILINE)
+    assert result.splits["TRAIN"].bytes == sum(p.stat().st_size for p in Path("out").glob("*-of-*"))
 
 
 def test_info_speaks_of_sizes_as_people_do(dataset: Path) -> None:

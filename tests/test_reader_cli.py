@@ -88,7 +88,7 @@ def test_info_says_sizes_and_orientation(out: str, tmp_path: Path) -> None:
     assert "sizes: shorter side 120 to 180, longer side 160 to 240 pixels" in run(info, out)
     turned = (SAMPLES / "mixed/cat_orientation_6.jpg").read_bytes()
     shown = run(info, convert_images(tmp_path / "out", {"turned.jpg": turned}))
-    assert "orientation: 1 images carry an EXIF orientation" in shown
+    assert "orientation: 1 image carries an EXIF orientation" in shown
 
 
 def test_info_for_programs_holds_all_of_it(out: str) -> None:

@@ -142,6 +142,16 @@ def unfinished(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+def test_a_conversion_that_goes_on_says_what_was_there(unfinished: pd.DataFrame) -> None:
+    result = tfrecorder.convert(unfinished, "out", num_shards=4)
+    assert (result.records, result.shards_before, result.rows_before) == (52, 3, 39)
+    assert "continued: 3 of 4 shards (39 rows) were there before" in str(result).splitlines()
+    again = tfrecorder.convert(unfinished, "out", num_shards=4)
+    assert (again.was_finished, "continued" in str(again)) == (True, False)
+    anew = tfrecorder.convert(unfinished, "out", num_shards=4, overwrite=True)
+    assert (anew.shards_before, "continued" in str(anew)) == (0, False)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -46,6 +47,24 @@ def test_a_finished_one_is_all_there(dataset: Path) -> None:
     assert (found.shards, found.shards_done) == (6, 6)
     assert found.bytes == sum(path.stat().st_size for path in dataset.glob("*.tfrecord"))
     assert [*found.splits] == ["TRAIN", "VALIDATION", "TEST"]
+
+
+def test_a_finished_one_that_lost_a_shard_says_so(frame: pd.DataFrame) -> None:
+    tfrecorder.convert(frame, "out", num_shards=4)
+    whole = tfrecorder.status("out")
+    assert whole.damage == ()
+    assert str(whole).endswith("committed: the dataset is finished, and its shards are there")
+    Path("out/train-00001-of-00004.tfrecord").unlink()
+    os.truncate("out/train-00002-of-00004.tfrecord", 100)
+    found = tfrecorder.status("out")
+    assert found.committed
+    assert found.damage[0] == "train-00001-of-00004.tfrecord is missing"
+    assert found.damage[1].startswith("train-00002-of-00004.tfrecord has 100 bytes, but ")
+    last = str(found).splitlines()[-1]
+    assert last.startswith("committed, but not whole any more: train-00001-of-00004.tfrecord is m")
+    assert last.endswith("`tfrecorder repair out` mends it from the source")
+    ended = run("-m", "tfrecorder", "status", "out", "--json")
+    assert (ended.returncode, json.loads(ended.stdout)["damage"]) == (1, list(found.damage))
 
 
 def test_an_unfinished_one_counts_what_is_done(unfinished: Path) -> None:
@@ -127,7 +146,8 @@ def test_it_reads_well(unfinished: Path) -> None:
     lines = str(tfrecorder.status(unfinished)).splitlines()
     assert lines[0] == "out: 39 of 52 rows (75.0%), 3 of 4 shards done"
     assert " ".join(lines[2].split()) == "split rows through shards done records rejects bytes"
-    assert lines[3].split()[:-1] == ["TRAIN", "52", "39", "4", "3", "38", "1"]
+    assert lines[3].split()[:-2] == ["TRAIN", "52", "39", "4", "3", "38", "1"]
+    assert lines[3].endswith(" KiB")
     assert "rejects: 1 read/not_found; see out/_tfrecorder/rejects" in lines
     assert lines[-1].startswith("not committed")
 

@@ -106,7 +106,7 @@ def convert(
         with claim(where):
             prepared = _prepare(where, table, checked, chosen)
             del table, checked  # a million rows, which only the plan was made from
-            job = None if prepared is None else _run(*prepared, chosen)
+            job = None if prepared is None else _run(prepared, chosen)
     except ImagesUnreachableError:  # which nothing was written for
         raise
     except UnreachableError as error:
@@ -130,6 +130,8 @@ def convert(
         notes=known.notes,
         warnings=known.warnings,
         was_finished=prepared is None,
+        shards_before=prepared.shards_before if prepared else 0,
+        rows_before=prepared.rows_before if prepared else 0,
     )
 
 
@@ -224,11 +226,11 @@ def stage(
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
     table, checked, report = _read_and_check(source, where, chosen)
-    _warn(count_warnings(report), source)
+    _warn(count_warnings(report), source, chosen)
     with claim(where):
         prepared = _prepare(where, table, checked, chosen)
         if prepared is not None:
-            _warn_of_escapes(prepared[1])
+            _warn_of_escapes(prepared.plan)
     return dataclasses.replace(status(where), output_dir=os.fspath(output_dir))
 
 
@@ -276,8 +278,18 @@ def dry_run(
     )
 
 
-def _run(folder: str, plan: Plan, options: ConvertOptions) -> DataflowJob | None:
+class _Prepared(NamedTuple):
+    """A plan that stands staged, and the folder where; what of it was done before this call."""
+
+    folder: str
+    plan: Plan
+    shards_before: int = 0
+    rows_before: int = 0
+
+
+def _run(prepared: _Prepared, options: ConvertOptions) -> DataflowJob | None:
     """Follow a staged plan; the handle of a job that goes on, None where all is committed."""
+    folder, plan = prepared.folder, prepared.plan
     _warn_of_escapes(plan)
     stays = options.wait or options.runner != "DataflowRunner"
     shown = is_shown(options.progress) and stays
@@ -307,7 +319,7 @@ def _output_path(output_dir: str | os.PathLike[str]) -> str:
 
 def _prepare(
     output_dir: str, table: Source, checked: Checked, options: ConvertOptions
-) -> tuple[str, Plan] | None:
+) -> _Prepared | None:
     """Where to write, and the plan to follow, which stands staged there.
 
     None where the dataset is finished, perhaps but for its exchange, which is made now.
@@ -334,8 +346,10 @@ def _prepare(
     if staged is None:
         clear(folder)
         stage_plan(plan, planned, folder)
-        return folder, plan
-    return folder, reopen(folder, staged, table.base, pending)
+        return _Prepared(folder, plan)
+    plan = reopen(folder, staged, table.base, pending)
+    before = [shard for shard in plan.shards if shard not in {*pending}]
+    return _Prepared(folder, plan, len(before), sum(map(plan.shard_rows, before)))
 
 
 def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:

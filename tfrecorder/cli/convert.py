@@ -67,7 +67,8 @@ def _text_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command(
     help="""Show how far the conversion into DIRECTORY is.
 
-    Read from the directory alone, whatever runs the conversion; nothing is changed.""",
+    Read from the directory alone, whatever runs the conversion; nothing is changed. Ends with exit
+    code 1 if the dataset is finished and a shard is missing or of another size.""",
     epilog="Example: tfrecorder status gs://my-bucket/flowers",
 )
 @click.argument("directory")
@@ -75,7 +76,9 @@ def _text_options(command: Callable[..., None]) -> Callable[..., None]:
 def status(directory: str, as_json: bool) -> None:
     from tfrecorder.writing.status import status as run
 
-    show(run(directory), as_json)
+    found = run(directory)
+    show(found, as_json)
+    sys.exit(1 if found.damage else 0)
 
 
 @click.command(

@@ -12,7 +12,7 @@ import click
 
 from tfrecorder.cli.output import complain, is_quiet, quiet_option, show
 from tfrecorder.cli.read import refuse_split
-from tfrecorder.display.tables import one_line, text_table
+from tfrecorder.display.tables import counted, one_line, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ def inspect(
         return
     click.echo("\n".join(text_table(_cells(table))))
     if output_dir is not None:
-        click.echo(f"\n{len(table):,} records written to {output_dir}")
+        click.echo(f"\n{counted(len(table), 'record')} written to {output_dir}")
 
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:

@@ -104,13 +104,13 @@ def passed_over_words(counts: Mapping[str, int]) -> str:
     return f"passed over in the folder: {passed}" if passed else ""
 
 
-def counted(number: int, word: str) -> str:
+def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun.
 
-    >>> counted(1, "row"), counted(2000, "row")
-    ('1 row', '2,000 rows')
+    >>> counted(1, "row"), counted(2000, "row"), counted(2, "image is", "images are")
+    ('1 row', '2,000 rows', '2 images are')
     """
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def readable_bytes(size: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tfrecorder.display.tables import counted
 from tfrecorder.inspection.duplicates import Copy
 from tfrecorder.inspection.facts import Box
 from tfrecorder.inspection.gather import Shown
@@ -23,7 +24,7 @@ def file_name(uri: str) -> str:
 def description(one: Shown) -> str:
     """A picture in words, for those who do not see it."""
     names = [box.name or "object" for box in one.boxes]
-    objects = f"; {len(names)} boxes: {', '.join(names)}" if names else ""
+    objects = f"; {counted(len(names), 'box', 'boxes')}: {', '.join(names)}" if names else ""
     mask = "; with its mask" if one.masked else ""
     return f"{one.split} record {one.number}: {', '.join(one.labels) or 'no label'}{objects}{mask}"
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tfrecorder.display.tables import counted
 from tfrecorder.inspection.duplicates import Group
 from tfrecorder.inspection.figures import source_row
 from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
@@ -93,8 +94,8 @@ def _compared(gathered: Gathered) -> str:
     duplicates = gathered.duplicates
     compared = sum(duplicates.compared.values())
     if duplicates.complete:
-        return f"all {compared:,} records"
-    return f"the {compared:,} records compared, of {duplicates.records:,}"
+        return f"all {counted(compared, 'record')}"
+    return f"the {counted(compared, 'record')} compared, of {duplicates.records:,}"
 
 
 def _rejects(gathered: Gathered) -> Iterator[Remark]:
@@ -120,15 +121,15 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:
-    seen = len(gathered.all_seen)
-    unshown = seen - len(gathered.usable)
+    seen = counted(len(gathered.all_seen), "image")
+    unshown = len(gathered.all_seen) - len(gathered.usable)
     if unshown:
-        words = f"{unshown:,} of {seen:,} images looked at cannot be shown: Pillow does not decode"
+        words = f"{unshown:,} of {seen} looked at cannot be shown: Pillow does not decode"
         yield Remark(f"{words} {_plural(unshown, 'it', 'them')}.", "images")
     if gathered.constants:
         words = _plural(gathered.constants, "is", "are")
         yield Remark(
-            f"{gathered.constants:,} of {seen:,} images looked at {words} near-constant: their "
+            f"{gathered.constants:,} of {seen} looked at {words} near-constant: their "
             f"grey levels vary by less than {NEAR_CONSTANT:g} of 255.",
             "images",
         )

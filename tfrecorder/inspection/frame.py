@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from tfrecorder.display.tables import one_line, text_table
+from tfrecorder.display.tables import counted, one_line, text_table
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.images.check import check_image
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
@@ -79,8 +79,8 @@ class FramePreview:
 
     def _headline(self) -> str:
         if len(self.rows) == self.total:
-            return f"all {self.total:,} rows"
-        return f"{len(self.rows):,} of {self.total:,} rows, drawn at random"
+            return f"all {counted(self.total, 'row')}"
+        return f"{len(self.rows):,} of {counted(self.total, 'row')}, drawn at random"
 
 
 def preview_frame(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tfrecorder.dataset import layout
+from tfrecorder.display.tables import counted
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import NEAR_CONSTANT, SHOWN_GROUPS, Gathered
 from tfrecorder.inspection.rendering import render
@@ -56,12 +57,12 @@ def looked_at(gathered: Gathered) -> str:
     """How many records the page is made from, in a sentence."""
     seen, records = len(gathered.all_seen), gathered.info.records or 0
     if seen == records:
-        return f"Pictures, sizes and brightness are of all {records:,} records."
+        return f"Pictures, sizes and brightness are of all {counted(records, 'record')}."
     each = ", ".join(
         f"{len(of_split):,} of {gathered.info.splits[split].records or 0:,} in {split}"
         for split, of_split in gathered.seen.items()
     )
     return (
-        f"Sampled: pictures, sizes and brightness are of {seen:,} records, drawn at random from "
-        f"{records:,} (seed {gathered.seed}): {each}."
+        f"Sampled: pictures, sizes and brightness are of {counted(seen, 'record')}, drawn at "
+        f"random from {records:,} (seed {gathered.seed}): {each}."
     )

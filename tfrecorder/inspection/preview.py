@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.bars import is_shown, record_bar
-from tfrecorder.display.tables import readable_bytes
+from tfrecorder.display.tables import counted, readable_bytes
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
@@ -52,15 +52,16 @@ class Preview:
 
     def __str__(self) -> str:
         size = readable_bytes(len(self.page.encode()))
+        looked_at = counted(self.looked_at, "image")
         first = f"{self.html} ({size})" if self.html else f"a page of {size}"
         return "\n".join(
             [
                 first,
                 self.sampling,
-                f"compared: {self.compared:,} of {self.records:,} records by content",
-                f"in more than one split: {self.leaks:,} images",
-                f"more than once in one split: {self.repeats:,} images",
-                f"near-constant: {self.near_constant:,} of {self.looked_at:,} images looked at",
+                f"compared: {self.compared:,} of {counted(self.records, 'record')} by content",
+                f"in more than one split: {counted(self.leaks, 'image')}",
+                f"more than once in one split: {counted(self.repeats, 'image')}",
+                f"near-constant: {self.near_constant:,} of {looked_at} looked at",
             ]
         )
 

@@ -13,6 +13,7 @@ from tfrecorder.display.tables import (
     Report,
     Table,
     class_words,
+    counted,
     passed_over_words,
     readable_bytes,
 )
@@ -71,15 +72,15 @@ class DryRun(Report):
         }
 
     def _headline(self) -> str:
-        rows = sum(split.rows for split in self.splits.values())
+        rows = counted(sum(split.rows for split in self.splits.values()), "row")
         if self.pending is None:
-            return f"dry run: {rows:,} rows would go to {self.output_dir}; nothing was written"
+            return f"dry run: {rows} would go to {self.output_dir}; nothing was written"
         if not self.pending:
             return f"dry run: {self.output_dir} is finished; nothing would be written"
         shards = sum(split.shards for split in self.splits.values())
         return (
             f"dry run: the conversion in {self.output_dir} would go on with {self.pending:,} of "
-            f"{shards:,} shards; nothing was written"
+            f"{counted(shards, 'shard')}; nothing was written"
         )
 
     def _tables(self) -> list[Table]:

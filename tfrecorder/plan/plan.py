@@ -21,6 +21,7 @@ from tfrecorder import storage
 from tfrecorder.dataset.earlier import digest_of_plan
 from tfrecorder.dataset.forms import PLAN_VERSION, parse_plan
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.display.tables import counted
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import Field, image_of, record_features
@@ -270,7 +271,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     """What keeps a staged plan from being continued, in words; empty if nothing does."""
     faults = []
     if staged.rows != now.rows:
-        faults.append(f"the source had {staged.rows:,} rows and now has {now.rows:,}")
+        faults.append(f"the source had {counted(staged.rows, 'row')} and now has {now.rows:,}")
     elif staged.fingerprint != now.fingerprint:
         faults.append("the source has other values in its rows now")
     options = by_present_names(staged.options)

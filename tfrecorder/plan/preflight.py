@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from tfrecorder import storage
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import SAMPLE_ROWS, sample_rows
@@ -70,10 +71,10 @@ def unreachable(
     """
     examples = "".join(f"\n  {words}" for words in faults[:3])
     where = "" if column is None else f"column {column!r}: "
+    share = f"{len(faults)} of {counted(opened, 'image')} opened before the launch"
     return ImagesUnreachableError(
-        f"{where}{len(faults)} of {opened} images opened before the launch cannot be read:"
-        f"{examples}\nNothing was written. Is a disk not mounted? Relative paths are taken from "
-        f"{base!r}."
+        f"{where}{share} cannot be read:{examples}\n"
+        f"Nothing was written. Is a disk not mounted? Relative paths are taken from {base!r}."
     )
 
 
@@ -116,9 +117,10 @@ def sizes_of_some(
     faults = _faults(paths, found)
     if faults:
         examples = "".join(f"\n  {words}" for words in faults[:3])
+        share = f"{len(faults):,} of {counted(len(paths), 'image')}"
         raise ImagesUnreachableError(
-            f"the sizes of {len(faults):,} of {len(paths):,} images, from which the number of "
-            f"shards follows, cannot be had:{examples}\n"
+            f"the sizes of {share}, from which the number of shards follows, cannot be had:"
+            f"{examples}\n"
             "Nothing was written. Try again, or give num_shards."
         )
     return [size for size in found if isinstance(size, int)]

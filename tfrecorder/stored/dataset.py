@@ -137,6 +137,16 @@ class Files:
     count: Callable[[str], int | None]
 
 
+def shard_faults(sizes: Mapping[str, int], written: Mapping[str, int | None]) -> list[str]:
+    """Each shard that is missing or of another size than was written, in words; see below."""
+    faults = [f"{name} is missing" for name in written if name not in sizes]
+    return faults + [
+        f"{name} has {sizes[name]:,} bytes, but {size:,} were written"
+        for name, size in written.items()
+        if size is not None and name in sizes and sizes[name] != size
+    ]
+
+
 def check_shards(
     directory: str, sizes: Mapping[str, int], written: Mapping[str, int | None], remedy: str
 ) -> None:
@@ -152,12 +162,7 @@ def check_shards(
         DatasetError: the first few files that are missing, of another size, or not of this
             dataset, each with its name.
     """
-    faults = [f"{name} is missing" for name in written if name not in sizes]
-    faults += [
-        f"{name} has {sizes[name]:,} bytes, but {size:,} were written"
-        for name, size in written.items()
-        if size is not None and name in sizes and sizes[name] != size
-    ]
+    faults = shard_faults(sizes, written)
     faults += [
         f"{name} is a shard that this dataset does not list"
         for name in sizes

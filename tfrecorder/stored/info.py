@@ -10,7 +10,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.tables import Report, Table, one_line, readable_bytes
+from tfrecorder.display.tables import Report, Table, counted, one_line, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.schema.fields import Field, class_field, image_of
@@ -164,12 +164,12 @@ class DatasetInfo(Report):
             notes.append(("rejects", f"{_counts(self.rejects)}; see {where}"))
         if self.suspects:
             where = os.path.join(self.directory, layout.SUSPECTS)
-            notes.append(
-                ("suspects", f"{self.suspects:,} images decode with a warning; see {where}")
-            )
+            words = counted(self.suspects, "image decodes", "images decode")
+            notes.append(("suspects", f"{words} with a warning; see {where}"))
         if self.oriented:
-            words = "carry an EXIF orientation, which training does not apply"
-            notes.append(("orientation", f"{self.oriented:,} images {words}"))
+            words = counted(self.oriented, "image carries", "images carry")
+            unapplied = "an EXIF orientation, which training does not apply"
+            notes.append(("orientation", f"{words} {unapplied}"))
         chosen = {name: value for name, value in self.options.items() if value is not None}
         if chosen:
             if "shard_size" in chosen:

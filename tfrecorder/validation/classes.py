@@ -65,7 +65,8 @@ def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
     classes, used = field.num_classes or 0, len(np.unique(numbers))
     if field.names is not None or used == classes:
         return Finding("label_gaps", [], column, [], "")
-    message = f"labels up to {classes - 1:,} make {classes:,} classes, but only {used:,} are there"
+    there = "1 is" if used == 1 else f"{used:,} are"
+    message = f"labels up to {classes - 1:,} make {classes:,} classes, but only {there} there"
     return Finding("label_gaps", [None], column, [classes - 1], message)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.display.tables import counted
 from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.table import as_objects
 from tfrecorder.validation.report import CODES, ERROR, Finding
@@ -60,7 +61,7 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
 def _without_content(value: Any) -> Any:
     """What stands in the place of an image's path, without the thousands of bytes of an image."""
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return f"{len(value):,} bytes"
+        return counted(len(value), "byte")
     return f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else value
 
 

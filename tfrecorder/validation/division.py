@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from tfrecorder.display.tables import counted
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.splits import Division
 from tfrecorder.validation.report import Finding
@@ -32,10 +33,10 @@ def describe_assigned(
         f"{name} {count:,} ({count / open_rows:.0%})" if count else f"{name} none"
         for name, count in counts
     )
-    words = f"assigned to {open_rows:,} of {len(splits):,} rows, which had none"
+    words = f"assigned to {open_rows:,} of {counted(len(splits), 'row')}, which had none"
     if groups is not None:
         column = groups.loc[splits.index][was_open]
-        words += f", by the {column.nunique():,} values of {column.name!r}"
+        words += f", by the {counted(column.nunique(), 'value')} of {column.name!r}"
     return f"{words}: {shares}; asked for {division}"
 
 

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfrecorder.display.tables import html_table
+from tfrecorder.display.tables import counted, html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ class VerificationReport:
     def __str__(self) -> str:
         lines = [self._headline()]
         for file, faults in self._shown():
-            lines += ["", f"{file}: {len(faults):,} fault{'s' * (len(faults) > 1)}"]
+            lines += ["", f"{file}: {counted(len(faults), 'fault')}"]
             lines += [f"  {fault}" for fault in faults[:_SHOWN_FAULTS]]
             if len(faults) > _SHOWN_FAULTS:
                 lines.append(f"  ... and {len(faults) - _SHOWN_FAULTS:,} more")
@@ -135,15 +135,16 @@ class VerificationReport:
     def _headline(self) -> str:
         rate = self.bytes / self.seconds / 1e6 if self.seconds else 0
         checked = (
-            f"{self.files:,} files, {self.records:,} records, {self.bytes:,} bytes in shards "
+            f"{counted(self.files, 'file')}, {counted(self.records, 'record')}, "
+            f"{self.bytes:,} bytes in shards "
             f"({self.seconds:.1f} s, {rate:,.0f} MB/s){', every image decoded' * self.decoded}"
         )
         if self.ok:
             return f"{self.directory}: all is well: {checked}"
         faults, files = len(self.found), len(self._by_file())
         return (
-            f"{self.directory}: {faults:,} fault{'s' * (faults > 1)} in {files:,} "
-            f"file{'s' * (files > 1)}; checked {checked}"
+            f"{self.directory}: {counted(faults, 'fault')} in {counted(files, 'file')}; "
+            f"checked {checked}"
         )
 
     def _by_file(self) -> dict[str, list[Fault]]:
@@ -157,7 +158,11 @@ class VerificationReport:
 
     def _remedy(self) -> str:
         more = len(self._by_file()) - _SHOWN_FILES
-        others = f"{more:,} more files have faults; --csv lists all. " if more > 0 else ""
+        others = (
+            f"{counted(more, 'more file has', 'more files have')} faults; --csv lists all. "
+            if more > 0
+            else ""
+        )
         return (
             f"{others}`tfrecorder repair {self.directory}` writes what is damaged again, from the "
             "plan and the sources."

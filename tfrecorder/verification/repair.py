@@ -24,6 +24,7 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.tfrecord import read_places
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan.directory import claim, exchange_begun, refuse_foreign
 from tfrecorder.plan.exchange import complete
@@ -73,8 +74,8 @@ class RepairResult:
             return f"{self.directory}: all is well; nothing was written. ({self.seconds:.1f} s)"
         names = "".join(f"\n  {file}" for file in self.files)
         return (
-            f"{self.directory}: {len(self.files):,} files, {self.bytes:,} bytes, were written "
-            f"again, as they were ({self.seconds:.1f} s):{names}"
+            f"{self.directory}: {counted(len(self.files), 'file')} written again, as before "
+            f"({counted(self.bytes, 'byte')}, {self.seconds:.1f} s):{names}"
         )
 
 

@@ -11,6 +11,7 @@ import google_crc32c
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing import metadata
@@ -93,7 +94,11 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
 
     faults = list(filter(None, map(fault, plan.shards)))
     if faults:
-        others = f", and {len(faults) - 1:,} more shards are like it" if faults[1:] else ""
+        others = (
+            f", and {counted(len(faults) - 1, 'more shard is', 'more shards are')} like it"
+            if faults[1:]
+            else ""
+        )
         raise OutputError(
             f"{output_dir}: {faults[0]}{others}: replaced after the shard was done, as by a worker "
             "that was given up and went on. Nothing was committed; run the same conversion again, "
@@ -108,8 +113,9 @@ def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -
         return
     reasons = ", ".join(f"{count:,} {why}" for why, count in totals.reasons.items())
     where = os.path.join(output_dir, layout.SHARD_REJECTS)
+    rows = counted(totals.rows, "row")
     raise RejectedError(
-        f"{totals.rejects:,} of {totals.rows:,} rows ({share:.1%}) were rejected, more than "
+        f"{totals.rejects:,} of {rows} ({share:.1%}) were rejected, more than "
         f"max_reject_fraction={max_reject_fraction:g} allows: {reasons}. Nothing was committed. "
         f"The rows are listed in {where}. Mend the images and run the same conversion again, which "
         "tries them again; or raise max_reject_fraction, or drop the rows."

@@ -11,7 +11,14 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.tables import Report, Table, class_words, passed_over_words
+from tfrecorder.display.tables import (
+    Report,
+    Table,
+    class_words,
+    counted,
+    passed_over_words,
+    readable_bytes,
+)
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.fields import from_json as fields_from_json
 
@@ -65,6 +72,8 @@ class ConversionResult(Report):
         notes: what else should be known of the source, as that it has no labels.
         warnings: what `tfrecorder.validate` warns of in the source, by code.
         was_finished: the dataset was finished before the call, which wrote nothing.
+        shards_before: that were done before the call, which wrote the others.
+        rows_before: of these shards.
     """
 
     output_dir: str
@@ -80,6 +89,8 @@ class ConversionResult(Report):
     notes: tuple[str, ...] = ()
     warnings: dict[str, int] = field(default_factory=dict)
     was_finished: bool = False
+    shards_before: int = 0
+    rows_before: int = 0
 
     @property
     def rows(self) -> int:
@@ -98,25 +109,30 @@ class ConversionResult(Report):
         return {**dataclasses.asdict(self), "rows": self.rows, "records": self.records}
 
     def _headline(self) -> str:
+        what = f"{counted(self.records, 'record')} in {self.output_dir}"
         if self.was_finished:
-            return (
-                f"{self.records:,} records in {self.output_dir}, which was finished before: "
-                "nothing was written"
-            )
-        words = f"{self.records:,} records in {self.output_dir}"
+            return f"{what}, which was finished before: nothing was written"
         if not self.seconds:
-            return words
-        return f"{words} ({self.seconds:.1f} s, {self.rows / self.seconds:,.0f} images/s)"
+            return what
+        rate = (self.rows - self.rows_before) / self.seconds
+        return f"{what} ({self.seconds:.1f} s, {rate:,.0f} images/s)"
 
     def _tables(self) -> list[Table]:
         table = [["split", "records", "rejects", "shards", "bytes"]]
         for name, split in self.splits.items():
-            counts = [split.records, split.rejects, split.shards, split.bytes]
-            table.append([name, *(f"{count:,}" for count in counts)])
+            counts = [split.records, split.rejects, split.shards]
+            size = readable_bytes(split.bytes)
+            table.append([name, *(f"{count:,}" for count in counts), size])
         return [Table(table)]
 
     def _notes(self) -> list[str]:
         notes = []
+        if self.shards_before and not self.was_finished:
+            shards = counted(sum(split.shards for split in self.splits.values()), "shard")
+            rows = counted(self.rows_before, "row")
+            notes.append(
+                f"continued: {self.shards_before:,} of {shards} ({rows}) were there before"
+            )
         if self.class_names is not None:
             notes.append(class_words(self.class_names))
         notes += self.notes
@@ -129,14 +145,16 @@ class ConversionResult(Report):
                 notes.append("the option retry_rejects tries again what could not be read")
         if self.suspects:
             where = os.path.join(self.output_dir, layout.SUSPECTS)
-            notes.append(f"suspects: {self.suspects:,} images decode with a warning; see {where}")
+            words = counted(self.suspects, "image decodes", "images decode")
+            notes.append(f"suspects: {words} with a warning; see {where}")
         if self.retries:
-            notes.append(f"retries: reading took {self.retries:,} further attempts")
+            notes.append(f"retries: reading took {counted(self.retries, 'further attempt')}")
         if self.oriented:
             share = self.oriented / self.records
             notes.append(
-                f"orientation: {self.oriented:,} images ({share:.1%}) carry an EXIF orientation, "
-                "which TensorFlow does not apply: they train as they are stored"
+                f"orientation: {counted(self.oriented, 'image carries', 'images carry')} an EXIF "
+                f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
+                "pixels as they are stored"
             )
         if words := passed_over_words(self.passed_over):
             notes.append(words)

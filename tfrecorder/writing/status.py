@@ -11,14 +11,18 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.tables import Report, Table
+from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.plan.directory import exchange_begun
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
+from tfrecorder.stored.dataset import shard_faults
 from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
 from tfrecorder.writing.failure import read_failure
 from tfrecorder.writing.progress import read_notes
+
+#: Damaged shards in a line for people.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,9 @@ class ConversionStatus(Report):
         failure: why the conversion last stopped; None where nothing was noted, or where what had
             failed was done since.
         overwrites: it is an overwrite that is not finished; the dataset before it still stands.
+        damage: of a finished dataset, each shard that is missing or of another size than was
+            written, in words.
+        earlier: an earlier version of this package began it, and this one cannot continue it.
     """
 
     output_dir: str
@@ -64,6 +71,8 @@ class ConversionStatus(Report):
     rejects: Mapping[str, int]
     failure: str | None
     overwrites: bool = False
+    damage: tuple[str, ...] = ()
+    earlier: bool = False
 
     @property
     def rows(self) -> int:
@@ -92,21 +101,22 @@ class ConversionStatus(Report):
     def as_dict(self) -> dict[str, Any]:
         """All of it as values that JSON knows, with the totals; what `status --json` prints."""
         totals = ("rows", "rows_through", "shards", "shards_done", "records", "bytes")
-        return {**dataclasses.asdict(self), **{name: getattr(self, name) for name in totals}}
+        found = {**dataclasses.asdict(self), "damage": list(self.damage)}
+        return {**found, **{name: getattr(self, name) for name in totals}}
 
     def _headline(self) -> str:
-        share = f"{self.rows_through:,} of {self.rows:,} rows ({self.rows_through / self.rows:.1%})"
-        shards = f"{self.shards_done:,} of {self.shards:,} shards done"
-        return f"{self.output_dir}: {share}, {shards}"
+        share = f"{self.rows_through / self.rows:.1%}"
+        rows = f"{self.rows_through:,} of {counted(self.rows, 'row')} ({share})"
+        shards = f"{self.shards_done:,} of {counted(self.shards, 'shard')} done"
+        return f"{self.output_dir}: {rows}, {shards}"
 
     def _tables(self) -> list[Table]:
         table = [["split", "rows", "through", "shards", "done", "records", "rejects", "bytes"]]
         for name, split in self.splits.items():
-            counts = (
-                (split.rows, split.rows_through, split.shards, split.shards_done)
-                + (split.records, split.rejects, split.bytes)
-            )  # fmt: skip
-            table.append([name, *(f"{count:,}" for count in counts)])
+            counts = (split.rows, split.rows_through, split.shards, split.shards_done)
+            counts += (split.records, split.rejects)
+            size = readable_bytes(split.bytes)
+            table.append([name, *(f"{count:,}" for count in counts), size])
         return [Table(table)]
 
     def _notes(self) -> list[str]:
@@ -116,16 +126,22 @@ class ConversionStatus(Report):
             lists = layout.REJECTS if self.committed else layout.SHARD_REJECTS
             folder = layout.next_of(self.output_dir) if self.overwrites else self.output_dir
             notes.append(f"rejects: {reasons}; see {os.path.join(folder, lists)}")
+        if self.damage:
+            shown = "; ".join(self.damage[:_SHOWN])
+            more = f"; and {len(self.damage) - _SHOWN:,} more" if self.damage[_SHOWN:] else ""
+            remedy = f"`tfrecorder repair {self.output_dir}` mends it from the source"
+            return [*notes, f"committed, but not whole any more: {shown}{more}. {remedy}"]
         if self.committed:
-            return [*notes, "committed: the dataset is finished"]
+            return [*notes, "committed: the dataset is finished, and its shards are there"]
         if self.failure is not None:
             notes.append(f"failed: {self.failure}")
         if self.overwrites:
             notes.append("overwrite: the finished dataset stands until this one takes its place")
-        notes.append(
-            "not committed: under way, or stopped; the same conversion, run again, continues it"
-        )
-        return notes
+        if self.earlier:
+            words = "begun by an earlier version of tfrecorder, which this one cannot continue"
+            return [*notes, f"not committed: {words}; overwrite=True starts it anew"]
+        words = "under way, or stopped; the same conversion, run again, continues it"
+        return [*notes, f"not committed: {words}"]
 
 
 def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
@@ -136,7 +152,7 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
 
     Returns:
         Rows that are through and shards that are done of those planned, records, rejects and bytes
-        so far, and whether the dataset is committed.
+        so far, and whether the dataset is committed and has all its shards still.
 
     Raises:
         OptionError: output_dir is no path.
@@ -173,7 +189,7 @@ def _status(output_dir: str, plan: Plan) -> ConversionStatus:
         return _of_unfinished(output_dir, plan)
     waits = storage.exists(os.path.join(following, layout.METADATA))
     found = _of_committed(following if waits else output_dir, new or plan)
-    return dataclasses.replace(found, output_dir=output_dir, committed=False)
+    return dataclasses.replace(found, output_dir=output_dir, committed=False, damage=())
 
 
 def _of_committed(output_dir: str, plan: Plan) -> ConversionStatus:
@@ -192,7 +208,10 @@ def _of_committed(output_dir: str, plan: Plan) -> ConversionStatus:
             rejects=rows - records,
             bytes=sum(shard["bytes"] for shard in shards),
         )
-    return ConversionStatus(output_dir, True, splits, known["totals"]["reasons"], None)
+    sizes = storage.sizes(output_dir)
+    damage = shard_faults(sizes, {shard["file"]: shard["bytes"] for shard in known["shards"]})
+    reasons = known["totals"]["reasons"]
+    return ConversionStatus(output_dir, True, splits, reasons, None, damage=tuple(damage))
 
 
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
@@ -209,7 +228,8 @@ def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     failure = read_failure(output_dir)
     words = None if failure is None else f"{failure.error}: {failure.message}"
     reasons = add_up(done.values()).reasons
-    return ConversionStatus(output_dir, False, splits, reasons, words)
+    earlier = bool(plan.earlier)
+    return ConversionStatus(output_dir, False, splits, reasons, words, earlier=earlier)
 
 
 def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int) -> SplitStatus:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tfrecorder import storage
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners.dataflow import launcher
@@ -83,8 +84,9 @@ def _image_faults(uris: Iterable[str], options: ConvertOptions) -> Iterator[str]
         examples.setdefault(kind, uri)
     for kind, example in examples.items():
         if kind in _HERE:
+            share = f"{counts[kind]:,} of {counted(counts.total(), 'image')} looked at"
             yield (
-                f"{counts[kind]:,} of {counts.total():,} images looked at are on this machine, as "
+                f"{share} are on this machine, as "
                 f"{example!r}, where workers cannot reach them: copy them to a bucket, with "
                 "`gcloud storage cp --recursive FOLDER gs://my-bucket/`, and name them there."
             )
