@@ -270,6 +270,26 @@ def test_lines_of_a_text_file_are_counted_as_in_an_editor() -> None:
     assert "line 3: 'TRIAL' is no split" in str(tfrecorder.validate("none.csv"))
 
 
+def test_what_does_not_go_with_a_row_is_named(frame: pd.DataFrame) -> None:
+    rows = [("a", "TRAIN", "x"), ("b", "TRAIN", "x"), ("a", "TEST", "x"), ("a", "TRAIN", "y")]
+    rows += [("b", "TRAIN", "x"), ("a", "TEST", "x")]
+    table = pd.DataFrame(rows, columns=["image_uri", "split", "label"])
+    report = table.tensorflow.validate()
+    found = {code: of.set_index("row") for code, of in report.groupby("code")}
+    assert found["leakage"]["other_row"].to_dict() == {0: 2, 2: 0, 3: 2, 5: 0}
+    assert found["conflicting_labels"]["other_row"].to_dict() == {0: 3, 2: 3, 3: 0, 5: 3}
+    assert found["duplicate_row"]["other_row"].to_dict() == {4: 1, 5: 2}
+    assert found["leakage"]["message"][2] == "'a' is in TEST, and in TRAIN too"
+    shown = str(report)
+    assert "row 2: 'a' is in TEST, and in TRAIN too (row 0)" in shown
+    assert "row 3: 'a' has the label 'y', and 'x' too (row 0)" in shown
+    assert "row 4: 'b': the same row, in TRAIN, was there before (row 1)" in shown
+    table.to_csv("a.csv", index=False)
+    shown = run("-m", "tfrecorder", "validate", "a.csv").stdout
+    assert "line 4: 'a' is in TEST, and in TRAIN too (line 2)" in shown
+    assert "line 6: 'b': the same row, in TRAIN, was there before (line 3)" in shown
+
+
 def test_remedies_are_in_the_words_of_the_place() -> None:
     Path("a.csv").write_text("image_url,label\na.jpg,x\n")
     assert "columns={'image_url': 'image_uri'}" in str(tfrecorder.validate("a.csv"))

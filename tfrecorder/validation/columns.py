@@ -159,12 +159,13 @@ def at(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
     found = column[mask]
     values = found.tolist()
     messages = (
-        [message.format(value=_cut(value), type=type(value).__name__) for value in values]
+        [message.format(value=cut(value), type=type(value).__name__) for value in values]
         if "{" in message
         else message
     )
     return Finding(code, list(found.index), str(column.name), values, messages)
 
 
-def _cut(value: Any) -> Any:
+def cut(value: Any) -> Any:
+    """A value as a message shows it: not too long."""
     return value[:99] + "…" if isinstance(value, str) and len(value) > 100 else value

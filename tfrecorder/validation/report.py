@@ -17,7 +17,7 @@ NOTE = "note"
 
 SEVERITIES = (ERROR, WARNING, NOTE)
 
-REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "remedy")
+REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "remedy", "other_row")
 
 #: Every reason code: its severity and its remedy.
 CODES = {
@@ -113,6 +113,7 @@ class Finding:
         column: the column concerned.
         values: what stands there, one for each row.
         messages: words for each row, or one text for all.
+        others: for each row another one that it does not go with; empty where there is none.
     """
 
     code: str
@@ -120,6 +121,7 @@ class Finding:
     column: str
     values: Sequence[Any]
     messages: Sequence[str] | str
+    others: Sequence[int] = ()
 
     def cells(self) -> dict[str, Sequence[Any]]:
         """The columns of a report, as long as there are rows."""
@@ -140,6 +142,7 @@ class Finding:
             "value": values,
             "message": messages,
             "remedy": remedies,
+            "other_row": self.others or [None] * size,
         }
 
 
@@ -156,6 +159,7 @@ def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
         {
             **columns,
             "row": pd.array(columns["row"], dtype="Int64"),
+            "other_row": pd.array(columns["other_row"], dtype="Int64"),
             "value": pd.Series(columns["value"], dtype=object),
         }
     )
@@ -292,10 +296,13 @@ def groups_of(
     """
     for code, found in report.groupby("code", sort=False):
         first, examples = found.iloc[0], []
-        for row, message in zip(found["row"].head(EXAMPLES), found["message"], strict=False):
-            line = None if pd.isna(row) else (lines or {}).get(int(row))
-            where = f"row {row}: " if line is None else f"line {line}: "
-            examples.append(message if pd.isna(row) else where + message)
+        shown = found.head(EXAMPLES)
+        for row, message, other in zip(
+            shown["row"], shown["message"], shown["other_row"], strict=True
+        ):
+            where = "" if pd.isna(row) else f"{_place(row, lines)}: "
+            elsewhere = "" if pd.isna(other) else f" ({_place(other, lines)})"
+            examples.append(f"{where}{message}{elsewhere}")
         remedy = first["remedy"]
         if shell and code in _SHELL_REMEDIES:
             names = {"value": first["value"], "column": first["column"]}
@@ -303,10 +310,16 @@ def groups_of(
         yield Group(first["severity"], str(code), len(found), examples, remedy)
 
 
+def _place(row: int, lines: Mapping[int, int] | None) -> str:
+    line = (lines or {}).get(int(row))
+    return f"row {row}" if line is None else f"line {line}"
+
+
 def shown_rows(report: pd.DataFrame) -> list[int]:
-    """The rows that the groups of a report show."""
-    shown = report.groupby("code", sort=False).head(EXAMPLES)["row"]
-    return sorted({int(row) for row in shown.dropna()})
+    """The rows that the groups of a report name."""
+    shown = report.groupby("code", sort=False).head(EXAMPLES)
+    named = pd.concat([shown["row"], shown["other_row"]]).dropna()
+    return sorted({int(row) for row in named})
 
 
 def summarize(

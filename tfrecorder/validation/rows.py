@@ -10,7 +10,7 @@ import pandas as pd
 from tfrecorder.display.tables import counted
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import UNASSIGNED
-from tfrecorder.validation.columns import at
+from tfrecorder.validation.columns import cut
 from tfrecorder.validation.report import Finding
 
 #: Below it, a class has few images.
@@ -37,15 +37,53 @@ def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
     """Among rows whose uri appears more than once."""
     if rows.empty:
         return
-    uri = rows[URI_COLUMN]
-    several = rows.groupby(URI_COLUMN, sort=False)[SPLIT_COLUMN].transform("nunique") > 1
-    message = "{value!r} is in more than one split"
-    yield at("leakage", several.to_numpy(), uri, message)
-    yield at("duplicate_row", rows.duplicated().to_numpy(), uri, "{value!r}: same row as before")
+    yield _check_agreement("leakage", rows, SPLIT_COLUMN, "is in {here}, and in {there} too")
+    yield _check_duplicates(rows)
     if LABEL_COLUMN in rows:
-        labels = rows.groupby(URI_COLUMN, sort=False)[LABEL_COLUMN].transform("nunique") > 1
-        message = "{value!r} has more than one label"
-        yield at("conflicting_labels", labels.to_numpy(), uri, message)
+        words = "has the label {here!r}, and {there!r} too"
+        yield _check_agreement("conflicting_labels", rows, LABEL_COLUMN, words)
+
+
+def _check_agreement(code: str, rows: pd.DataFrame, column: str, words: str) -> Finding:
+    """Each row whose uri has another value in another row, with the first of these rows."""
+    rows = rows[rows[column].notna()]
+    firsts = rows.drop_duplicates([URI_COLUMN, column])
+    is_first = ~firsts[URI_COLUMN].duplicated()
+    first = _row_of(firsts[is_first])
+    # Of each uri with several values, the first row that does not have the first value.
+    second = _row_of(firsts[~is_first].drop_duplicates(URI_COLUMN))
+    rows = rows[rows[URI_COLUMN].isin(second.index)]
+    uris = rows[URI_COLUMN]
+    others = uris.map(first)
+    as_first = (rows[column] == others.map(rows[column])).to_numpy(dtype=bool)
+    others = others.where(~as_first, uris.map(second)).astype("int64").tolist()
+    there = rows.loc[others, column].tolist()
+    messages = [
+        f"{cut(uri)!r} {words.format(here=here, there=value)}"
+        for uri, here, value in zip(uris, rows[column], there, strict=True)
+    ]
+    return Finding(code, list(rows.index), URI_COLUMN, uris.tolist(), messages, others)
+
+
+def _row_of(rows: pd.DataFrame) -> pd.Series:
+    """The row of each uri."""
+    return pd.Series(rows.index, index=rows[URI_COLUMN])
+
+
+def _check_duplicates(rows: pd.DataFrame) -> Finding:
+    """Each row that was there before, with the first that is the same."""
+    same = rows[rows.duplicated(keep=False)]
+    groups = same.groupby(list(same.columns), sort=False, dropna=False).ngroup()
+    first = pd.Series(same.index, index=same.index).groupby(groups).transform("first")
+    again = same.duplicated().to_numpy(dtype=bool)
+    uris = same.loc[again, URI_COLUMN]
+    splits = same.loc[again, SPLIT_COLUMN]
+    messages = [
+        f"{cut(uri)!r}: the same row, in {split}, was there before"
+        for uri, split in zip(uris, splits, strict=True)
+    ]
+    rows_again, others = list(uris.index), first[again].tolist()
+    return Finding("duplicate_row", rows_again, URI_COLUMN, uris.tolist(), messages, others)
 
 
 def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:

@@ -54,8 +54,9 @@ def validate(
     Returns:
         A frame with a row for each problem, errors first: severity ("error", "warning", or "note"
         for what is good to know and never an error), code, row (from 0; missing where the whole
-        table is meant), column, value, message, remedy.  Empty when all is well.  Printed, or in a
-        notebook, it shows the problems in groups.
+        table is meant), column, value, message, remedy, other_row (of a repeated image, the row
+        that it does not go with).  Empty when all is well.  Printed, or in a notebook, it shows the
+        problems in groups.
 
     Raises:
         OptionError: an option's value is wrong.
