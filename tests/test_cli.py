@@ -145,13 +145,13 @@ def test_columns_and_labels_do_what_they_say() -> None:
         (["convert", CSV, "out", "--column", "path"], 2, "'path' has no '='"),
         (["convert", CSV, "out", "--column", "a=b"], 2, "'b' is none of our columns"),
         (["convert", CSV, "out", "--column", "a=label"], 2, "the source has no column 'a'"),
-        (["convert", CSV, "out", "--seed", "-1"], 2, "seed=-1"),
+        (["convert", CSV, "out", "--seed", "-1"], 2, "--seed -1: give a whole number from 0"),
         (["convert", CSV, "out", "--verify", "all"], 2, "'all' is not one of 'decode'"),
         (["convert", CSV, "out", "--label", "a", "--label", "a"], 2, "more than once"),
         (["convert", CSV, "out", "--runner", "Flink"], 2, "there is no such runner"),
-        (["convert", CSV, ""], 2, "output_dir='': give the path of a directory"),
+        (["convert", CSV, ""], 2, "OUTPUT_DIR '': give the path of a directory"),
         (["convert", CSV, "https://b/out"], 2, "cannot be written to https://"),
-        (["convert", CSV, "\udcff"], 2, "output_dir="),
+        (["convert", CSV, "\udcff"], 2, "OUTPUT_DIR "),
         (["convert", "", "out"], 1, "source '': there is no such file or folder"),
         (["convert", "missing.csv", "out"], 1, "'missing.csv': there is no such file or folder"),
         (["validate", "missing\0.csv"], 1, "there is no such file or folder"),
@@ -186,7 +186,8 @@ def test_a_faulty_table_is_reported_with_its_rows() -> None:
 
 
 def test_validate_lists_what_is_wrong_and_ends_with_1_for_errors_alone() -> None:
-    assert call("validate", CSV).stdout == f"{CSV}: no problems in 52 rows\n"
+    unseen = "images: not opened; --check-images opens and checks each"
+    assert call("validate", CSV).stdout == f"{CSV}: no problems in 52 rows\n{unseen}\n"
     Path("a.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\n{PHOTOS[1]},\n")
     bad = call("validate", "a.csv")
     assert (bad.exit_code, bad.stderr) == (1, "")

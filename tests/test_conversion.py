@@ -360,7 +360,11 @@ def test_a_runner_that_cannot_do_it_is_refused_before_anything_is_written(frame,
 
 
 def test_misspelt_options_are_named_before_anything_is_read() -> None:
-    assert "did you mean num_shards?" in error_of(OptionError, "missing.csv", num_shard=3)
+    for name, meant in (("num_shard", "num_shards"), ("shards", "num_shards")):
+        words = error_of(OptionError, "missing.csv", **{name: 3})
+        assert f"no option {name!r}; did you mean {meant}?" in words
+    words = error_of(OptionError, "missing.csv", size=3)
+    assert "did you mean shard_size or image_size?" in words
 
 
 def test_photographs_in_every_accepted_form_are_one_dataset() -> None:

@@ -240,7 +240,10 @@ def test_integer_labels_have_class_names(frame: pd.DataFrame) -> None:
 
 def test_a_sound_frame_says_so(frame: pd.DataFrame) -> None:
     report = frame.tensorflow.validate()
-    assert str(report) == repr(report) == "no problems in 52 rows"
+    unseen = "images: not opened; check_images=True opens and checks each"
+    assert str(report) == repr(report) == f"no problems in 52 rows\n{unseen}"
+    looked = frame.tensorflow.validate(check_images=True, progress=False)
+    assert str(looked) == "no problems in 52 rows"
     assert "no problems in 52 rows" in report._repr_html_()
     assert report.empty
     assert type(report.query("severity == 'error'")) is pd.DataFrame

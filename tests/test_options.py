@@ -269,7 +269,7 @@ def test_options_of_the_runner_with_or_without_what_a_command_line_adds():
 
 
 def test_starting_anew_and_retrying_exclude_each_other():
-    with pytest.raises(OptionError, match="overwrite and retry_rejects exclude each other"):
+    with pytest.raises(OptionError, match="overwrite=True and retry_rejects=True exclude each"):
         ConvertOptions(overwrite=True, retry_rejects=True)
 
 

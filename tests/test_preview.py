@@ -118,11 +118,11 @@ def test_copies_across_splits_are_leakage() -> None:
     assert (found.leaks, found.repeats) == (1, 0)
     page = ReadPage(found.page)
     assert (
-        "Error Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST records "
+        "Warning Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST records "
         "compared): brick/brick_01.jpg. The evaluation" in sentences("out")
     )
     assert "Warning 1 image has different labels in different records: brick" in page.text
-    assert page.text.index("Error Leakage") < page.text.index("Warning 1 image has different")
+    assert page.text.index("Warning Leakage") < page.text.index("Warning 1 image has different")
     assert "TRAIN × 1, TEST × 1 · different labels" in page.text
     assert "copy.jpg" in page.text
 
@@ -574,10 +574,17 @@ def test_open_shows_the_page_in_the_browser(dataset: Path, given: list[str]) -> 
     assert re.fullmatch(r"warning: no browser could be started; open .+ in one\.\n", ended.stderr)
 
 
-def test_a_page_needs_a_place_or_a_browser(dataset: Path) -> None:
-    ended = CliRunner().invoke(main, ["preview", str(dataset)])
-    assert ended.exit_code == 2
-    assert "Missing option '--html', the page to write, or '--open'." in ended.output
+def test_a_page_without_a_name_is_named_for_its_dataset(dataset: Path) -> None:
+    for words in ([str(dataset)], [f"{dataset}/*.tfrecord"]):
+        ended = CliRunner().invoke(main, ["preview", *words, "--num-records", "3"])
+        assert ended.exit_code == 0, ended.output
+        written = ended.stdout.partition(" (")[0]
+        assert Path(written).read_text().startswith("<!doctype html>")
+        assert Path(written).parent.resolve() == Path.cwd()
+    assert {path.name for path in Path().iterdir()} == {
+        f"{dataset.name}-preview.html",
+        "tfrecord-preview.html",
+    }
 
 
 def test_in_a_notebook_it_is_a_frame_apart(dataset: Path) -> None:

@@ -120,9 +120,9 @@ def test_tabs_may_be_typed(tmp_path: Path) -> None:
 
 def test_another_encoding_is_suggested_and_then_wrong_ones_are_said() -> None:
     Path("a.csv").write_bytes(CAFE.replace(";", ",").encode("cp1252"))
-    assert "give its encoding, as --encoding 'cp1252'" in call("validate", "a.csv").stderr
+    assert "give its encoding, as --encoding cp1252," in call("validate", "a.csv").stderr
     found = call("validate", "a.csv", "--encoding", "utf-16")
-    assert (found.exit_code, "--encoding 'utf-16' does not read it" in found.stderr) == (1, True)
+    assert (found.exit_code, "--encoding utf-16 does not read it" in found.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -236,9 +236,11 @@ def test_a_dry_run_says_what_the_conversion_then_does(tmp_path: Path) -> None:
     planned = json.loads(ended.stdout)
     assert below(tmp_path) == before
     assert not Path("out").exists()
-    assert {one["code"] for one in planned["warnings"]} >= {"duplicate_row", "column_left_out"}
+    assert {one["code"] for one in planned["problems"]} >= {"duplicate_row", "column_left_out"}
     made = json.loads(run("-m", "tfrecorder", "convert", "a.csv", "out", "--json").stdout)
     assert planned["class_names"] == made["class_names"]
+    assert planned["warnings"] == made["warnings"]
+    assert planned["warnings"].keys() == {"leakage", "duplicate_row", "column_left_out"}
     for name, split in made["splits"].items():
         one = planned["splits"][name]
         assert (one["rows"], one["shards"]) == (split["records"], split["shards"])
@@ -263,8 +265,8 @@ def test_a_dry_run_for_people_has_all_of_it_too() -> None:
         (("bad.csv", "out"), 1, "the label is missing"),
         (("gone.csv", "out"), 1, "cannot be read"),
         (("good.csv", "foreign"), 1, "which is not of a dataset that tfrecorder wrote"),
-        (("good.csv", "done", "--num-shards", "3"), 1, "num_shards"),
-        (("good.csv", "out", "--num-shards", "0"), 2, "num_shards=0"),
+        (("good.csv", "done", "--num-shards", "3"), 1, "--num-shards was not given and now is 3"),
+        (("good.csv", "out", "--num-shards", "0"), 2, "--num-shards 0: "),
         (("good.csv", "out", "--runner", "Flink"), 2, "there is no such runner"),
     ],
     ids=str,
@@ -350,6 +352,56 @@ def test_every_wrong_option_is_exit_code_2_and_one_line(
     assert ended.exit_code == 2
     assert re.fullmatch("error: .+\n", ended.stderr)
     assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--splits", "TRAIN=0.7,TEST=0.4"), "--splits TRAIN=0.7,TEST=0.4: the shares make 1.1 "),
+        (("--splits", "TRAIN=70,TEST=30"), "--splits TRAIN=70,TEST=30: the shares must sum to 1: "),
+        (("--shard-size", "big"), "--shard-size big: give bytes"),
+        (("--max-reject-fraction", "3"), "--max-reject-fraction 3.0: give a number"),
+        (
+            ("--image-size", "0"),
+            "--image-size 0: give the short side in pixels, as 256, or HEIGHTxWIDTH",
+        ),
+        (("--image-format", "raw"), "give it, as --image-size 128x128, and"),
+        (("--overwrite", "--retry-rejects"), "--overwrite and --retry-rejects exclude each other"),
+        (("--column", "price=label"), "--column: the source has no column 'price'"),
+        (("--column", "a=label", "--schema", "{schema}"), "--column a=label: a schema names"),
+        (("--shards", "3"), "No such option '--shards'. Did you mean --num-shards?"),
+        (("--runner-option", "nonsense=1"), "--runner-option nonsense=1: "),
+    ],
+    ids=str,
+)
+def test_errors_spell_options_as_the_shell_does(words: tuple[str, ...], said: str) -> None:
+    Path("schema.yaml").write_text("image_uri: image\n")
+    ended = call("convert", CSV, "out", *(word.format(schema="schema.yaml") for word in words))
+    assert ended.exit_code == 2
+    assert re.fullmatch("error: .+\n", ended.stderr)
+    assert said in ended.stderr
+    assert not re.search(r"\b[a-z]+_[a-z]+=", ended.stderr)
+
+
+def test_a_list_in_an_error_is_one_line() -> None:
+    Path("a.csv").write_text("image_uri,label\n/a.jpg,x\n/b.jpg,x\n")
+    ended = call("convert", "a.csv", "out", "--max-reject-fraction", "0.2")
+    assert re.fullmatch("error: .+\n", ended.stderr)
+    words = "cannot be read: /a.jpg: No such file or directory; /b.jpg: No such file or directory. "
+    assert words + "Nothing was written." in ended.stderr
+
+
+def test_names_in_data_are_left_as_they_are() -> None:
+    Path("seed=3").mkdir()
+    Path("seed=3/num_shards.csv").write_text("image_uri,label\nimage_size=2/a.jpg,\n")
+    shown = call("validate", "seed=3/num_shards.csv").stdout
+    assert shown.startswith("seed=3/num_shards.csv: 1 error")
+    Path("a.csv").write_text(
+        "image_uri,label,num_shards\n/x/seed=3/a.jpg,x,1\n/x/seed=3/a.jpg,y,1\n"
+    )
+    shown = call("validate", "a.csv").stdout
+    assert "'/x/seed=3/a.jpg' has the label" in shown
+    assert "column 'num_shards' is left out" in shown
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def status(directory: str, as_json: bool) -> None:
     from tfrecorder.writing.status import status as run
 
     found = run(directory)
-    show(found, as_json)
+    show(found, as_json, has_options=True)
     sys.exit(1 if found.damage else 0)
 
 
@@ -239,7 +239,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     if is_quiet():
         options["progress"] = False
     run: Callable[..., Any] = conversion.dry_run if dry_run else conversion.convert
-    show(run(opened(source), output_dir, **options), as_json)
+    show(run(opened(source), output_dir, **options), as_json, has_options=True)
 
 
 @click.command(
@@ -298,5 +298,5 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
         show({"source": source, "ok": ok, "problems": reports.problems(found)}, as_json)
     else:
         said = found.errors if is_quiet() else found
-        show(f"{source}: {said.as_text(shell=True)}", is_error=not ok)
+        show(f"{source}: {said.as_text(shell=True)}", is_error=not ok, has_options=True)
     sys.exit(0 if ok else 1)

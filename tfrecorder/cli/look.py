@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import webbrowser
 from pathlib import Path
@@ -103,7 +104,11 @@ def _cell(value: Any) -> str:
     epilog="Example: tfrecorder preview out --html report.html --open",
 )
 @click.argument("directory")
-@click.option("--html", metavar="FILE", help="The page to write; not needed with --open.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="The page to write. Default: NAME-preview.html in the current folder.",
+)
 @click.option(
     "--open",
     "opened",
@@ -141,13 +146,19 @@ def _cell(value: Any) -> str:
 )
 @quiet_option
 def preview(directory: str, html: str | None, opened: bool, **options: Any) -> None:
-    if html is None and not opened:
-        raise click.UsageError("Missing option '--html', the page to write, or '--open'.")
     from tfrecorder.inspection.preview import preview as run
 
     if is_quiet():
         options["progress"] = False
-    page = html or os.path.join(tempfile.mkdtemp(prefix="tfrecorder-"), "preview.html")
+    page = html or _page_of(directory)
+    if opened and html is None:
+        page = os.path.join(tempfile.mkdtemp(prefix="tfrecorder-"), "preview.html")
     show(run(directory, page, **options))
     if opened and not webbrowser.open(Path(page).resolve().as_uri()):
         complain("warning", f"no browser could be started; open {page} in one.")
+
+
+def _page_of(directory: str) -> str:
+    """A page in the current folder that is named for its dataset."""
+    name = os.path.basename(os.path.abspath(directory)) or "dataset"
+    return re.sub(r"[^\w.-]+", "_", name).strip("_.") + "-preview.html"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -12,21 +11,17 @@ import click
 
 from tfrecorder.cli.convert import convert, schema, status, validate
 from tfrecorder.cli.look import inspect, preview
-from tfrecorder.cli.output import complain
+from tfrecorder.cli.output import complain, in_shell_words
 from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.verify import repair, verify
+from tfrecorder.cli.words import one_line
 from tfrecorder.errors import OptionError, TfrecorderError, ValidationError, limits_explained
-from tfrecorder.options.checks import RENAMED
+from tfrecorder.options.checks import RENAMED, nearest
 from tfrecorder.process_limits import address_space_left
 from tfrecorder.version import __version__
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-
-
-#: What of this package's messages is a call of it, or names an option with a value.
-_CALL = re.compile(r"\btfrecorder\.(\w+)\(([^()]*)\)")
-_WITH_VALUE = re.compile(r"\b(sep|encoding)=('[^']*')")
 
 
 class _Failure(click.ClickException):
@@ -65,7 +60,7 @@ class _Group(click.Group):
             words = str(error).splitlines()[0]
             raise _Failure(f"{words}\n{error.report.as_text(shell=True)}") from error
         except TfrecorderError as error:
-            words = _with_flags(" ".join(str(error).splitlines()))
+            words = in_shell_words(one_line(str(error)))
             wrong_option = isinstance(error, OptionError)
             raise (_UsageError if wrong_option else _Failure)(words) from error
         except KeyboardInterrupt as error:
@@ -91,32 +86,20 @@ def _spare_address_space() -> None:
 
 
 def _renamed(error: click.UsageError) -> str:
-    """Click's words; or where an option has another name now, that name."""
+    """Click's words; or for an option that there is not, the one that is probably meant."""
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     new = RENAMED.get(name)
-    if new is None:
-        return error.format_message()
-    return f"--{name.replace('_', '-')} has another name now: give --{new}."
-
-
-def _with_flags(words: str) -> str:
-    """A message of the library with its options as the command line writes them."""
-    words = _CALL.sub(lambda call: f"`tfrecorder {call[1]} {_arguments(call[2])}`", words)
-    words = re.sub(r"\b([a-z_]+)=True\b", lambda m: "--" + m[1].replace("_", "-"), words)
-    return _WITH_VALUE.sub(r"--\1 \2", words)
-
-
-def _arguments(given: str) -> str:
-    """Those of a call, as a command has them.
-
-    >>> _arguments("SOURCE, 'out'")
-    'SOURCE out'
-    """
-    return " ".join(one.strip("'") for one in given.split(", "))
+    if new is not None:
+        return f"--{name.replace('_', '-')} has another name now: give --{new}."
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        near = nearest(name, [one.name or "" for one in error.ctx.command.params])
+        hint = f" Did you mean {in_shell_words(near)}?" if near else ""
+        return f"No such option {error.option_name!r}.{hint}"
+    return error.format_message()
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    complain("warning", _with_flags(str(message)))
+    complain("warning", in_shell_words(one_line(str(message))))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,10 +11,23 @@ from typing import Any
 
 import click
 
+from tfrecorder.cli.words import shell_words
+
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 #: The key of a context's `meta` under which `--quiet` is kept.
 _QUIET = "tfrecorder.quiet"
+
+
+def in_shell_words(words: str) -> str:
+    """A message of the library with its options as the commands have them."""
+    root = click.get_current_context().find_root().command
+    commands = root.commands.values() if isinstance(root, click.Group) else [root]
+    flags: dict[str, str] = {}
+    for one in (param for command in commands for param in command.params):
+        flag = one.opts[0] if isinstance(one, click.Option) else (one.name or "").upper()
+        flags.setdefault(one.name or "", flag)
+    return shell_words(words, flags)
 
 
 def coloured(words: str) -> str:
@@ -70,18 +83,22 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help=words)(command)
 
 
-def show(found: Any, as_json: bool = False, is_error: bool = False) -> None:
+def show(
+    found: Any, as_json: bool = False, is_error: bool = False, has_options: bool = False
+) -> None:
     """Print a result: as JSON values where they are asked for, else as text unless `--quiet`.
 
     Args:
         found: a value with `as_dict`, or that dict itself, where JSON is asked for.
+        has_options: its text names options, which are to stand as the command line has them.
         is_error: what it says is wrong, so that `--quiet` prints it too.
     """
     if as_json:
         values = found if isinstance(found, dict) else found.as_dict()
         click.echo(json.dumps(values, indent=2))
     elif is_error or not is_quiet():
-        click.echo(coloured(str(found)))
+        words = str(found)
+        click.echo(coloured(in_shell_words(words) if has_options else words))
 
 
 def refuse_both(as_json: bool, as_csv: bool) -> None:

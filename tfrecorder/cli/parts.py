@@ -41,7 +41,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion import stage as run
 
-    show(run(opened(source), output_dir, **options), as_json)
+    show(run(opened(source), output_dir, **options), as_json, has_options=True)
 
 
 @click.command(
@@ -79,7 +79,7 @@ def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: 
 
     if is_quiet():
         options["progress"] = False
-    show(run(output_dir, part=part or part_index or (1, 1), **options), as_json)
+    show(run(output_dir, part=part or part_index or (1, 1), **options), as_json, has_options=True)
 
 
 @click.command(
@@ -95,4 +95,4 @@ def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: 
 def commit(output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.writing.parts import commit as run
 
-    show(run(output_dir, **options), as_json)
+    show(run(output_dir, **options), as_json, has_options=True)

@@ -20,7 +20,8 @@ NAMED = 3
 #: Around each name, which may hold anything, in the words of a finding.
 NAME = "\0"
 
-SEVERITIES = ("error", "warning", "note")
+#: In the words of `tfrecorder.validation.report`; nothing in a finished dataset is an error there.
+SEVERITIES = ("warning", "note")
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Remark:
     Attributes:
         words: the sentence; names of the data stand between two `NAME` each.
         section: of the page, where there is more.
-        severity: one of `SEVERITIES`: an error makes an evaluation worthless, a warning is to be
-            looked at, of a note it is good to know that all is well.
+        severity: one of `SEVERITIES`: a warning is to be looked at, of a note it is good to know
+            that all is well.
     """
 
     words: str
@@ -46,7 +47,7 @@ class Remark:
 
 
 def find(gathered: Gathered) -> list[Remark]:
-    """The findings, errors first, then warnings."""
+    """The findings, warnings first, and of these leakage."""
     found = [
         *_leaks(gathered),
         *_rejects(gathered),
@@ -70,7 +71,6 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
                 f"{_files(duplicates.leaks, split, other)}. "
                 "The evaluation is too good by that much.",
                 "duplicates",
-                "error",
             )
     if duplicates.repeats:
         extra = sum(group.records - 1 for group in duplicates.repeats)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import numbers
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfrecorder.errors import OptionError
@@ -45,9 +46,21 @@ def refuse_unknown(options: Mapping[str, Any], cls: type) -> None:
         if name not in known and RENAMED.get(name, "").partition("=")[0] in known:
             raise OptionError(f"{name} has another name now: give {RENAMED[name]}.")
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+            near = nearest(name, known)
+            hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}."
             raise OptionError(f"there is no option {name!r}; {hint}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The options that a wrong name probably means: those of which it is a word, or the nearest.
+
+    >>> nearest("shards", ["shard_size", "num_shards"]), nearest("sed", ["seed"])
+    ('num_shards', 'seed')
+    """
+    names = list(known)
+    near = [one for one in names if name in one.split("_")]
+    near = near or difflib.get_close_matches(name, names, n=1)
+    return " or ".join(near) or None
 
 
 def parse_size(size: int | str) -> int:
@@ -71,6 +84,11 @@ def is_whole(value: Any) -> bool:
     except TypeError:
         return False
     return not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Python's and NumPy's numbers, but not booleans."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def whole(low: int, high: int | None = None, none: bool = False) -> Check:

@@ -14,7 +14,15 @@ from typing import Any
 
 from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
-from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
+from tfrecorder.options.checks import (
+    flag,
+    is_number,
+    is_whole,
+    one_of,
+    parse_size,
+    refuse_unknown,
+    whole,
+)
 from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form, plain_name
 from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema import keys
@@ -236,8 +244,8 @@ class ConvertOptions:
             )
         if self.overwrite and self.retry_rejects:
             raise OptionError(
-                "overwrite and retry_rejects exclude each other: the first starts anew, the second "
-                "keeps what is there. Give one of them."
+                "overwrite=True and retry_rejects=True exclude each other: the first starts anew, "
+                "the second keeps what is there. Give one of them."
             )
 
     @classmethod
@@ -426,6 +434,8 @@ def _check_splits(value: Any) -> str | None:
     for word, share in value.items():
         if _split_word(word) not in SPLITS:
             return f"{word!r} is no split; there are {', '.join(SPLITS)}."
+        if is_number(share) and share > 1:
+            return "the shares must sum to 1: write 70% as 0.7."
         if _check_fraction(share) or not share:
             return f"{word}: give a share above 0, as 0.7."
     if len(set(map(_split_word, value))) < len(value):

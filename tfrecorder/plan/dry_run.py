@@ -19,7 +19,12 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan
 from tfrecorder.schema.fields import class_field
-from tfrecorder.validation.report import ValidationReport, problems, summarize
+from tfrecorder.validation.report import (
+    ValidationReport,
+    count_warnings,
+    problems,
+    summarize,
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,8 @@ class DryRun(Report):
             "pending_shards": self.pending,
             "passed_over": dict(self.passed_over),
             "notes": list(self.report.notes),
-            "warnings": problems(self.report),
+            "warnings": count_warnings(self.report),
+            "problems": problems(self.report),
         }
 
     def _headline(self) -> str:

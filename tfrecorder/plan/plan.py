@@ -278,7 +278,8 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     for name in sorted(options.keys() | now.options.keys()):
         then, given = options.get(name), now.options.get(name)
         if then != given:
-            faults.append(f"{name} was {then!r} and now is {given!r}")
+            was, now_is = ("not given" if one is None else repr(one) for one in (then, given))
+            faults.append(f"{name} was {was} and now is {now_is}")
     return faults
 
 

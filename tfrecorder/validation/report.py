@@ -94,6 +94,7 @@ _SHELL_REMEDIES = {
     "mixed_label_types": "Make all labels text or all integers.",
     "unsupported_label": "Make the labels text or integers.",
     "unknown_label": "Add it with --label, or correct the row.",
+    "no_strata": "Leave --stratify out, or give each row one label.",
     "splits_ignored": "Leave these options out; or take the split column out of the table, so that "
     "all rows are divided.",
     "duplicate_row": "Drop it, or it counts twice.",

@@ -86,6 +86,9 @@ def validate(
     table = read_with(source, options)
     checked = check_source(table, options.division)
     report = checked.report
+    if checked.files and not check_images:
+        unseen = "images: not opened; check_images=True opens and checks each"
+        return report_on(report, table, checked, options.strict, (unseen,))
     if check_images:
         from tfrecorder.validation.images import unusable_files
 
@@ -97,9 +100,13 @@ def validate(
 
 
 def report_on(
-    report: pd.DataFrame, table: Source, checked: Checked, strict: bool
+    report: pd.DataFrame,
+    table: Source,
+    checked: Checked,
+    strict: bool,
+    notes: tuple[str, ...] = (),
 ) -> ValidationReport:
     """A report as people see it, with the lines of a text file; if `strict`, of errors alone."""
     lines = line_numbers(table, shown_rows(report))
     found = as_errors(report) if strict else report
-    return ValidationReport.of(found, len(table.frame), checked.notes, lines)
+    return ValidationReport.of(found, len(table.frame), [*checked.notes, *notes], lines)

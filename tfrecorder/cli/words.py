@@ -1,0 +1,127 @@
+"""What the library says, in the words of the command line.
+
+The library names options as Python does: `num_shards=0`, "give overwrite=True".  A shell has
+`--num-shards 0` and `--overwrite`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: A value as `repr` writes it, or "…" in its place.
+_VALUE = (
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]|…"
+    r"|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|True|False|None|nan|-?inf"
+)
+#: What stands around a name of ours, but not around one within a path or a quoted value.
+_BEFORE, _AFTER = r"(?<![\w/.'\"=-])", r"(?![\w/'\"=]|\.\w)"
+
+#: Calls of what is a command too.
+_CALL = re.compile(r"\btfrecorder\.(validate|stage|work|commit)\(([^()]*)\)")
+
+#: Values that are typed into a shell as they are.
+_PLAIN = re.compile(r"[\w.,:%+=/@-]+")
+
+#: Python's forms of values in the library's remedies.
+_PHRASES = {
+    "(height, width), as (224, 224)": "HEIGHTxWIDTH, as 224x224",
+    "{'TRAIN': 0.7, 'VALIDATION': 0.3}": "TRAIN=0.7,VALIDATION=0.3",
+}
+
+
+def shell_words(text: str, flags: Mapping[str, str]) -> str:
+    """A message of the library as the command line writes it.
+
+    Args:
+        flags: of each option's name in Python, its flag; of an argument, its name in capitals.
+
+    >>> flags = {"num_shards": "--num-shards", "splits": "--splits", "overwrite": "--overwrite"}
+    >>> shell_words("splits={'TRAIN': 70.0, 'TEST': 30.0}: give overwrite=True.", flags)
+    '--splits TRAIN=70,TEST=30: give --overwrite.'
+    >>> shell_words("Try again, or give num_shards.", flags)
+    'Try again, or give --num-shards.'
+    """
+    for python, shell in _PHRASES.items():
+        text = text.replace(python, shell)
+    text = _CALL.sub(lambda call: f"`tfrecorder {call[1]} {_arguments(call[2])}`", text)
+    names = "|".join(sorted(flags, key=len, reverse=True))
+    text = re.sub(
+        rf"{_BEFORE}({names})=({_VALUE})(?![\w/])",
+        lambda found: _typed(flags[found[1]], found[2]),
+        text,
+    )
+    # One of several, as runner_options['machine_type']='n1-standard-4'.
+    text = re.sub(
+        rf"{_BEFORE}({names})\['(\w+)'\](?:=({_VALUE}))?(?![\w/])",
+        lambda found: _typed(flags[found[1]], repr({found[2]: _unquoted(found[3])})),
+        text,
+    )
+    # A name alone may be an English word: where it has an underscore, or begins the message.
+    text = re.sub(rf"^({names})(?=:| is | and )", lambda found: flags[found[1]], text)
+    several = "|".join(name for name in flags if "_" in name) or "(?!)"
+    return re.sub(rf"{_BEFORE}({several}){_AFTER}", lambda found: flags[found[1]], text)
+
+
+def _arguments(given: str) -> str:
+    """Those of a call, as a command has them.
+
+    >>> _arguments("SOURCE, 'out'")
+    'SOURCE out'
+    """
+    return " ".join(one.strip("'") for one in given.split(", "))
+
+
+def _typed(flag: str, value: str) -> str:
+    """An option with its value as it is typed."""
+    try:
+        found = ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return flag if value == "…" else f"{flag} {value}"
+    if found is True:
+        return flag
+    if found is False:
+        return flag.replace("--", "--no-", 1)
+    if isinstance(found, str):
+        return f"{flag} {_quoted(found)}"
+    if isinstance(found, dict) and found and flag in ("--column", "--runner-option"):
+        return " ".join(f"{flag} {_quoted(f'{name}={one}')}" for name, one in found.items())
+    if isinstance(found, dict):
+        return f"{flag} " + ",".join(f"{name}={_number(one)}" for name, one in found.items())
+    if isinstance(found, (tuple, list)) and flag == "--label":
+        return " ".join(f"{flag} {_quoted(str(one))}" for one in found)
+    if isinstance(found, (tuple, list)):
+        return f"{flag} " + "x".join(map(str, found))
+    return f"{flag} {value}"
+
+
+def _unquoted(value: str | None) -> str:
+    return "…" if value is None else value.strip("'\"")
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else repr(text)
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def one_line(text: str) -> str:
+    r"""A message with a list in lines of its own as a single line.
+
+    >>> one_line("cannot be read:\n  a: empty\n  b: empty\nNothing was written.")
+    'cannot be read: a: empty; b: empty. Nothing was written.'
+    """
+    joined, *rest = text.splitlines() or [""]
+    in_list = False
+    for line in rest:
+        is_item = line.startswith(" ")
+        if is_item:
+            joined += "; " if in_list else " "
+        else:
+            joined += " " if joined.endswith((".", ":", ";")) or not in_list else ". "
+        joined, in_list = joined + line.strip(), is_item
+    return joined
