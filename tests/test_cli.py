@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import os
@@ -278,6 +279,35 @@ def in_terminal(*arguments: str, seconds: float = 60) -> str:
     os.waitpid(child, 0)
     os.close(terminal)
     return shown.decode()
+
+
+def fed_when(words: bytes, text: bytes, *arguments: str) -> bytes:
+    """What a command writes to its terminal that gets its standard input once it said something."""
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
+    command = [sys.executable, "-m", "tfrecorder", *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    assert process.stdin
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of what it writes
+        while select.select([terminal], [], [], 20)[0]:
+            shown += os.read(terminal, 65536)
+            if words in shown and not process.stdin.closed:
+                process.stdin.write(text)
+                process.stdin.close()
+    process.kill()
+    process.wait()
+    os.close(terminal)
+    return shown
+
+
+@pytest.mark.parametrize("command", [("convert", "-", "out", "--dry-run"), ("validate", "-")])
+def test_in_a_terminal_a_table_that_takes_long_to_read_says_so(command: tuple[str, ...]) -> None:
+    frame = photo_frame(3).assign(label="x", price=1)
+    text = frame.to_csv(index=False).encode()
+    shown = fed_when(b"reading the table [00:01]", text, *command)
+    assert re.search(rb"\r +\r[^\r]*3 rows", shown)  # the line is gone by then
 
 
 def test_in_a_terminal_a_bar_shows_speed_and_time_left() -> None:

@@ -6,13 +6,13 @@ import dataclasses
 import itertools
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.display.bars import is_shown
+from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import (
@@ -99,12 +99,16 @@ def convert(
     started = time.perf_counter()
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
-    table, checked, report = _read_and_check(source, where, chosen)
+    shown = is_shown(chosen.progress)
+    with stage_line(shown) as begin:
+        table, checked, report = _read_and_check(source, where, chosen, begin)
     known = _Known(dict(table.passed_over), report.notes, count_warnings(report))
     _warn(known.warnings, source, chosen)
     try:
         with claim(where):
-            prepared = _prepare(where, table, checked, chosen)
+            with stage_line(shown) as begin:
+                begin("planning")
+                prepared = _prepare(where, table, checked, chosen)
             del table, checked  # a million rows, which only the plan was made from
             job = None if prepared is None else _run(prepared, chosen)
     except ImagesUnreachableError:  # which nothing was written for
@@ -173,11 +177,16 @@ def _where_listed(source: Any, options: ConvertOptions) -> str:
 
 
 def _read_and_check(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any], where: str, options: ConvertOptions
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    where: str,
+    options: ConvertOptions,
+    begin: Callable[[str], None],
 ) -> tuple[Source, Checked, ValidationReport]:
     """The source as a table without errors, and what is to be said of it."""
     run.check_runner(options)
+    begin("reading the table")
     table = read_with(source, options)
+    begin("checking the table")
     checked = check_source(table, options.division)
     report = report_on(checked.report, table, checked, options.strict)
     if has_errors(report):
@@ -253,7 +262,8 @@ def dry_run(
     """
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
-    table, checked, report = _read_and_check(source, where, chosen)
+    with stage_line(is_shown(chosen.progress)) as begin:
+        table, checked, report = _read_and_check(source, where, chosen, begin)
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
         begun = exchange_begun(where)

@@ -279,7 +279,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
 @click.option(
     "--progress/--no-progress",
     default=None,
-    help="With --check-images, a progress bar. Default: in a terminal.",
+    help="What goes on, with --check-images as a bar. Default: in a terminal.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 @json_option

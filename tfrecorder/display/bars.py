@@ -6,8 +6,9 @@ import contextlib
 import io
 import logging
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,6 +18,9 @@ Advance = Callable[[int], object]
 #: Begins a stage: what is done, and with how many records; gives the function that counts them.
 Stage = Callable[[str, int], Advance]
 
+
+#: Seconds of a stage that are nothing to speak of.
+SHOWN_AFTER = 1.0
 
 #: A bar before there is anything to count.
 STARTING = "starting [{elapsed}{postfix}]"
@@ -51,6 +55,42 @@ def counting(items: Iterable[T], advance: Advance) -> Iterator[T]:
     for item in items:
         yield item
         advance(1)
+
+
+@contextlib.contextmanager
+def stage_line(shown: bool) -> Iterator[Callable[[str], None]]:
+    """A line for work that nothing can be counted of: what is done, and for how long.
+
+    It comes after a second, so that it does not flash, and is gone at the end.  The function that
+    it gives begins a stage.
+    """
+    if not shown:
+        yield lambda stage: None
+        return
+    stages, ended = ["starting"], threading.Event()
+    # Whether somebody watches, the thread of the cell knows alone.
+    watcher = threading.Thread(
+        target=_tell, args=(bar_class(), stages, ended), name="stage", daemon=True
+    )
+    with contextlib.suppress(RuntimeError, MemoryError):  # no thread to spare: no line
+        watcher.start()
+    try:
+        yield stages.append
+    finally:
+        ended.set()
+        if watcher.ident is not None:
+            watcher.join()
+
+
+def _tell(bar: type[Any], stages: Sequence[str], ended: threading.Event) -> None:
+    if ended.wait(SHOWN_AFTER):
+        return
+    with bar(dynamic_ncols=True, leave=False, bar_format="{desc}[{elapsed}]") as line:
+        line.start_t -= SHOWN_AFTER
+        while True:
+            line.set_description_str(f"{stages[-1]} ")
+            if ended.wait(0.25):
+                return
 
 
 @contextlib.contextmanager

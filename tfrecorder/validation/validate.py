@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from tfrecorder.display.bars import is_shown, record_bar
+from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.sources.files import line_numbers
@@ -49,7 +49,8 @@ def validate(
         columns, schema, labels, sep, encoding, base, seed, verify, max_pixels, splits, stratify,
             split_by: as for `tfrecorder.ConvertOptions`.
         strict: warnings are errors; notes stay notes.
-        progress: with `check_images`, show a bar; None shows it in a terminal and in a notebook.
+        progress: show what goes on, with `check_images` as a bar; None shows it in a terminal and
+            in a notebook.
 
     Returns:
         A frame with a row for each problem, errors first: severity ("error", "warning", or "note"
@@ -83,8 +84,11 @@ def validate(
             "progress": progress,
         }
     )
-    table = read_with(source, options)
-    checked = check_source(table, options.division)
+    with stage_line(is_shown(progress)) as begin:
+        begin("reading the table")
+        table = read_with(source, options)
+        begin("checking the table")
+        checked = check_source(table, options.division)
     report = checked.report
     if checked.files and not check_images:
         unseen = "images: not opened; check_images=True opens and checks each"
