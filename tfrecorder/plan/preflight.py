@@ -71,9 +71,9 @@ def unreachable(
     """
     examples = "".join(f"\n  {words}" for words in faults[:3])
     where = "" if column is None else f"column {column!r}: "
-    share = f"{len(faults)} of {counted(opened, 'image')} opened before the launch"
+    images = counted(opened, "image")
     return ImagesUnreachableError(
-        f"{where}{share} cannot be read:{examples}\n"
+        f"{where}{len(faults)} of {images} opened before the launch cannot be read:{examples}\n"
         f"Nothing was written. Is a disk not mounted? Relative paths are taken from {base!r}."
     )
 
