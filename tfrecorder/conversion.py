@@ -234,7 +234,7 @@ def stage(
             raise OptionError(f"{name}={options[name]!r}: {NOT_STAGED[name]}.")
     chosen = ConvertOptions.of(options)
     where = storage.absolute(_output_path(output_dir))
-    table, checked, report = _read_and_check(source, where, chosen)
+    table, checked, report = _read_and_check(source, where, chosen, lambda stage: None)
     _warn(count_warnings(report), source, chosen)
     with claim(where):
         prepared = _prepare(where, table, checked, chosen)

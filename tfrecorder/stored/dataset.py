@@ -137,7 +137,7 @@ class Files:
     count: Callable[[str], int | None]
 
 
-def shard_faults(sizes: Mapping[str, int], written: Mapping[str, int | None]) -> list[str]:
+def shard_faults(sizes: Mapping[str, int | None], written: Mapping[str, int | None]) -> list[str]:
     """Each shard that is missing or of another size than was written, in words; see below."""
     faults = [f"{name} is missing" for name in written if name not in sizes]
     return faults + [

@@ -164,12 +164,12 @@ class DatasetInfo(Report):
             notes.append(("rejects", f"{_counts(self.rejects)}; see {where}"))
         if self.suspects:
             where = os.path.join(self.directory, layout.SUSPECTS)
-            words = counted(self.suspects, "image decodes", "images decode")
-            notes.append(("suspects", f"{words} with a warning; see {where}"))
+            one, many = "image decodes with a warning", "images decode with a warning"
+            notes.append(("suspects", f"{counted(self.suspects, one, many)}; see {where}"))
         if self.oriented:
-            words = counted(self.oriented, "image carries", "images carry")
-            unapplied = "an EXIF orientation, which training does not apply"
-            notes.append(("orientation", f"{words} {unapplied}"))
+            words = "carry an EXIF orientation, which training does not apply"
+            one, many = words.replace("carry", "image carries"), f"images {words}"
+            notes.append(("orientation", counted(self.oriented, one, many)))
         chosen = {name: value for name, value in self.options.items() if value is not None}
         if chosen:
             if "shard_size" in chosen:

@@ -56,13 +56,13 @@ def _check_agreement(code: str, rows: pd.DataFrame, column: str, words: str) -> 
     uris = rows[URI_COLUMN]
     others = uris.map(first)
     as_first = (rows[column] == others.map(rows[column])).to_numpy(dtype=bool)
-    others = others.where(~as_first, uris.map(second)).astype("int64").tolist()
-    there = rows.loc[others, column].tolist()
+    other_rows = others.where(~as_first, uris.map(second)).astype("int64").tolist()
+    there = rows.loc[other_rows, column].tolist()
     messages = [
         f"{cut(uri)!r} {words.format(here=here, there=value)}"
         for uri, here, value in zip(uris, rows[column], there, strict=True)
     ]
-    return Finding(code, list(rows.index), URI_COLUMN, uris.tolist(), messages, others)
+    return Finding(code, list(rows.index), URI_COLUMN, uris.tolist(), messages, other_rows)
 
 
 def _row_of(rows: pd.DataFrame) -> pd.Series:

@@ -21,7 +21,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
-from tfrecorder.display.tables import Report, Table, readable_bytes
+from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
 from tfrecorder.options.checks import is_whole
 from tfrecorder.options.convert import ConvertOptions
@@ -67,9 +67,10 @@ class PartResult(Report):
 
     def _headline(self) -> str:
         number, parts = self.part
+        written = f"{counted(self.records, 'record')} in {counted(self.shards, 'shard')}"
         return (
-            f"{self.output_dir}, part {number} of {parts}: {self.records:,} records in "
-            f"{self.shards:,} shards, {readable_bytes(self.bytes)} ({self.seconds:.1f} s)"
+            f"{self.output_dir}, part {number} of {parts}: {written}, "
+            f"{readable_bytes(self.bytes)} ({self.seconds:.1f} s)"
         )
 
     def _tables(self) -> list[Table]:
@@ -249,8 +250,9 @@ def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
         numbers = sorted({at % parts + 1 for at in missing})
         named, what = [f"{number}/{parts}" for number in numbers], "parts"
     more = f", … {len(named) - NAMED:,} more" if len(named) > NAMED else ""
+    share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
     raise OutputError(
-        f"{where}: {len(missing):,} of {len(plan.shards):,} shards are not done, of the {what} "
+        f"{where}: {share} are not done, of the {what} "
         f"{', '.join(named[:NAMED])}{more}. Write them by tfrecorder.work({where!r}), again where "
         "it ended early, and then commit."
     )

@@ -113,8 +113,8 @@ class ConversionStatus(Report):
     def _tables(self) -> list[Table]:
         table = [["split", "rows", "through", "shards", "done", "records", "rejects", "bytes"]]
         for name, split in self.splits.items():
-            counts = (split.rows, split.rows_through, split.shards, split.shards_done)
-            counts += (split.records, split.rejects)
+            counts = [split.rows, split.rows_through, split.shards, split.shards_done]
+            counts += [split.records, split.rejects]
             size = readable_bytes(split.bytes)
             table.append([name, *(f"{count:,}" for count in counts), size])
         return [Table(table)]
