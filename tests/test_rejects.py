@@ -246,7 +246,7 @@ def test_suspects_are_kept_and_listed_with_the_decoders_words() -> None:
     assert result.suspects == len(listed) == 1
     assert listed.iloc[0][["row", "image_uri"]].tolist() == [0, "odd.jpg"]
     assert listed.iloc[0].warning
-    assert "1 images decode with a warning; see out/suspects.csv" in str(result)
+    assert "1 image decodes with a warning; see out/suspects.csv" in str(result)
     strict = tfrecorder.convert(frame, "strict", verify="strict", max_reject_fraction=0.2)
     assert strict.rejects == {"check/suspect": 1}
 

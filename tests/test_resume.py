@@ -159,7 +159,7 @@ def test_a_conversion_that_goes_on_says_what_was_there(unfinished: pd.DataFrame)
         ({"seed": 1}, "seed was 0 and now is 1"),
         ({"shuffle": False}, "shuffle was True and now is False"),
         ({"verify": "none"}, "verify was 'decode' and now is 'none'"),
-        ({"labels": ["brick", "cat", "coffee", "gravel"]}, "labels was None and now is ['brick'"),
+        ({"labels": ["brick", "cat", "coffee", "gravel"]}, "labels was not given and now is ['bri"),
     ],
     ids=str,
 )

@@ -168,7 +168,7 @@ def test_on_the_command_line_it_is_one_line() -> None:
     ended = run("-m", "tfrecorder", "convert", CSV, "out", *arguments)
     assert (ended.returncode, ended.stdout) == (2, "")
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("error: runner_options['dask_npartition']='3': ")
+    assert line.startswith("error: --runner-option dask_npartition=3: ")
     assert not Path("out").exists()
 
 

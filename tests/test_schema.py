@@ -112,7 +112,7 @@ def test_a_wrong_file_is_one_line_and_an_exit_code() -> None:
     done = call("convert", CSV, "out", "--schema", "schema.yaml")
     assert done.exit_code == 2
     assert done.stderr.splitlines() == [
-        "error: schema='schema.yaml': image_uri: there is no kind 'imge'; did you mean image?"
+        "error: --schema schema.yaml: image_uri: there is no kind 'imge'; did you mean image?"
     ]
 
 
