@@ -119,6 +119,6 @@ import tfrecorder.cli.main; tfrecorder.cli.main.main()
     ended = run("-c", code)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("error: runner='DaskRunner' cannot be loaded")
+    assert line.startswith("error: --runner DaskRunner cannot be loaded")
     assert 'pip install "dask[distributed]"' in line
     assert not Path("out").exists()
