@@ -118,11 +118,11 @@ def test_copies_across_splits_are_leakage() -> None:
     assert (found.leaks, found.repeats) == (1, 0)
     page = ReadPage(found.page)
     assert (
-        "Warning Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST records "
+        "Error Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST records "
         "compared): brick/brick_01.jpg. The evaluation" in sentences("out")
     )
     assert "Warning 1 image has different labels in different records: brick" in page.text
-    assert page.text.index("Warning Leakage") < page.text.index("Warning 1 image has different")
+    assert page.text.index("Error Leakage") < page.text.index("Warning 1 image has different")
     assert "TRAIN × 1, TEST × 1 · different labels" in page.text
     assert "copy.jpg" in page.text
 

@@ -20,8 +20,7 @@ NAMED = 3
 #: Around each name, which may hold anything, in the words of a finding.
 NAME = "\0"
 
-#: In the words of `tfrecorder.validation.report`; nothing in a finished dataset is an error there.
-SEVERITIES = ("warning", "note")
+SEVERITIES = ("error", "warning", "note")
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class Remark:
     Attributes:
         words: the sentence; names of the data stand between two `NAME` each.
         section: of the page, where there is more.
-        severity: one of `SEVERITIES`: a warning is to be looked at, of a note it is good to know
-            that all is well.
+        severity: one of `SEVERITIES`: an error makes an evaluation worthless, a warning is to be
+            looked at, of a note it is good to know that all is well.
     """
 
     words: str
@@ -47,7 +46,7 @@ class Remark:
 
 
 def find(gathered: Gathered) -> list[Remark]:
-    """The findings, warnings first, and of these leakage."""
+    """The findings, errors first, then warnings."""
     found = [
         *_leaks(gathered),
         *_rejects(gathered),
@@ -71,6 +70,7 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
                 f"{_files(duplicates.leaks, split, other)}. "
                 "The evaluation is too good by that much.",
                 "duplicates",
+                "error",
             )
     if duplicates.repeats:
         extra = sum(group.records - 1 for group in duplicates.repeats)
