@@ -30,6 +30,7 @@ from support import (
 
 import tfrecorder
 from tfrecorder import storage
+from tfrecorder.conversion import dry_run
 from tfrecorder.errors import (
     DatasetError,
     ImagesUnreachableError,
@@ -357,6 +358,45 @@ def test_verify_compares_checksums_without_a_download(photos: Gcs) -> None:
     assert tfrecorder.verify(OUT).ok
 
 
+def with_rejects(gcs: Gcs, shards: int) -> str:
+    """A dataset with as many rejects as shards."""
+    csv, out = f"gs://bkt/{shards}.csv", f"gs://bkt/sets/{shards}"
+    rows = "".join(f"TRAIN,gone/{number}.jpg,cat\n" for number in range(shards))
+    gcs.put(csv, CSV.read_bytes() + rows.encode())
+    options = {"num_shards": {"TRAIN": shards}, "shuffle": False, "max_reject_fraction": 0.5}
+    tfrecorder.convert(csv, out, **options)
+    return out
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_verify_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
+    asked = {}
+    for shards in (2, 24):
+        out = with_rejects(photos, shards)
+        photos.forget_requests()
+        report = tfrecorder.verify(out, progress=True)
+        assert report.ok, report
+        assert report.files > 5 * shards
+        asked[shards] = sorted(
+            (what, how.replace(out[5:], "")) for what, how, *_ in photos.requests()
+        )
+    assert asked[24] == asked[2]
+    assert len(asked[24]) < 40
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_look_of_a_resume_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
+    asked = {}
+    for shards in (2, 24):
+        out = with_rejects(photos, shards)
+        photos.delete(f"{out}/dataset_info.json")
+        photos.forget_requests()
+        options = {"num_shards": {"TRAIN": shards}, "shuffle": False, "max_reject_fraction": 0.5}
+        assert dry_run(f"gs://bkt/{shards}.csv", out, **options).pending is not None
+        asked[shards] = photos.count(object=f"{out[5:]}*")
+    assert asked[24] == asked[2] < 30
+
+
 def test_verify_names_any_file_that_was_changed(photos: Gcs) -> None:
     """The same as on a disk: tests/test_verify.py."""
     tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
@@ -431,3 +471,21 @@ def test_tensorflow_reads_what_was_written(photos: Gcs, dataset: Path, tls: TlsP
     assert info == str(tfrecorder.info(dataset)).replace(str(dataset), OUT)
     assert sound
     assert photos.count("download", "bkt/sets/out/*.tfrecord", "206") >= 6, "TensorFlow's own"
+
+
+OPEN_BY_TENSORFLOW = "import sys, tfrecorder; print(len(tfrecorder.load(sys.argv[1], 'TRAIN')))"
+
+
+def test_load_lists_shards_and_does_not_ask_for_each(photos: Gcs, tls: TlsProxy) -> None:
+    tfrecorder.convert(SOURCE, OUT, num_shards={"TRAIN": 20})
+    opened = {**os.environ, **tls.environment()}
+    photos.forget_requests()
+    done = run("-c", OPEN_BY_TENSORFLOW, OUT, env=opened)
+    assert done.returncode == 0, done.stderr
+    assert 0 < photos.count() < 10, photos.requests()
+    # Whom our own listing is refused, as without the service account that TensorFlow finds.
+    photos.forget_requests()
+    without = {**opened, "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}
+    again = run("-c", OPEN_BY_TENSORFLOW, OUT, env=without)
+    assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
+    assert photos.count("metadata", "*.tfrecord") >= 20, "TensorFlow's own"

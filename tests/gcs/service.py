@@ -214,7 +214,15 @@ class Service:
         page = self.store.list(bucket, request.query)
         told: dict[str, Any] = {"kind": "storage#objects"}
         if page.objects:
-            told["items"] = [found.resource() for found in page.objects]
+            chosen = re.search(r"items\(([\w,]+)\)", request.query.get("fields", ""))
+            told["items"] = [
+                {
+                    key: value
+                    for key, value in found.resource().items()
+                    if chosen is None or key in chosen[1].split(",")
+                }
+                for found in page.objects
+            ]
         if page.prefixes:
             told["prefixes"] = list(page.prefixes)
         if page.next_page:
@@ -254,7 +262,8 @@ class Service:
         if what == "bucket":
             self.store.create_bucket(bucket)
         elif what == "put":
-            self.store.put(described(bucket, request.query, {}, ""), request.body)
+            said = {"metadata": json.loads(request.query.get("metadata", "{}"))}
+            self.store.put(described(bucket, request.query, said, ""), request.body)
         elif what == "get":
             found = self.store.get(bucket, request.query["name"])
             return Answer(200, found.data, found.content_type)

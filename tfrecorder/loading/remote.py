@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import tensorflow as tf
 
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, UnreachableError
 from tfrecorder.stored.dataset import Files
-from tfrecorder.stored.files import local_files
+from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.threads import ThreadPool
 
 
@@ -41,6 +42,21 @@ def _read(path: str) -> bytes:
 
 
 def _sizes(folder: str) -> dict[str, int]:
+    """The size of each file in a folder: by a listing of our own, else by a request for each file.
+
+    TensorFlow lists names alone.  What it reads may still be beyond our own store: it looks for
+    credentials elsewhere, reads public buckets without, and its plugins know other schemes.
+    """
+    with (
+        contextlib.suppress(DatasetError, UnreachableError),
+        storage.impatient(),
+    ):
+        if found := stored_files().sizes(folder):
+            return found
+    return _sizes_one_by_one(folder)
+
+
+def _sizes_one_by_one(folder: str) -> dict[str, int]:
     try:
         names = tf.io.gfile.listdir(folder)
     except tf.errors.NotFoundError:
@@ -48,7 +64,6 @@ def _sizes(folder: str) -> dict[str, int]:
     except tf.errors.OpError as error:
         raise DatasetError(f"{folder} cannot be listed: {error.message}") from error
     files = [name for name in names if not name.endswith("/")]
-    # TensorFlow lists names alone: one request for each size, not one after another.
     paths = [os.path.join(folder, name) for name in files]
     with ThreadPool(storage.REMOTE_THREADS) as pool:
         stats = list(pool.map(tf.io.gfile.stat, paths))

@@ -205,6 +205,8 @@ def sizes(folder: str) -> dict[str, int | None]:
 def descriptions(folder: str) -> dict[str, Description]:
     """The files right in a folder, by name, as `describe` tells of them, by one listing.
 
+    Of those that `publish_over` put into a bucket of gs:// with their content.
+
     Raises:
         UnreadableError: as `is_folder`.
     """

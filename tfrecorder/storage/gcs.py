@@ -14,6 +14,7 @@ import google_crc32c
 from tfrecorder.storage.gcs_requests import (
     Ask,
     asker,
+    content_metadata,
     copy_object,
     delete_object,
     describe_object,
@@ -100,7 +101,7 @@ class BucketStore:
         return None if found is None else found.generation
 
     def descriptions(self, folder: str) -> dict[str, Description]:
-        return self._list(folder, delimiter="/")[0]
+        return self._list(folder, delimiter="/", contents=True)[0]
 
     def names(self, folder: str) -> dict[str, int | None]:
         files, folders = self._list(folder, delimiter="/")
@@ -162,6 +163,7 @@ class BucketStore:
 
         def put() -> int:
             blob = self._blob(path)
+            blob.metadata = content_metadata(data)
             try:
                 with _in_session():
                     blob.upload_from_string(
@@ -209,10 +211,12 @@ class BucketStore:
         bucket, name = split_path(path)
         return self._connection()[0].bucket(bucket).blob(name, chunk_size=chunk_size)
 
-    def _list(self, folder: str, delimiter: str = "") -> tuple[dict[str, Description], list[str]]:
+    def _list(
+        self, folder: str, delimiter: str = "", contents: bool = False
+    ) -> tuple[dict[str, Description], list[str]]:
         """The objects below a folder; with a delimiter those right in it, and its folders."""
         at = self._at(_below(folder))
-        files, folders = _asked(lambda: list_objects(*at, delimiter))
+        files, folders = _asked(lambda: list_objects(*at, delimiter, contents=contents))
         prefix, cut = at[2], len(at[2])
         return (
             {name[cut:]: found for name, found in files.items() if name != prefix},

@@ -127,11 +127,13 @@ class Description:
         size: in bytes, as it is stored.
         crc32c: None where the store keeps none.
         generation: another number for each time the file is written; 0 where the store has none.
+        content: all its bytes, where a listing gives those of short files; else None.
     """
 
     size: int
     crc32c: int | None = None
     generation: int = 0
+    content: bytes | None = None
 
     def is_of(self, size: int, crc32c: int) -> bool:
         """Whether a file has this size and checksum, as far as the store tells."""
@@ -233,7 +235,7 @@ class Store(Protocol):
     def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         """Write a short file below a folder where this generation stands, 0 for none.
 
-        Gives the new generation.
+        Gives the new generation.  Listings then give its content too.
         None of a store without generations: nothing was written.
 
         Raises:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import google_crc32c
+
 from tfrecorder import storage
 from tfrecorder.dataset import earlier, layout
 from tfrecorder.dataset.crc32c import is_sealed
@@ -129,10 +131,23 @@ def check_gathered(expected: Expectation, damaged: frozenset[str]) -> Iterator[F
         layout.SUSPECTS: (SUSPECT_HEADER, [shard.suspects for shard in shards]),
     }
     for file, (header, parts) in lists.items():
+        if _has_sums(expected, file):
+            continue
         if damaged.isdisjoint(parts):
             yield from _check_list(expected, file, to_csv(header, []), parts, proved)
         elif not storage.exists(expected.path(file)):
             yield Fault(file, "missing", "it is not there")
+
+
+def _has_sums(expected: Expectation, file: str) -> bool:
+    """True if a file has the size and CRC32C that the commit noted; an earlier version did not."""
+    known = expected.files.get(file)
+    if known is None:
+        return False
+    try:
+        return other_sums(file, *storage.sums(expected.path(file)), known) is None
+    except (storage.UnreadableError, OSError):
+        return False
 
 
 def _check_list(
@@ -140,7 +155,7 @@ def _check_list(
 ) -> Iterator[Fault]:
     try:
         found = expected.read(file)
-        bodies = {part: expected.read(part)[len(header) :] for part in parts}
+        bodies = _bodies(expected, header, parts)
     except storage.UnreadableError as error:
         yield unread(file, error)
         return
@@ -163,6 +178,15 @@ def _check_list(
                 yield Fault(part, "differs", f"its rows are not in {file}{words}")
             return
     yield Fault(file, "differs", "it has other rows than the lists of the shards")
+
+
+def _bodies(expected: Expectation, header: bytes, parts: list[str]) -> dict[str, bytes]:
+    """The rows of the shards' lists; those that are nothing but a header need not be read."""
+    empty = google_crc32c.value(header)
+    filled = [part for part in parts if not expected.stands_as(part, empty)]
+    found = storage.each(expected.read, filled, expected.directory)
+    read = dict(zip(filled, found, strict=True))
+    return {part: read.get(part, header)[len(header) :] for part in parts}
 
 
 def check_names(expected: Expectation) -> Iterator[Fault]:

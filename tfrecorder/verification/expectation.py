@@ -28,7 +28,7 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import from_json
 from tfrecorder.stored.dataset import exchange_words
 from tfrecorder.verification.faults import Fault
-from tfrecorder.writing.done import DoneRecord
+from tfrecorder.writing.done import BESIDE, DoneRecord, list_output
 
 _CRC = whole(0, 2**32 - 1)
 _SHARDS = each(
@@ -58,9 +58,11 @@ class Expectation:
         digest: of the plan that wrote the dataset.
         done: the done-records that are sound.
         listed: by the name of a shard's file, what the commit's list says; empty if it is damaged.
-        files: by the name of a file of the plan, its size and CRC32C by the commit's list; empty
-            where that proves nothing.
+        files: by the name of a file of the plan, and of the lists of all shards, its size and
+            CRC32C by the commit's list; empty where that proves nothing.
         faults: found on the way.
+        standing: by the names of the shards and of what stands beside them, what a bucket's
+            listing tells of them; empty on a disk, which keeps no checksums.
     """
 
     directory: str
@@ -71,6 +73,7 @@ class Expectation:
     listed: Mapping[str, Written]
     files: Mapping[str, Mapping[str, int]]
     faults: tuple[Fault, ...]
+    standing: Mapping[str, storage.Description] = field(default_factory=dict)
 
     def path(self, name: str) -> str:
         """The path of a file of the dataset."""
@@ -83,6 +86,11 @@ class Expectation:
             UnreadableError: as `storage.read_bytes`.
         """
         return storage.read_bytes(self.path(name))
+
+    def stands_as(self, name: str, crc32c: int | None) -> bool:
+        """True if the store itself says that a file has a checksum, so that none need be read."""
+        found = self.standing.get(name)
+        return crc32c is not None and found is not None and found.crc32c == crc32c
 
     def written(self, shard: Shard) -> dict[str, Written]:
         """What is known of a shard's file, by the file that says it: two, which should agree."""
@@ -104,7 +112,8 @@ def read_expectation(directory: str) -> Expectation:
     refuse(directory)
     faults: list[Fault] = []
     listed = _read_list(directory, faults)
-    found = dict(_read_done(directory, faults))
+    standing = {} if storage.is_local(directory) else list_output(directory, BESIDE).files
+    found = dict(_read_done(directory, standing, faults))
     votes = Counter(one.plan for one in found.values())
     if listed.plan is not None:
         votes[listed.digest] += 1
@@ -128,6 +137,7 @@ def read_expectation(directory: str) -> Expectation:
         listed=listed.shards,
         files=listed.files,
         faults=tuple(faults),
+        standing=standing,
     )
 
 
@@ -336,22 +346,28 @@ def _fault_of_plan(directory: str, plan: Plan, listed: _List) -> Fault | None:
     return Fault(layout.PLAN, "damaged", "it is not as it was written")
 
 
-def _read_done(directory: str, faults: list[Fault]) -> Iterator[tuple[str, DoneRecord]]:
+def _read_done(
+    directory: str, standing: Mapping[str, storage.Description], faults: list[Fault]
+) -> Iterator[tuple[str, DoneRecord]]:
     """The done-records that are in the form in which they were written, by their files."""
+
+    def read(file: str) -> DoneRecord | Fault:
+        listed = standing.get(file)
+        return _read_one(directory, file, None if listed is None else listed.content)
+
     names = storage.names(os.path.join(directory, layout.DONE))
     files = [f"{layout.DONE}/{name}" for name in names]
-    for file, found in zip(
-        files, storage.each(lambda file: _read_one(directory, file), files, directory), strict=True
-    ):
+    for file, found in zip(files, storage.each(read, files, directory), strict=True):
         if isinstance(found, Fault):
             faults.append(found)
         else:
             yield file, found
 
 
-def _read_one(directory: str, file: str) -> DoneRecord | Fault:
+def _read_one(directory: str, file: str, data: bytes | None) -> DoneRecord | Fault:
     try:
-        data = storage.read_bytes(os.path.join(directory, file))
+        if data is None:
+            data = storage.read_bytes(os.path.join(directory, file))
         fields = parse(data, DONE)
         one = DoneRecord(**fields)
         # Of the fields that are there: an earlier version wrote fewer.

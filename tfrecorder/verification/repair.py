@@ -282,7 +282,7 @@ def _write_shards(
     refusals: list[str] = []
     threads = cores()
     with _folder_aside(expected) as folder, ThreadPool(threads) as executor:
-        aside = dataclasses.replace(expected, directory=folder, done={}, listed={})
+        aside = dataclasses.replace(expected, directory=folder, done={}, listed={}, standing={})
         pool = Pool(executor, threads)
         for group in groups:
             done = write_shard(plan, group, folder, pool)

@@ -147,8 +147,11 @@ def _byte_bar(
     if not shown:
         yield lambda size: None
         return
-    files = [expected.path(expected.plan.shards[group].file) for group in groups]
-    total = sum(size or 0 for size in storage.each(storage.size_or_none, files, expected.directory))
+    files = [expected.plan.shards[group].file for group in groups]
+    listed = [expected.standing[file].size for file in files if file in expected.standing]
+    others = [expected.path(file) for file in files if file not in expected.standing]
+    asked = storage.each(storage.size_or_none, others, expected.directory)
+    total = sum(listed) + sum(size or 0 for size in asked)
     lock = threading.Lock()
     with bar_class()(total=total, unit="B", unit_scale=True, dynamic_ncols=True) as bar:
 

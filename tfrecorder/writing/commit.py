@@ -38,19 +38,20 @@ def commit(
         sums = metadata.plan_sums(output_dir)
     rejects = [shard.rejects for shard, one in by_shard.items() if one.rejects]
     suspects = [shard.suspects for shard, one in by_shard.items() if one.suspects]
+    lists = {
+        layout.REJECTS: _gathered(output_dir, REJECT_HEADER, rejects),
+        layout.SUSPECTS: _gathered(output_dir, SUSPECT_HEADER, suspects),
+    }
+    sums |= {file: metadata.sums_of(data) for file, data in lists.items()}
     files = {
+        **lists,
         **labels_files(plan),
         layout.FEATURES: features_json(plan, by_shard.values()),
         layout.METADATA: metadata.metadata_json(plan, by_shard, sums),
     }
     # On a bucket all at a time: one after the other, a small conversion would mostly wait here.
     publish = partial(storage.publish_bytes, output_dir)
-    work = [
-        partial(_gather, output_dir, layout.REJECTS, REJECT_HEADER, rejects),
-        partial(_gather, output_dir, layout.SUSPECTS, SUSPECT_HEADER, suspects),
-        *(partial(publish, file, data) for file, data in files.items()),
-    ]
-    storage.each(lambda one: one(), work, output_dir)
+    storage.each(lambda file: publish(file, files[file]), files, output_dir)
     _check_standing(plan, by_shard, output_dir)
     publish(layout.COMMIT, dataset_info_json(plan, by_shard))
     leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE, layout.PARTS)
@@ -122,12 +123,11 @@ def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -
     )
 
 
-def _gather(output_dir: str, name: str, header: tuple[str, ...], parts: Sequence[str]) -> None:
+def _gathered(output_dir: str, header: tuple[str, ...], parts: Sequence[str]) -> bytes:
     """One CSV from those of the shards that list anything, in the order of the source's rows."""
     head = to_csv(header, [])
 
     def rows_of(part: str) -> bytes:
         return storage.read_bytes(os.path.join(output_dir, part))[len(head) :]
 
-    bodies = storage.each(rows_of, parts, output_dir)
-    storage.publish_bytes(output_dir, name, head + in_order(bodies))
+    return head + in_order(storage.each(rows_of, parts, output_dir))

@@ -77,7 +77,7 @@ class Output:
     """What stands in an output directory.
 
     Attributes:
-        files: shards, their indexes and done-records, by their names below the directory.
+        files: shards and what stands beside them, by their names below the directory.
     """
 
     files: Mapping[str, storage.Description]
@@ -94,14 +94,19 @@ class Output:
         return None if shard.index_file in self.files else f"{shard.index_file} is not there"
 
 
-def list_output(output_dir: str) -> Output:
-    """List an output directory: on a bucket a request for 1,000 shards, and as many beside it."""
+#: The folders that show whether a shard is done, and all that have a file for each shard.
+TOLD_BY = ("", layout.INDEX, layout.DONE)
+BESIDE = ("", *layout.SHARD_FOLDERS)
+
+
+def list_output(output_dir: str, folders: Collection[str] = TOLD_BY) -> Output:
+    """List an output directory: on a bucket a request for 1,000 files of each folder."""
 
     def files_of(folder: str) -> dict[str, storage.Description]:
         found = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
         return {os.path.join(folder, name): one for name, one in found.items()}
 
-    listed = storage.each(files_of, ("", layout.INDEX, layout.DONE), output_dir)
+    listed = storage.each(files_of, folders, output_dir)
     return Output({name: one for files in listed for name, one in files.items()})
 
 
@@ -116,8 +121,12 @@ def read_done(
     Args:
         standing: the directory, where it was listed; else the shard's file alone is asked for.
     """
+    listed = None if standing is None else standing.files.get(shard.done)
     try:
-        data = storage.read_bytes(os.path.join(output_dir, shard.done))
+        if listed is not None and listed.content is not None:
+            data = listed.content
+        else:
+            data = storage.read_bytes(os.path.join(output_dir, shard.done))
         done = DoneRecord(**parse(data, DONE))
     except storage.UnreadableError as error:
         if error.code == "not_found":
@@ -137,7 +146,10 @@ def read_done(
 def read_all_done(
     output_dir: str, shards: Collection[Shard], plan_digest: str
 ) -> dict[Shard, DoneRecord | None]:
-    """`read_done` of many shards: nothing is asked about those without a done-record."""
+    """`read_done` of many shards: nothing is asked about those without a done-record.
+
+    In a bucket of gs:// the listing itself holds the records: a request for 1,000 shards.
+    """
     standing = list_output(output_dir)
     begun = [shard for shard in shards if shard.done in standing.files]
 

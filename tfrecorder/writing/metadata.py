@@ -38,16 +38,22 @@ def plan_sums(output_dir: str) -> dict[str, dict[str, int]]:
     }
 
 
+def sums_of(data: bytes) -> dict[str, int]:
+    """Size and CRC32C of bytes, as the list of the commit holds them."""
+    return {"bytes": len(data), "crc32c": google_crc32c.value(data)}
+
+
 def metadata_json(
     plan: Plan, done: Mapping[Shard, DoneRecord], files: Mapping[str, Mapping[str, int]]
 ) -> bytes:
     """`_tfrecorder/metadata.json`: all that is known of the dataset, and its checksums.
 
-    It proves itself, the plan's files and the done-records; these prove the shards with their
-    indexes and lists.
+    It proves itself, the plan's files, the lists of all shards and the done-records; these prove
+    the shards with their indexes and lists.
 
     Args:
-        files: of the plan, as `plan_sums` gives them.
+        files: size and CRC32C of the plan's files, as `plan_sums` gives them, and of the lists of
+            rejects and suspects.
     """
     totals = add_up(done.values())
     shards = [
