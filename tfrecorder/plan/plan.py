@@ -28,7 +28,7 @@ from tfrecorder.schema.fields import Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
 from tfrecorder.schema.fields import to_json as fields_to_json
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, Feature
-from tfrecorder.schema.splits import SPLITS
+from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.validation.rules import Checked
 from tfrecorder.validation.statistics import describe_columns
 
@@ -288,7 +288,7 @@ def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
     import pyarrow as pa
 
     digest = hashlib.sha256()
-    split = pa.array(splits.to_numpy(), pa.large_string())
+    split = pa.array(splits.astype(SPLIT_TYPE)).dictionary_decode().cast(pa.large_string())
     for name, column in [(SPLIT_COLUMN, split), *values.items()]:
         digest.update(f"{name}:{column.type}:{len(column)}:".encode())
         _feed(digest, column)

@@ -22,7 +22,7 @@ def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
 
 def number_labels(
     column: pd.Series, given: tuple[str, ...] | None
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
+) -> tuple[np.ndarray, np.ndarray | pd.Series, tuple[str, ...] | None]:
     """Integers and texts of checked labels, and the class names where there are any.
 
     Args:
@@ -38,7 +38,7 @@ def number_labels(
     names = build_vocabulary(distinct) if given is None else given
     place = {name: number for number, name in enumerate(names)}
     numbers = np.array([place[label] for label in distinct], dtype=np.int64)[codes]
-    return numbers, column.to_numpy(dtype=object), names
+    return numbers, column, names
 
 
 def needs_escape(name: str) -> bool:

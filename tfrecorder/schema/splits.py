@@ -17,6 +17,9 @@ SPLITS = ("TRAIN", "VALIDATION", "TEST")
 
 UNASSIGNED = "UNASSIGNED"
 
+#: The splits of a table's rows: a byte each, of which millions are compared in no time.
+SPLIT_TYPE = pd.CategoricalDtype([*SPLITS, UNASSIGNED])
+
 #: Every accepted spelling, in lower case: those of AutoML Vision and Vertex AI, and the usual ones.
 SPELLINGS = {
     "train": "TRAIN",
@@ -70,13 +73,18 @@ def parse_splits(column: pd.Series) -> pd.Series:
     A missing value or an empty word is UNASSIGNED; a word that is no split becomes missing.
 
     >>> parse_splits(pd.Series(["train", "Val", None, "trian"])).tolist()
-    ['TRAIN', 'VALIDATION', 'UNASSIGNED', None]
+    ['TRAIN', 'VALIDATION', 'UNASSIGNED', nan]
     """
-    # As plain objects: a column of pandas' own text refuses what is no valid Unicode.
-    texts = np.array([str(word) for word in column.astype(object).fillna("")], dtype=object)
+    if isinstance(column.dtype, pd.StringDtype):
+        texts = column.fillna("").array
+    else:
+        # As plain objects: a column of pandas' own text refuses what is no valid Unicode.
+        texts = np.array([str(word) for word in column.astype(object).fillna("")], dtype=object)
     words, distinct = pd.factorize(texts)
-    parsed = [SPELLINGS.get(word.strip().lower()) for word in distinct]
-    return pd.Series(np.array(parsed, dtype=object)[words], index=column.index, dtype=object)
+    parsed = pd.Categorical(
+        [SPELLINGS.get(word.strip().lower()) for word in distinct], dtype=SPLIT_TYPE
+    )
+    return pd.Series(parsed.take(words), index=column.index)
 
 
 def assign_splits(

@@ -316,7 +316,8 @@ def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:
 
     But not where all of them are class names that were given.
     """
-    if not labels.map(lambda label: isinstance(label, str)).all():
+    is_text = isinstance(labels.dtype, pd.StringDtype) and not labels.hasnans
+    if not is_text and not labels.map(lambda label: isinstance(label, str)).all():
         return False
     distinct = set(labels.unique())
     if not distinct or distinct <= names:

@@ -14,7 +14,7 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Label, Labels
 from tfrecorder.schema.labels import number_labels
-from tfrecorder.sources.table import as_objects
+from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.columns import at, check_labels, has_faults
 from tfrecorder.validation.report import Finding
 
@@ -45,6 +45,7 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
     assert isinstance(field.kind, Label)
     default = field.kind.default
     if default is not None:
+        column = as_objects(column)
         missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
         column = column.where(~missing, default)
     checked, findings = check_labels(column, field.kind.names)
@@ -53,7 +54,7 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
     numbers, texts, names = number_labels(checked, field.kind.names)
     values = {
         f"{field.key}/label": pa.array(numbers, pa.int64()),
-        f"{field.key}/text": pa.array(texts, pa.large_string()),
+        f"{field.key}/text": _arrow_texts(texts),
     }
     made = _with_classes(field, checked, numbers, names)
     findings.append(_check_gaps(field.column, numbers, made))
@@ -117,9 +118,16 @@ def number_flat(
     numbers, texts, names = number_labels(checked, given)
     values = {
         keys[0]: as_lists(sizes, pa.array(numbers, pa.int64())),
-        keys[1]: as_lists(sizes, pa.array(texts, pa.large_string())),
+        keys[1]: as_lists(sizes, _arrow_texts(texts)),
     }
     return Outcome(_with_classes(field, checked, numbers, names), values, findings)
+
+
+def _arrow_texts(texts: np.ndarray | pd.Series) -> pa.LargeStringArray:
+    import pyarrow as pa
+
+    held = as_texts(texts) if isinstance(texts, pd.Series) else None
+    return pa.array(texts, pa.large_string()) if held is None else held
 
 
 def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:

@@ -6,7 +6,7 @@ Vectorised pandas; a rule looks row by row only at what it found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,37 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.schema.splits import parse_splits
-from tfrecorder.sources.table import as_objects
+from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.report import CODES, ERROR, Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+#: Uris whose schemes are looked at together.
+_TOGETHER = 2**20
 
 
 def has_faults(findings: Iterable[Finding]) -> bool:
     """True if any finding is an error, beyond warnings."""
     return any(len(one.rows) and CODES[one.code][0] == ERROR for one in findings)
+
+
+def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
+    """Texts in which `check_uris` would find nothing, as Arrow holds them; None of any others."""
+    import pyarrow.compute as pc
+
+    texts = as_texts(column)
+    if texts is None or pc.any(pc.equal(texts, "")).as_py():
+        return None
+    for start in range(0, len(texts), _TOGETHER):
+        block = texts.slice(start, _TOGETHER)
+        with_scheme = block.filter(pc.match_substring(block, "://"))
+        heads = pc.list_element(pc.split_pattern(with_scheme, "://", max_splits=1), 0)
+        for head in heads.unique().to_pylist():
+            if storage.refusal(storage.scheme(f"{head}://")) is not None:
+                return None
+    return texts
 
 
 def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
@@ -84,13 +108,24 @@ def check_unicode(column: pd.Series) -> Finding:
 
 def check_splits(column: pd.Series) -> tuple[pd.Series, Finding]:
     """The split of each row by its word: TRAIN, VALIDATION, TEST, or UNASSIGNED."""
-    column = as_objects(column)
     splits = parse_splits(column)
     wrong = splits.isna().to_numpy()
     return splits, at("unknown_split", wrong, column, "{value!r} is no split")
 
 
+def are_sound_labels(column: pd.Series, names: Sequence[str] | None) -> bool:
+    """True of texts in which `check_labels` would find nothing."""
+    texts = as_texts(column)
+    if texts is None:
+        return False
+    distinct = set(texts.unique().to_pylist())
+    return "" not in distinct and (names is None or distinct.issubset(names))
+
+
 def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Series, list[Finding]]:
+    if are_sound_labels(column, names):
+        return column, []
+    column = as_objects(column)
     null = (column.isna() | (column == "")).to_numpy(dtype=bool)
     findings = [at("null_label", null, column, "the label is missing")]
     given = column[~null]

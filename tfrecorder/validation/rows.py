@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tfrecorder.display.tables import counted
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import UNASSIGNED
+from tfrecorder.sources.table import as_texts
 from tfrecorder.validation.columns import cut
 from tfrecorder.validation.report import Finding
 
@@ -28,9 +30,20 @@ def check_rows(frame: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("no_train", [None], SPLIT_COLUMN, [None], "no row is in TRAIN")
     if URI_COLUMN in frame:
         uri = frame[URI_COLUMN]
-        yield from _check_repeated(frame[uri.notna() & uri.duplicated(keep=False)])
+        repeated = frame[_are_repeated(uri)]
+        yield from _check_repeated(repeated.astype({URI_COLUMN: object, SPLIT_COLUMN: object}))
     if LABEL_COLUMN in frame:
         yield from _check_classes(frame[[SPLIT_COLUMN, LABEL_COLUMN]].dropna())
+
+
+def _are_repeated(uris: pd.Series) -> np.ndarray:
+    """The uris that are there more than once."""
+    import pyarrow.compute as pc
+
+    texts = as_texts(uris)
+    if texts is not None and pc.count_distinct(texts).as_py() == len(texts):  # nearly always
+        return np.zeros(len(uris), dtype=bool)
+    return (uris.notna() & uris.duplicated(keep=False)).to_numpy(dtype=bool)
 
 
 def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:

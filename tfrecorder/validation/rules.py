@@ -28,11 +28,11 @@ from tfrecorder.schema.kinds import (
     Split,
     columns_of,
 )
-from tfrecorder.schema.splits import UNASSIGNED, Division, assign_splits
+from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
-from tfrecorder.validation.columns import at, check_splits, check_uris, has_faults
+from tfrecorder.validation.columns import at, check_splits, check_uris, has_faults, sound_uris
 from tfrecorder.validation.division import check_divided, describe_assigned
 from tfrecorder.validation.report import Finding, build_report
 from tfrecorder.validation.rows import check_rows
@@ -192,11 +192,11 @@ def _check_field(field: Field, table: pd.DataFrame, boxes: BoxRows | None) -> Ou
     names = columns_of(field.column, field.kind)
     if not {*names} <= {*table.columns}:
         return unlabelled(field, len(table))
-    columns = [as_objects(table[name]) for name in names]
     if isinstance(field.kind, (Image, Mask)):
-        return _check_files(field, columns[0])
+        return _check_files(field, table[names[0]])
     if isinstance(field.kind, Label):
-        return check_label(field, columns[0])
+        return check_label(field, table[names[0]])
+    columns = [as_objects(table[name]) for name in names]
     if isinstance(field.kind, Labels):
         return check_several(field, columns)
     return check_values(field, columns[0])
@@ -205,7 +205,9 @@ def _check_field(field: Field, table: pd.DataFrame, boxes: BoxRows | None) -> Ou
 def _check_files(field: Field, column: pd.Series) -> Outcome:
     import pyarrow as pa
 
-    column, findings = check_uris(column)
+    if (texts := sound_uris(column)) is not None:
+        return Outcome(field, {field.uri_key: texts}, [], column)
+    column, findings = check_uris(as_objects(column))
     values = {} if has_faults(findings) else {field.uri_key: pa.array(column, pa.large_string())}
     return Outcome(field, values, findings, column)
 
@@ -220,7 +222,7 @@ def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
     labels = [outcome.column for outcome in outcomes if isinstance(outcome.field.kind, Label)]
     if len(labels) == 1 and labels[0] is not None:
         frame[LABEL_COLUMN] = labels[0]
-    frame[SPLIT_COLUMN] = pd.Series(UNASSIGNED, index=table.index, dtype=object)
+    frame[SPLIT_COLUMN] = pd.Series(UNASSIGNED, index=table.index, dtype=SPLIT_TYPE)
     return frame
 
 
@@ -240,8 +242,7 @@ def _assign(
     groups: pd.Series | None,
 ) -> None:
     """Split rows without a split by the hash of their group, their image, or all they hold."""
-    splits = frame[SPLIT_COLUMN].astype(object)
-    open_rows = (splits == UNASSIGNED).to_numpy(dtype=bool)
+    open_rows = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
     if not open_rows.any():
         return
     if groups is not None:
@@ -257,8 +258,9 @@ def _assign(
     labels = None
     if division.stratify and LABEL_COLUMN in frame:
         labels = frame.loc[open_rows, LABEL_COLUMN].tolist()
+    splits = frame[SPLIT_COLUMN].astype(object)
     splits[open_rows] = np.array(assign_splits(texts, division, labels), dtype=object)
-    frame[SPLIT_COLUMN] = splits
+    frame[SPLIT_COLUMN] = splits.astype(SPLIT_TYPE)
 
 
 def _contents(values: Mapping[str, pa.Array], index: pd.Index) -> pd.Series:
