@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
             return step("plan", lambda: make_plan(checked, table.base, [88_000] * 1000, options))
 
         made, planned = plan()
-        step("stage", lambda: stage_plan(made, planned, OUT))
+        step("stage", partial(stage_plan, made, planned, OUT))
         del planned
         found["planning_cpu"] = sum(
             found[f"{name}_cpu"] for name in ("read", "validate", "plan", "stage")

@@ -26,7 +26,24 @@ EACH_IN_ONE_FOLDER = settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
-PIECES = ["a", "b.jpg", ",", ",", "\n", "\n", " ", "\t", '"', "\r", "\r\n", "\0", "é", "#", "'", "1"]
+PIECES = [
+    "a",
+    "b.jpg",
+    ",",
+    ",",
+    "\n",
+    "\n",
+    " ",
+    "\t",
+    '"',
+    "\r",
+    "\r\n",
+    "\0",
+    "é",
+    "#",
+    "'",
+    "1",
+]
 PIECES += ["\ufeff", "\u2028", "\x1c", "\x85", "TRAIN,c.jpg,x\n", "NA", "-0"]
 HEADERS = ["split,image_uri,label\n", "\ufeffimage_uri,label\n", "image_uri\n", "label,image_uri"]
 HEADERS += ["image_uri,label,label\n", "image_uri,,label\n", " \nimage_uri,label\n", ""]
@@ -60,7 +77,7 @@ def test_a_csv_is_read_as_pandas_reads_it(header: str, body: str) -> None:
 
 def test_a_csv_that_is_no_utf8_is_refused_with_the_same_words() -> None:
     Path("t.csv").write_bytes(b"image_uri,label\na.jpg,x\nb\xff.jpg,y\n")
-    with pytest.raises(SourceError, match="t.csv: .*UTF-8"):
+    with pytest.raises(SourceError, match=r"t\.csv: .*UTF-8"):
         read_source("t.csv")
 
 
