@@ -101,15 +101,17 @@ def checked(rows: list[tuple[Any, ...]], dtype: Any, options: ConvertOptions) ->
         max_size=12,
     ),
     st.sampled_from([None, ["cat", "dog", "Cat ", "1", "é"], ["dog"]]),
+    st.sampled_from(["str", "string[pyarrow]", "string[python]"]),
 )
-@example([("TRAIN", "a.jpg", "cat"), ("TEST", "b.jpg", "dog")], None)
-@example([("TRAIN", "a.jpg", "cat"), ("TEST", "a.jpg", "dog")], None)
-@example([("TRAIN", "gs://b/c.jpg", "cat"), ("", "x://y", "dog")], ["cat"])
+@example([("TRAIN", "a.jpg", "cat"), ("TEST", "b.jpg", "dog")], None, "str")
+@example([("TRAIN", "a.jpg", "cat"), ("TEST", "a.jpg", "dog")], None, "str")
+@example([("TRAIN", "gs://b/c.jpg", "cat"), ("", "x://y", "dog")], ["cat"], "str")
+@example([("TRAIN", "a.jpg", "cat"), ("", "a.jpg", "dog")], None, "string[pyarrow]")
 def test_texts_in_arrow_are_judged_as_the_same_texts_in_python(
-    rows: list[tuple[Any, ...]], names: list[str] | None
+    rows: list[tuple[Any, ...]], names: list[str] | None, dtype: str
 ) -> None:
     options = ConvertOptions(labels=names)
-    one, other = (checked(rows, dtype, options) for dtype in ("str", object))
+    one, other = (checked(rows, kind, options) for kind in (dtype, object))
     pd.testing.assert_frame_equal(one.report, other.report)
     assert one.fields == other.fields
     assert one.notes == other.notes
