@@ -2,6 +2,7 @@
 
     planning.py [--data DIR] [--rounds N] [--quick]
     planning.py --scale                 10,000,000 rows and 7,500 shards on a bucket, once
+    planning.py --classes               7,500 shards with 10 and with 100,000 classes, once
 
 Seconds of each step, peak memory, and the size of the job graph that Beam would send; at scale also
 the CPU seconds and requests of planning, commit and looks (see `planning_scale.py`).
@@ -30,6 +31,11 @@ SCALE = (10_000_000, 7500)
 QUICK_SCALE = (100_000, 100)
 SCALE_CPU_BAR = 45.0
 SCALE_MEMORY_BAR = 4000.0
+
+#: Classes, and how many times as long the larger number may take; rows.
+CLASSES = (10, 100_000)
+CLASSES_BAR = 1.2
+CLASSES_ROWS = 100_000
 
 #: Seconds that the bucket takes to answer.
 LATENCY = 0.05
@@ -146,12 +152,35 @@ def scale(data: Path, rows: int, shards: int) -> bool:
     return all(met for met, _ in bars)
 
 
+def classes(data: Path, shards: int) -> bool:
+    """Whole conversions of tiny pictures, of few and of many classes."""
+    cases = [
+        Case(
+            f"{count} classes",
+            "planning_scale:of_classes",
+            {"classes": count, "rows": CLASSES_ROWS, "shards": shards},
+            writes=True,
+        )
+        for count in CLASSES
+    ]
+    results = harness.run_rounds(cases, 1, data)
+    print(harness.table(results, ["seconds", "cpu", "peak_mb", "records"]))
+    few, many = (one.median("cpu") for one in results)
+    met, line = harness.verdict("CPU, many classes to few", many / few, CLASSES_BAR, False)
+    print(f"\n{line}")
+    harness.save("planning_classes", results)
+    return met
+
+
 def main(arguments: list[str] | None = None) -> bool:
     parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="100,000 rows, once")
     parser.add_argument("--scale", action="store_true", help="10,000,000 rows on a bucket alone")
+    parser.add_argument("--classes", action="store_true", help="10 and 100,000 classes alone")
     chosen = parser.parse_args(arguments)
+    if chosen.classes:
+        return classes(chosen.data, QUICK_SCALE[1] if chosen.quick else SCALE[1])
     if chosen.scale:
         return scale(chosen.data, *(QUICK_SCALE if chosen.quick else SCALE))
     rows, rounds = (QUICK_ROWS, 1) if chosen.quick else (ROWS, chosen.rounds)

@@ -103,6 +103,34 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
     return run
 
 
+def of_classes(out: str, classes: int, rows: int, shards: int) -> Timed:
+    """Converts tiny pictures of so many classes, on a disk."""
+    import apache_beam
+    import pandas as pd
+    from PIL import Image
+
+    import tfrecorder
+
+    del apache_beam
+    pictures = Path(out).parent / "pictures"
+    pictures.mkdir()
+    for number in range(10):
+        Image.new("RGB", (8, 8), (20 * number, 5, 9)).save(pictures / f"{number}.jpg")
+    table = pd.DataFrame(
+        {
+            "split": "TRAIN",
+            "image_uri": [f"{pictures}/{row % 10}.jpg" for row in range(rows)],
+            "label": [f"class_{row % classes:06d}" for row in range(rows)],
+        }
+    )
+
+    def run() -> Numbers:
+        options = {"num_shards": shards, "num_threads": 1, "verify": "header", "progress": False}
+        return {"records": tfrecorder.convert(table, out, **options).records}
+
+    return run
+
+
 def _put_shards(server: Any, plan: Any) -> None:
     """What workers leave of all shards."""
     import google_crc32c
