@@ -162,6 +162,7 @@ TENSORFLOW_WALL = "TensorFlow is imported in loading/ alone"
 BEAM_WALL = "Apache Beam is imported in runners/ and writing/pipeline.py alone"
 WORKERS = "What a Dataflow worker runs never reaches TensorFlow"
 READERS = "What reads never reaches Apache Beam"
+INDEXED = "What reads by number never reaches TensorFlow"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,8 @@ READERS = "What reads never reaches Apache Beam"
         ("accessor.py", "from apache_beam import io", [BEAM_WALL]),
         ("writing/rows.py", "from tfrecorder.loading import decoding", [WORKERS]),
         ("stored/files.py", "import apache_beam", [BEAM_WALL, READERS]),
+        ("indexed/order.py", "from tfrecorder.loading import start", [FLOORS]),
+        ("indexed/order.py", "def late():\n    import tensorflow", [TENSORFLOW_WALL, INDEXED]),
     ],
 )
 def test_a_floor_or_a_wall_that_is_broken_is_seen(house, file, crossing, contracts):

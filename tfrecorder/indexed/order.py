@@ -1,0 +1,156 @@
+"""The order of an epoch: a permutation that is computed at any place, without a table.
+
+A place is where a record comes in an epoch, from 0; a number is where the record stands in its
+split.  `Order.numbers` turns places into numbers, so a run can begin anywhere, and any host can
+compute any part.
+
+The permutation is a Feistel network with cycle walking: each round adds to one half of a number's
+bits a keyed hash of the other half, which can be undone whatever the hash is; a result beyond the
+records is put through again until it is one of them.
+Sources: M. Luby, C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black,
+P. Rogaway, "Ciphers with arbitrary finite domains", 2002.  The hash is the last step of
+SplitMix64 (S. Vigna, with the constants of D. Stafford's "mix 13").
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: How the records of an epoch are ordered: as they are stored; the whole split shuffled; blocks of
+#: consecutive records shuffled, and the records within a window of blocks.
+MODES = ("stored", "exact", "blocks")
+
+#: Four rounds are the least whose result nobody tells from a random permutation (Luby, Rackoff).
+#: Halves of few bits need more: at 8, orders of 4 records come up evenly.
+ROUNDS = 8
+
+#: The least bits of a number: a network of fewer reaches few of the orders.
+MIN_BITS = 8
+
+#: Blocks that are mixed with each other.
+WINDOW = 64
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of one epoch of a split.
+
+    Attributes:
+        records: of the split.
+        mode: one of `MODES`.
+        seed: 0 to 2**32 - 1; not looked at where `mode` is "stored".
+        epoch: from 0.
+        block: consecutive records that stay close in "blocks".
+
+    >>> Order(10, "exact", seed=7, epoch=0).numbers(np.arange(10))
+    array([9, 5, 4, 7, 0, 3, 6, 2, 8, 1])
+    """
+
+    records: int
+    mode: str
+    seed: int
+    epoch: int
+    block: int = 1
+
+    def numbers(self, places: np.ndarray) -> np.ndarray:
+        """The numbers of the records at these places.
+
+        Args:
+            places: integers from 0 to `records` - 1.
+
+        Returns:
+            int64 of the same shape.
+        """
+        if self.mode == "stored":
+            return places.astype(np.int64)
+        found = places.astype(np.uint64)
+        if self.mode == "exact":
+            found = permute(found, self.records, self._key("exact"))
+        else:
+            found = _walk(found, self.records, self._in_blocks)
+        return found.astype(np.int64)
+
+    def _in_blocks(self, places: np.ndarray, _: Any = None) -> np.ndarray:
+        """A permutation of whole blocks, of which the last may hold more numbers than records."""
+        blocks = -(-self.records // self.block)
+        window = np.uint64(WINDOW * self.block)
+        windows = places // window
+        keys = mix(self._key("window") + windows)
+        whole = windows < np.uint64(blocks // WINDOW)
+        within = places % window
+        within[whole] = permute(within[whole], int(window), keys[whole])
+        rest = blocks % WINDOW * self.block
+        within[~whole] = permute(within[~whole], rest, keys[~whole])
+        of_window = within // np.uint64(self.block)
+        block = permute(windows * np.uint64(WINDOW) + of_window, blocks, self._key("blocks"))
+        return block * np.uint64(self.block) + within % np.uint64(self.block)
+
+    def _key(self, purpose: str) -> np.ndarray:
+        return np.array([derive_seed(self.seed, self.epoch, purpose)], np.uint64)
+
+
+def derive_seed(seed: int, epoch: int, purpose: str) -> int:
+    """A seed for one purpose of one epoch, the same on every machine and Python."""
+    digest = hashlib.blake2b(f"{seed}/{epoch}/{purpose}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1  # int64 without its sign
+
+
+def permute(numbers: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
+    """A permutation of 0 to `size` - 1.
+
+    Args:
+        numbers: uint64, of them any.
+        size: how many numbers there are.
+        key: uint64, one for all, or one for each of `numbers`.
+    """
+    bits = max((size - 1).bit_length(), MIN_BITS)
+    keys = np.broadcast_to(key, numbers.shape)
+
+    def network(some: np.ndarray, where: np.ndarray | slice) -> np.ndarray:
+        return _feistel(some, bits, keys[where])
+
+    return _walk(numbers, size, network)
+
+
+def _walk(
+    numbers: np.ndarray, size: int, step: Callable[[np.ndarray, np.ndarray | slice], np.ndarray]
+) -> np.ndarray:
+    """`step`, a permutation of more than 0 to `size` - 1, as one of just these.
+
+    Going on from a number beyond them, the walk comes to one of them before it is back.
+    """
+    found = step(numbers, slice(None))
+    beyond = np.flatnonzero(found >= size)
+    while len(beyond):
+        found[beyond] = step(found[beyond], beyond)
+        beyond = beyond[found[beyond] >= size]
+    return found
+
+
+def _feistel(numbers: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
+    """A permutation of 0 to 2**bits - 1."""
+    low = np.uint64(bits // 2)
+    high = np.uint64(bits) - low
+    left, right = numbers >> low, numbers & ((np.uint64(1) << low) - np.uint64(1))
+    for number in range(ROUNDS):
+        keys = keys + _GOLDEN
+        if number % 2:
+            left ^= mix(right + keys) >> (np.uint64(64) - high)
+        else:
+            right ^= mix(left + keys) >> (np.uint64(64) - low)
+    return left << low | right
+
+
+def mix(numbers: np.ndarray) -> np.ndarray:
+    """A hash of 64 bits: each bit of a uint64 decides about half of the bits of the result."""
+    numbers = (numbers ^ numbers >> np.uint64(30)) * _FIRST
+    numbers = (numbers ^ numbers >> np.uint64(27)) * _SECOND
+    return numbers ^ numbers >> np.uint64(31)

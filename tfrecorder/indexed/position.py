@@ -1,0 +1,135 @@
+"""Where a training stands in the order of an epoch, and which places each host reads next.
+
+A position is the next place, the same on every host.  A host has `batch_size` places of each
+step, so a step of all hosts takes `batch_size * world` places, one host's behind the other's.
+Steps are counted from the position where a run begins: any batch size and any number of hosts
+continue from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tfrecorder.errors import OptionError
+from tfrecorder.options.checks import is_whole
+
+#: Of the form, and of the order: one that computes another order has another number.
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Position:
+    """What was taken of a split, as a value.
+
+    Attributes:
+        fingerprint: of the split's records.
+        split: its name.
+        mode: of the order, "stored", "exact" or "blocks".
+        seed: of the order, and of augmentation.
+        epoch: that the run stands in, from 0.
+        next: the first place of it that was not taken yet.
+    """
+
+    fingerprint: str
+    split: str
+    mode: str
+    seed: int
+    epoch: int = 0
+    next: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, to be saved with the model."""
+        return {"version": VERSION, **asdict(self)}
+
+    def with_saved(self, state: Mapping[str, Any], records: int) -> Position:
+        """This position, moved to where `to_json` of an earlier run stood.
+
+        Args:
+            state: what `to_json` gave.
+            records: of the split.
+
+        Raises:
+            OptionError: it is no position, or one of other records or of another order.
+        """
+        words = "load_state_dict: "
+        if not isinstance(state, Mapping) or set(state) != set(self.to_json()):
+            raise OptionError(f"{words}{state!r} is not what state_dict() gave; give just that.")
+        if state["version"] != VERSION:
+            raise OptionError(
+                f"{words}the position is of version {state['version']!r}, this is {VERSION}; go on "
+                "with the tfrecorder that saved it, or begin an epoch anew."
+            )
+        for name in ("fingerprint", "split", "mode", "seed"):
+            if state[name] != getattr(self, name):
+                raise OptionError(
+                    f"{words}the position was saved with {name}={state[name]!r}, this run has "
+                    f"{getattr(self, name)!r}; {_REMEDIES[name]}."
+                )
+        epoch, place = state["epoch"], state["next"]
+        if not (is_whole(epoch) and is_whole(place) and epoch >= 0 and 0 <= place <= records):
+            raise OptionError(
+                f"{words}epoch={epoch!r} and next={place!r} are no place among {records:,} records."
+            )
+        return replace(self, epoch=int(epoch), next=int(place))
+
+
+_REMEDIES = {
+    "fingerprint": "its records are others; give the dataset that the run began with",
+    "split": "give the split that the run began with",
+    "mode": "give the shuffle that the run began with",
+    "seed": "give the seed that the run began with",
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which places of each step are this host's.
+
+    Attributes:
+        records: of an epoch.
+        batch_size: of this host, as of each.
+        rank: of this host, from 0.
+        world: hosts.
+        drop_remainder: leave out the last places, if they do not fill a step of all hosts; else
+            they are divided, one host having at most one more than another, and some perhaps none.
+    """
+
+    records: int
+    batch_size: int
+    rank: int = 0
+    world: int = 1
+    drop_remainder: bool = False
+
+    @property
+    def _step(self) -> int:
+        return self.batch_size * self.world
+
+    def steps(self, start: int) -> int:
+        """The steps from a place to the end of the epoch.
+
+        >>> Share(100, batch_size=8, rank=0, world=4).steps(0)
+        4
+        """
+        left = self.records - start
+        return left // self._step if self.drop_remainder else -(-left // self._step)
+
+    def places(self, start: int) -> range:
+        """This host's places of the step that begins at a place.
+
+        >>> Share(100, batch_size=8, rank=1, world=4).places(32)
+        range(40, 48)
+        >>> [len(Share(100, 8, rank, world=4).places(96)) for rank in range(4)]
+        [1, 1, 1, 1]
+        """
+        left = self.records - start
+        if left >= self._step:
+            first = start + self.rank * self.batch_size
+            return range(first, first + self.batch_size)
+        first, end = (left * rank // self.world for rank in (self.rank, self.rank + 1))
+        return range(start + first, start + end)
+
+    def after(self, start: int) -> int:
+        """The place behind the step that begins at a place."""
+        return min(start + self._step, self.records)
