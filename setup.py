@@ -14,6 +14,7 @@ REQUIRES = [
     "apache-beam[gcp]>=2.70",
     "certifi",
     "click>=8.1",
+    "cykooz-resizer>=4; python_version < '3.14'",  # it has wheels up to 3.13
     "google-cloud-storage>=2.18",
     "google-crc32c>=1.5",
     "jinja2>=3.1",

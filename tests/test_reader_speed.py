@@ -13,10 +13,10 @@ from reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
 from tfrecorder import OptionError
-from tfrecorder.loading.memory import parallel_calls, prefetched
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import bounds, shuffle_records, slices
 from tfrecorder.loading.throughput import STAGES, benchmark
+from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.stored.dataset import ShardFile
 from tfrecorder.threads import cores
 

@@ -32,6 +32,8 @@ from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
     from tfrecorder.conversion import convert, convert_and_load, stage
+    from tfrecorder.dataset.example import parse_example
+    from tfrecorder.indexed.records import Records
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
     from tfrecorder.loading.load import load
@@ -95,8 +97,10 @@ _LAZY = {
     "info": "tfrecorder.stored.info",
     "inspect": "tfrecorder.inspection.inspect",
     "load": "tfrecorder.loading.load",
+    "parse_example": "tfrecorder.dataset.example",
     "preview": "tfrecorder.inspection.preview",
     "Preview": "tfrecorder.inspection.preview",
+    "Records": "tfrecorder.indexed.records",
     "repair": "tfrecorder.verification.repair",
     "status": "tfrecorder.writing.status",
     "validate": "tfrecorder.validation.validate",
@@ -130,6 +134,7 @@ __all__ = [
     "OutputError",
     "PartResult",
     "Preview",
+    "Records",
     "RejectedError",
     "RepairResult",
     "RunnerError",
@@ -152,6 +157,7 @@ __all__ = [
     "info",
     "inspect",
     "load",
+    "parse_example",
     "preview",
     "repair",
     "stage",

@@ -126,7 +126,7 @@ def _as_the_reader(channels: int) -> dict[str, Callable[[bytes], Any]]:
     """The reader's graph: whole, at a smaller scale, and a random part."""
     import tensorflow as tf
 
-    from tfrecorder.loading.decoding import Picture
+    from tfrecorder.images.picture import Picture
     from tfrecorder.loading.decoding import decode as run
 
     def graph(size: tuple[int, int] | None, augment: bool) -> Callable[[bytes], Any]:

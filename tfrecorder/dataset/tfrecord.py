@@ -169,6 +169,28 @@ def read_records(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, 
         yield met.offset, met.data
 
 
+def unframe(framed: bytes) -> bytes:
+    """The data of one record, its checksums compared.
+
+    Raises:
+        ValueError: it is damaged; the words say how.
+
+    >>> unframe(b"".join(frame([b"abc"])))
+    b'abc'
+    """
+    if len(framed) < FRAMING_BYTES:
+        raise ValueError("the file ends inside the header")
+    size, crc = _HEADER.unpack(framed[:HEADER_BYTES])
+    if crc != masked_crc(google_crc32c.value(framed[:8])):
+        raise ValueError("the checksum of the length is wrong")
+    if size != len(framed) - FRAMING_BYTES:
+        raise ValueError(f"its length of {size:,} bytes is not that of the index")
+    data = framed[HEADER_BYTES:-FOOTER_BYTES]
+    if _CRC.unpack(framed[-FOOTER_BYTES:])[0] != masked_crc(google_crc32c.value(data)):
+        raise ValueError("the checksum of the data is wrong")
+    return data
+
+
 def read_places(file: BinaryIO, end: int) -> Iterator[Place]:
     """Offset and size, with the framing, of each record of an open file, by the lengths alone.
 

@@ -9,83 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import tensorflow as tf
 
-#: The scales at which a JPEG can be decoded without its finest detail.
-RATIOS = (1, 2, 4, 8)
-
-#: Those at which less than half of a decoded pixel may be image.
-_TRIMMED = (4, 8)
-
-#: Of the image's area, and of width to height, that a random part has: those of the Inception
-#: papers (Szegedy et al., 2014), which most recipes since have kept.
-CROP_AREA = (0.08, 1.0)
-CROP_ASPECT = (3 / 4, 4 / 3)
-
-
-@dataclass(frozen=True)
-class Picture:
-    """What pixels are wanted.
-
-    Attributes:
-        channels: 1, 3 or 4.
-        stored_size: (height, width) of every stored image, None where they differ.
-        sides: (smallest, largest) of the shorter side and of the longer side of all stored
-            images; None where that is not known.
-        size: (height, width) wanted, or None for the stored size.
-        resize: "stretch", "crop", "pad" or "fit".
-        antialias: average the pixels that fall together.
-        augment: a random part, mirrored in half of the cases.
-        dtype: of the pixels.
-        value_range: what 0 and 255 become.
-    """
-
-    channels: int
-    stored_size: tuple[int | None, int | None]
-    sides: tuple[tuple[int, int], tuple[int, int]] | None
-    size: tuple[int, int] | None
-    resize: str
-    antialias: bool
-    augment: bool
-    dtype: str
-    value_range: tuple[float, float]
-
-    @property
-    def shape(self) -> tuple[int | None, int | None, int]:
-        if self.size is not None and self.resize == "fit":
-            return None, None, self.channels
-        return (*(self.size or self.stored_size), self.channels)
-
-    @property
-    def fits_within(self) -> bool:
-        """The longer side decides how much smaller an image gets, not the shorter one."""
-        return self.resize in ("pad", "fit")
-
-    @property
-    def scales(self) -> tuple[float, float]:
-        """Bounds of how many times larger than wanted any image is, along the axis that decides."""
-        assert self.size is not None
-        height, width = self.stored_size
-        if height is not None and width is not None:
-            along = height / self.size[0], width / self.size[1]
-            scale = max(along) if self.fits_within else min(along)
-            return scale, scale
-        if self.sides is None:
-            return 0.0, math.inf
-        low, high = self.sides[1] if self.fits_within else self.sides[0]
-        return low / max(self.size), high / min(self.size)
-
-    @property
-    def repeats_colours(self) -> bool:
-        """Each colour of a JPEG that holds one for four pixels is taken for all four of them.
-
-        It saves 3 % of plain resizing, which passes over most of the smoothing between colours
-        where an image shrinks.  The mean of an area keeps that, and gains 1 %.
-        """
-        return not (self.antialias or self.augment or self.size is None) and self.scales[0] > 1
+from tfrecorder.images.picture import (
+    CROP_AREA,
+    CROP_ASPECT,
+    RATIOS,
+    TRIMMED,
+    Picture,
+    ratio_of,
+)
 
 
 def decode(
@@ -164,19 +100,19 @@ def _decode_to_size(
     encoded: tf.Tensor, stored_shape: tuple[tf.Tensor, tf.Tensor] | None, picture: Picture
 ) -> tf.Tensor:
     low, high = picture.scales
-    chooses = _ratio(low) != _ratio(high) or (low >= 1) != (high >= 1)  # at run time
-    if chooses or _ratio(low) in _TRIMMED or picture.resize == "fit":
+    chooses = ratio_of(low) != ratio_of(high) or (low >= 1) != (high >= 1)  # at run time
+    if chooses or ratio_of(low) in TRIMMED or picture.resize == "fit":
         stored_shape = stored_shape or _shape_of(encoded)
 
     def at(ratio: int) -> tf.Tensor:
         pixels = _decode_at(ratio, encoded, picture)
-        if ratio not in _TRIMMED:
+        if ratio not in TRIMMED:
             return pixels
         assert stored_shape is not None
         return _trim(pixels, ratio, stored_shape)
 
     if not chooses:
-        return _fit(at(_ratio(low)), picture, low >= 1, stored_shape)
+        return _fit(at(ratio_of(low)), picture, low >= 1, stored_shape)
     assert stored_shape is not None
     scale = _scale(*stored_shape, picture)
     shrinks = scale >= 1 if low < 1 else True
@@ -203,18 +139,13 @@ def _scale(height: tf.Tensor, width: tf.Tensor, picture: Picture) -> tf.Tensor:
     return tf.maximum(*along) if picture.fits_within else tf.minimum(*along)
 
 
-def _ratio(scale: float) -> int:
-    """The ratio that decodes as few pixels as are not fewer than wanted."""
-    return max((ratio for ratio in RATIOS if scale >= ratio), default=1)
-
-
 def _at_ratio(scale: tf.Tensor, decode_at: Callable[[int], tf.Tensor]) -> tf.Tensor:
-    """`decode_at(_ratio(scale))`, chosen at run time.
+    """`decode_at(ratio_of(scale))`, chosen at run time.
 
     The branches hold no more than they must: what is in one costs time in all.
     """
     whole = tf.cast(tf.minimum(scale, RATIOS[-1]), tf.int32)
-    branches = [RATIOS.index(_ratio(number)) for number in range(RATIOS[-1] + 1)]
+    branches = [RATIOS.index(ratio_of(number)) for number in range(RATIOS[-1] + 1)]
     index = tf.gather(tf.constant(branches), whole)
     return tf.switch_case(index, [partial(decode_at, ratio) for ratio in RATIOS])
 

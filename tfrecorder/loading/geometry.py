@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfrecorder.loading.decoding import (
-    Picture,
-    cut_to_shape,
-    fitted_size,
-    is_mirrored,
-    random_window,
-)
-
-#: The share of a box's area that must be left after a crop for the box to stay.
-LEFT_OVER = 0.1
+from tfrecorder.images.picture import LEFT_OVER, Picture
+from tfrecorder.loading.decoding import cut_to_shape, fitted_size, is_mirrored, random_window
 
 Shape = tuple[tf.Tensor, tf.Tensor]
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import reprlib
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from tfrecorder.dataset.example import parse_example
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.allocator import keep_freed_memory
-from tfrecorder.loading.columns import decodes, is_ragged
-from tfrecorder.loading.memory import parallel_calls, prefetched
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
     bounds,
@@ -25,11 +20,12 @@ from tfrecorder.loading.order import (
     shuffle_records,
     slices,
 )
-from tfrecorder.loading.parsing import parser, picture_for
+from tfrecorder.loading.parsing import parser
 from tfrecorder.loading.remote import files_of
 from tfrecorder.loading.sizes import decoding_bytes, element_bytes, held_bytes, record_bytes
-from tfrecorder.schema.keys import LABEL
+from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.schema.kinds import Boxes
+from tfrecorder.stored.columns import decodes, is_ragged, picture_for
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.foreign import as_found
 from tfrecorder.stored.open import open_dataset
@@ -81,32 +77,14 @@ def open_for_reading(directory: str | os.PathLike[str]) -> StoredDataset:
     """`open_dataset` by TensorFlow's file systems, where bare files tell their own features."""
     where = os.fspath(directory)
     stored = open_dataset(where, files_of(where))
-    return _as_found(stored) if stored.form == "files" else stored
+    return as_found(stored, _first_record) if stored.form == "files" else stored
 
 
-def _as_found(stored: StoredDataset) -> StoredDataset:
-    shards = [shard for split in stored.splits.values() for shard in split]
-    path = next((shard.path for shard in shards if shard.records != 0), None)
-    if path is None:
-        raise DatasetError(f"{stored.directory}: there is no record in any file. Check the path.")
+def _first_record(path: str) -> bytes:
     try:
-        first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
-        found = parse_example(first)
-    except (tf.errors.OpError, ValueError) as error:
-        raise DatasetError(f"{path} holds no tf.train.Example: {error}") from error
-    if stored.image_key not in found:
-        keys = ", ".join(sorted(found)) or "none"
-        raise DatasetError(
-            f"{path} has no feature {stored.image_key!r}; its first record has: {keys}. load knows "
-            "the usual image keys; read other records with tf.data.TFRecordDataset."
-        )
-    label = found.get(LABEL, np.zeros(1, np.int64))
-    if isinstance(label, list) or label.dtype != np.int64 or len(label) != 1:
-        raise DatasetError(
-            f"{path}: {LABEL} of its first record is {reprlib.repr(label)}, not one integer. "
-            "Read such records with tf.data.TFRecordDataset."
-        )
-    return as_found(stored, found)
+        return next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
+    except tf.errors.OpError as error:
+        raise ValueError(str(error)) from error
 
 
 def _check_sizes(stored: StoredDataset, options: LoadOptions) -> None:

@@ -1,23 +1,24 @@
-"""The options of reading: one frozen value that validates itself."""
+"""The options of `load`: one frozen value that validates itself."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.errors import OptionError
-from tfrecorder.images.limits import RESIZES
-from tfrecorder.loading.memory import default_budget
-from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
-
-DTYPES = ("uint8", "float16", "bfloat16", "float32")
+from tfrecorder.options.checks import flag, is_whole, one_of, whole
+from tfrecorder.options.read import (
+    Check,
+    ReadOptions,
+    budget_of,
+    check_ram_budget,
+    check_shard,
+    refuse_fit,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadOptions:
+class LoadOptions(ReadOptions):
     """How records become batches.  Every value is checked here, before any file is opened.
 
     Attributes:
@@ -68,52 +69,23 @@ class LoadOptions:
 
     batch_size: int | None = None
     drop_remainder: bool = False
-    image_size: int | tuple[int, int] | None = None
-    resize: str = "stretch"
-    antialias: bool = True
-    dtype: str = "uint8"
-    value_range: tuple[float, float] | None = None
-    decode: bool = True
     shuffle: bool | int | None = None
-    seed: int | None = None
     deterministic: bool | None = None
     cache: bool | str = False
-    map_fn: Callable[..., Any] | None = None
-    augment: bool = False
-    features: bool = False
-    inputs: Sequence[str] | None = None
-    targets: Sequence[str] | None = None
-    max_boxes: int | None = None
     shard: tuple[int, int] | None = None
     ram_budget: int | str | None = None
     start: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        replace = object.__setattr__  # the way a frozen dataclass normalises what it was given
-        if hasattr(self.dtype, "name"):  # tf.float32, numpy.dtype("float32")
-            replace(self, "dtype", self.dtype.name)
         if isinstance(self.cache, os.PathLike):
-            replace(self, "cache", os.fspath(self.cache))
-        for name, check in _CHECKS.items():
-            value = getattr(self, name)
-            if fault := check(value):
-                raise OptionError(f"{name}={value!r}: {fault}")
-        if fault := _conflict(self):
-            raise OptionError(fault)
+            object.__setattr__(self, "cache", os.fspath(self.cache))
+        super().__post_init__()
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> LoadOptions:
-        """Options by name; a misspelt name is an OptionError that suggests the nearest."""
-        refuse_unknown(options, cls)
-        return cls(**options)
+    def _checks(self) -> dict[str, Check]:
+        return super()._checks() | _CHECKS
 
-    @property
-    def size(self) -> tuple[int, int] | None:
-        """`image_size` as (height, width)."""
-        if self.image_size is None:
-            return None
-        sides = self.image_size if isinstance(self.image_size, Sequence) else (self.image_size,) * 2
-        return int(sides[0]), int(sides[1])
+    def _conflict(self) -> str | None:
+        return _conflict(self) or super()._conflict() or refuse_fit(self, self.batch_size)
 
     @property
     def epoch(self) -> int | None:
@@ -126,16 +98,9 @@ class LoadOptions:
         return 0 if self.start is None else int(self.start[1])
 
     @property
-    def low_high(self) -> tuple[float, float]:
-        """`value_range`, or the default of the `dtype`."""
-        if self.value_range is None:
-            return (0.0, 255.0) if self.dtype == "uint8" else (0.0, 1.0)
-        return float(self.value_range[0]), float(self.value_range[1])
-
-    @property
     def budget(self) -> int:
         """`ram_budget` in bytes, or the default."""
-        return default_budget() if self.ram_budget is None else parse_size(self.ram_budget)
+        return budget_of(self.ram_budget)
 
     def shuffles(self, split: str) -> bool:
         """True if the records of a split are to be shuffled."""
@@ -166,57 +131,15 @@ def steps(records: int, options: LoadOptions) -> int:
 
 
 def _conflict(options: LoadOptions) -> str | None:
-    """What is wrong with two options together, or None."""
+    """What is wrong with two options of `load` alone together, or None."""
     if options.start and (options.seed is None or options.deterministic is False):
         return (
             f"start={options.start!r}: an epoch's order comes from the seed; give the seed of the "
             "run to continue, as seed=1, and leave deterministic as it is."
         )
-    if options.features and (options.inputs or options.targets):
-        given = "inputs" if options.inputs else "targets"
-        return f"{given}={list(getattr(options, given))!r}: features=True gives every column."
-    if not options.decode:
-        pixels = [name for name in ("image_size", "augment") if getattr(options, name)]
-        if pixels or options.dtype != "uint8":
-            return f"decode=False gives the stored bytes; leave out {(pixels or ['dtype'])[0]}."
-    if options.augment and options.image_size is None:
-        return "augment=True: random parts differ in size; give image_size, as image_size=224."
-    if options.resize == "fit" and options.image_size is not None:
-        if options.augment:
-            return "resize='fit': random parts all get image_size; leave it out, or augment."
-        if options.batch_size and options.decode and options.map_fn is None:
-            return (
-                "resize='fit': images that differ in size cannot share a batch; give 'stretch', "
-                "'crop' or 'pad', or leave out batch_size."
-            )
-    if options.dtype == "uint8" and options.value_range not in (None, (0, 255)):
-        return (
-            f"value_range={options.value_range!r}: uint8 pixels are 0 to 255; give "
-            "dtype='float32' for another range."
-        )
     if options.drop_remainder and options.batch_size is None:
         return "drop_remainder=True: there are no batches; give batch_size."
     return None
-
-
-def _check_image_size(value: Any) -> str | None:
-    sides = (value,) if is_whole(value) else value
-    if value is None:
-        return None
-    if not isinstance(sides, (tuple, list)) or len(sides) > 2 or not all(map(is_whole, sides)):
-        return "give (height, width) in pixels, as (224, 224)."
-    return None if min(sides) >= 1 and len(sides) + is_whole(value) == 2 else "give two sides >= 1."
-
-
-def _check_value_range(value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        low, high = map(float, value)
-    except (TypeError, ValueError):
-        return "give (low, high), as (-1, 1)."
-    in_order = -math.inf < low < high < math.inf
-    return None if in_order else "low must be less than high, both finite, as (-1, 1)."
 
 
 def _check_shuffle(value: Any) -> str | None:
@@ -231,23 +154,6 @@ def _check_cache(value: Any) -> str | None:
     return "give True for memory, or a path for files."
 
 
-def _check_names(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str) or not isinstance(value, Sequence) or not len(value):
-        return "give a list of columns, as ['image_uri', 'age']."
-    return None if all(isinstance(name, str) for name in value) else "give names of columns."
-
-
-def _check_shard(value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, (tuple, list)) or len(value) != 2 or not all(map(is_whole, value)):
-        return "give (index, count), as (0, 4) for the first of four hosts."
-    index, count = value
-    return None if 0 <= index < count else "index must be from 0 to count - 1."
-
-
 def _check_start(value: Any) -> str | None:
     if value is None:
         return None
@@ -256,36 +162,13 @@ def _check_start(value: Any) -> str | None:
     return "give (epoch, step), both from 0, as (3, 120)."
 
 
-def _check_ram_budget(value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        size = parse_size(value)
-    except (TypeError, ValueError):
-        return "give bytes, or a number with a unit, as '4GiB'."
-    return None if size >= 2**20 else "give at least 1 MiB."
-
-
-_CHECKS: dict[str, Callable[[Any], str | None]] = {
+_CHECKS: dict[str, Check] = {
     "batch_size": whole(1, none=True),
     "drop_remainder": flag,
-    "image_size": _check_image_size,
-    "resize": one_of(*RESIZES),
-    "antialias": flag,
-    "dtype": one_of(*DTYPES),
-    "value_range": _check_value_range,
-    "decode": flag,
     "shuffle": _check_shuffle,
-    "seed": whole(0, 2**32 - 1, none=True),
     "deterministic": one_of(None, True, False),
     "cache": _check_cache,
-    "map_fn": lambda value: None if value is None or callable(value) else "give a function.",
-    "augment": flag,
-    "features": flag,
-    "inputs": _check_names,
-    "targets": _check_names,
-    "max_boxes": whole(1, none=True),
-    "shard": _check_shard,
-    "ram_budget": _check_ram_budget,
+    "shard": check_shard,
+    "ram_budget": check_ram_budget,
     "start": _check_start,
 }

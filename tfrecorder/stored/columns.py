@@ -1,4 +1,4 @@
-"""Which columns an element holds, and where: as inputs, as targets."""
+"""Which columns an element holds, as inputs and as targets, and what is made of their images."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import difflib
 from collections.abc import Sequence
 
 from tfrecorder.errors import OptionError
-from tfrecorder.loading.options import LoadOptions
-from tfrecorder.schema.fields import Field
+from tfrecorder.images.picture import Picture
+from tfrecorder.options.read import ReadOptions
+from tfrecorder.schema.fields import Field, image_of, primary_image
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
-from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.dataset import Shape, StoredDataset
 
 _CLASSES = (Label, Labels, Boxes, Mask)
 
 
 def selected(
-    stored: StoredDataset, options: LoadOptions
+    stored: StoredDataset, options: ReadOptions
 ) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
     """The columns that are inputs, and those that are targets.
 
@@ -49,7 +50,7 @@ def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Fie
     return [known[name] for name in names]
 
 
-def is_ragged(stored: StoredDataset, options: LoadOptions) -> bool:
+def is_ragged(stored: StoredDataset, options: ReadOptions) -> bool:
     """True if elements hold lists whose lengths differ, so that a batch of them is ragged."""
     if options.features:
         return any(None in one.shape for one in stored.record)
@@ -63,7 +64,7 @@ def is_ragged(stored: StoredDataset, options: LoadOptions) -> bool:
     return False
 
 
-def decodes(stored: StoredDataset, options: LoadOptions) -> tuple[Field, ...]:
+def decodes(stored: StoredDataset, options: ReadOptions) -> tuple[Field, ...]:
     """The images and masks that elements hold."""
     if options.features:
         chosen = stored.fields
@@ -71,3 +72,54 @@ def decodes(stored: StoredDataset, options: LoadOptions) -> tuple[Field, ...]:
         inputs, targets = selected(stored, options)
         chosen = (*inputs, *targets)
     return tuple(field for field in chosen if isinstance(field.kind, (Image, Mask)))
+
+
+def picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:
+    """What is to be made of an image, or of what lies upon it."""
+    image = primary_image(stored.fields) or field
+    if isinstance(field.kind, Mask):
+        image = image_of(field, stored.fields)
+    elif isinstance(field.kind, Image):
+        image = field
+    key = image.encoded_key if isinstance(image.kind, Image) else ""
+    return picture_of(
+        stored.shape_of(key), options, stored.sides if key == stored.image_key else None
+    )
+
+
+def picture_of(
+    shape: Shape,
+    options: ReadOptions,
+    sides: tuple[tuple[int, int], tuple[int, int]] | None = None,
+) -> Picture:
+    """What is to be made of images of a shape, and of such sides."""
+    height, width, channels = shape
+    return Picture(
+        channels=channels,
+        stored_size=(height, width),
+        sides=sides,
+        size=options.size,
+        resize=options.resize,
+        antialias=options.antialias,
+        augment=options.augment,
+        dtype=options.dtype,
+        value_range=options.low_high,
+    )
+
+
+def needed_keys(field: Field, stored: StoredDataset, options: ReadOptions) -> tuple[str, ...]:
+    """The keys that a column's value is made of."""
+    labels = () if field.label_key is None else (field.label_key,)
+    if isinstance(field.kind, (Label, Labels)):
+        return labels
+    if isinstance(field.kind, Boxes):
+        image = primary_image(stored.fields)
+        return (*field.edges, *labels, *_sizes(image, options))
+    if isinstance(field.kind, (Image, Mask)):
+        return (field.encoded_key, *_sizes(field, options))
+    return tuple(one.key for one in field.features)
+
+
+def _sizes(image: Field | None, options: ReadOptions) -> tuple[str, ...]:
+    """The keys of an image's height and width, where they are known and needed."""
+    return image.size_keys[:2] if image is not None and options.size is not None else ()

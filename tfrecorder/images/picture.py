@@ -1,0 +1,87 @@
+"""What pixels are wanted of an image, and at which scale a JPEG is decoded for them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+#: The scales at which a JPEG can be decoded without its finest detail.
+RATIOS = (1, 2, 4, 8)
+
+#: Those at which less than half of a decoded pixel may be image.
+TRIMMED = (4, 8)
+
+#: Of the image's area, and of width to height, that a random part has: those of the Inception
+#: papers (Szegedy et al., 2014), which most recipes since have kept.
+CROP_AREA = (0.08, 1.0)
+CROP_ASPECT = (3 / 4, 4 / 3)
+
+#: The share of a box's area that must be left after a crop for the box to stay.
+LEFT_OVER = 0.1
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What pixels are wanted.
+
+    Attributes:
+        channels: 1, 3 or 4.
+        stored_size: (height, width) of every stored image, None where they differ.
+        sides: (smallest, largest) of the shorter side and of the longer side of all stored
+            images; None where that is not known.
+        size: (height, width) wanted, or None for the stored size.
+        resize: "stretch", "crop", "pad" or "fit".
+        antialias: average the pixels that fall together.
+        augment: a random part, mirrored in half of the cases.
+        dtype: of the pixels.
+        value_range: what 0 and 255 become.
+    """
+
+    channels: int
+    stored_size: tuple[int | None, int | None]
+    sides: tuple[tuple[int, int], tuple[int, int]] | None
+    size: tuple[int, int] | None
+    resize: str
+    antialias: bool
+    augment: bool
+    dtype: str
+    value_range: tuple[float, float]
+
+    @property
+    def shape(self) -> tuple[int | None, int | None, int]:
+        if self.size is not None and self.resize == "fit":
+            return None, None, self.channels
+        return (*(self.size or self.stored_size), self.channels)
+
+    @property
+    def fits_within(self) -> bool:
+        """The longer side decides how much smaller an image gets, not the shorter one."""
+        return self.resize in ("pad", "fit")
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """Bounds of how many times larger than wanted any image is, along the axis that decides."""
+        assert self.size is not None
+        height, width = self.stored_size
+        if height is not None and width is not None:
+            along = height / self.size[0], width / self.size[1]
+            scale = max(along) if self.fits_within else min(along)
+            return scale, scale
+        if self.sides is None:
+            return 0.0, math.inf
+        low, high = self.sides[1] if self.fits_within else self.sides[0]
+        return low / max(self.size), high / min(self.size)
+
+    @property
+    def repeats_colours(self) -> bool:
+        """Each colour of a JPEG that holds one for four pixels is taken for all four of them.
+
+        It saves 3 % of plain resizing, which passes over most of the smoothing between colours
+        where an image shrinks.  The mean of an area keeps that, and gains 1 %.
+        """
+        return not (self.antialias or self.augment or self.size is None) and self.scales[0] > 1
+
+
+def ratio_of(scale: float) -> int:
+    """The ratio that decodes as few pixels as are not fewer than wanted."""
+    return max((ratio for ratio in RATIOS if scale >= ratio), default=1)

@@ -1,0 +1,197 @@
+"""Serialized records to elements in NumPy, with the keys, shapes and dtypes that `load` gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrecorder.dataset.example import parse_example
+from tfrecorder.indexed.decoding import decode, decode_mask, decode_raw, dtype_of, write_pixels
+from tfrecorder.indexed.geometry import draws, place_boxes, place_mask
+from tfrecorder.options.read import ReadOptions
+from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.keys import NO_LABEL, Feature
+from tfrecorder.schema.kinds import Boxes, Image, Label, Mask
+from tfrecorder.stored.columns import decodes, needed_keys, picture_for, selected
+from tfrecorder.stored.dataset import StoredDataset
+
+_NUMBERS: dict[str, type] = {"int64": np.int64, "label": np.int64, "bool": np.int64}
+_NUMBERS |= {"float": np.float32}
+
+#: What stands for the class of a box that is not there, in padded batches.
+NO_BOX = -1
+
+#: The values of a record by key.
+Values = dict[str, Any]
+
+
+class Elements:
+    """Makes elements of a dataset's records.
+
+    Attributes:
+        images: the images and masks that are decoded.
+        pictures: what is made of each image, by the key of its column.
+    """
+
+    def __init__(self, stored: StoredDataset, options: ReadOptions, seed: int) -> None:
+        self._stored, self._options, self._seed = stored, options, seed
+        self._dtype = dtype_of(options.dtype)
+        self.images = decodes(stored, options) if options.decode else ()
+        self.pictures = {one.key: picture_for(stored, one, options) for one in stored.fields}
+        wanted = {one.key for one in stored.record}
+        if not options.features:
+            self._inputs, self._targets = selected(stored, options)
+            chosen = (*self._inputs, *self._targets)
+            wanted = {key for one in chosen for key in needed_keys(one, stored, options)}
+        self._wanted = [feature for feature in stored.record if feature.key in wanted]
+
+    def make(
+        self, data: bytes, number: int, epoch: int, slots: Mapping[str, np.ndarray] | None = None
+    ) -> Any:
+        """The element of one record.
+
+        Args:
+            data: the Example.
+            number: of the record, of which with the epoch and the seed `augment` draws.
+            epoch: from 0.
+            slots: for images and masks, by the key of their column, the arrays to fill; those
+                that are not there are made.
+
+        Raises:
+            ValueError: the record is not one of this dataset, or an image cannot be decoded.
+        """
+        values = self._parse(data)
+        drawn = draws(self._seed, epoch, number) if self._options.augment else None
+        pixels = {
+            field.key: self._pixels(field, values, drawn, (slots or {}).get(field.key))
+            for field in self.images
+        }
+        if self._options.features:
+            return self._mapped({**values, **{f.encoded_key: pixels[f.key] for f in self.images}})
+
+        def value(field: Field) -> Any:
+            return pixels[field.key] if field.key in pixels else self._value(field, values, drawn)
+
+        element = together(self._inputs, value), together(self._targets, value)
+        return self._mapped(element)
+
+    def dtype_and_shape(self, field: Field) -> tuple[np.dtype, tuple[int | None, ...]]:
+        """Of the pixels of an image or a mask."""
+        shape = self.pictures[field.key].shape
+        if isinstance(field.kind, Mask):
+            return np.dtype(np.uint8), (*shape[:2], 1)
+        return self._dtype, shape
+
+    def _mapped(self, element: Any) -> Any:
+        function = self._options.map_fn
+        if function is None:
+            return element
+        return function(*element) if isinstance(element, tuple) else function(element)
+
+    def _parse(self, data: bytes) -> Values:
+        found = parse_example(data)
+        return {one.key: _typed(one, found.get(one.key, [])) for one in self._wanted}
+
+    def _pixels(
+        self, field: Field, values: Values, drawn: np.ndarray | None, slot: np.ndarray | None
+    ) -> np.ndarray:
+        picture, data = self.pictures[field.key], values[field.encoded_key]
+        if isinstance(field.kind, Mask):
+            pixels = place_mask(decode_mask(data), picture, drawn)[:, :, None]
+        elif self._stored.raw:
+            pixels = decode_raw(data, picture, drawn)
+        else:
+            pixels = decode(data, picture, drawn)
+        if slot is None:
+            slot = np.empty(pixels.shape, self.dtype_and_shape(field)[0])
+        elif slot.shape != pixels.shape:
+            raise ValueError(f"its image has the shape {pixels.shape}, its batch {slot.shape}")
+        if isinstance(field.kind, Mask):
+            slot[...] = pixels
+        else:
+            write_pixels(pixels, picture, slot)
+        return slot
+
+    def _value(self, field: Field, values: Values, drawn: np.ndarray | None) -> Any:
+        kind = field.kind
+        if isinstance(kind, (Image, Mask)):  # with decode=False
+            return values[field.encoded_key]
+        if isinstance(kind, Boxes):
+            return self._boxes(field, values, drawn)
+        if isinstance(kind, Label) and field.label_key is None:
+            return np.int64(NO_LABEL)
+        if field.label_key is not None:
+            labels = values[field.label_key]
+            return labels if isinstance(kind, Label) else _multi_hot(labels, field.num_classes or 0)
+        return values[field.key]
+
+    def _boxes(self, field: Field, values: Values, drawn: np.ndarray | None) -> Values:
+        xmin, ymin, xmax, ymax = (values[key] for key in field.edges)
+        image = primary_image(self._stored.fields)
+        assert image is not None
+        boxes, stays = place_boxes(
+            np.stack([ymin, xmin, ymax, xmax], -1),
+            _shape(image, values),
+            self.pictures[field.key],
+            drawn,
+        )
+        found = {"boxes": boxes}
+        if field.label_key is not None:
+            found["labels"] = values[field.label_key][stays]
+        most = self._options.max_boxes
+        if most is None:
+            return found
+        return {
+            name: _padded(some, most, 0 if name == "boxes" else NO_BOX)
+            for name, some in found.items()
+        }
+
+
+def _typed(feature: Feature, found: Any) -> Any:
+    """The values of a feature as TensorFlow parses them."""
+    number = _NUMBERS.get(feature.kind)
+    if isinstance(found, list) and number is not None:
+        if found:
+            raise ValueError(f"its feature {feature.key!r} holds bytes, not numbers")
+        found = np.zeros(0, number)
+    elif isinstance(found, np.ndarray) and found.dtype != number:
+        raise ValueError(f"its feature {feature.key!r} holds {found.dtype}, not {feature.kind}")
+    if isinstance(found, list) and feature.shape != ():
+        found = np.array(found, object)
+    if feature.kind == "bool":
+        found = found.astype(bool)
+    if feature.shape == (None,):
+        return found
+    count = math.prod(side or 0 for side in feature.shape)
+    if len(found) != count:
+        raise ValueError(f"its feature {feature.key!r} has {len(found)} values, not {count}")
+    return found[0] if feature.shape == () else found.reshape(feature.shape)
+
+
+def _shape(image: Field, values: Values) -> tuple[int, int] | None:
+    """The height and width that a record tells of an image, where they were parsed."""
+    found = [int(values[key]) for key in image.size_keys[:2] if key in values]
+    return (found[0], found[1]) if found else None
+
+
+def _multi_hot(labels: np.ndarray, classes: int) -> np.ndarray:
+    """1 for each class that is there, float32."""
+    hot = np.zeros(classes, np.float32)
+    hot[labels[(labels >= 0) & (labels < classes)]] = 1
+    return hot
+
+
+def _padded(values: np.ndarray, count: int, filler: int) -> np.ndarray:
+    padded = np.full((count, *values.shape[1:]), filler, values.dtype)
+    padded[: len(values)] = values[:count]
+    return padded
+
+
+def together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:
+    """The value of one column, or a dict of those of several."""
+    if len(fields) == 1:
+        return value(fields[0])
+    return {field.column: value(field) for field in fields}

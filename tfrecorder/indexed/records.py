@@ -1,0 +1,156 @@
+"""`Records`: a split as a sequence, any record by its number."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import operator
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrecorder import storage
+from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.indexed.elements import Elements
+from tfrecorder.indexed.reading import RecordReader
+from tfrecorder.options.checks import is_whole
+from tfrecorder.options.read import ReadOptions
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.foreign import as_found
+from tfrecorder.stored.records import open_stored
+
+#: Records that an iteration reads together.
+_AT_ONCE = 64
+
+
+class Records(Sequence[Any]):
+    """A split as a sequence of elements, in NumPy, without TensorFlow.
+
+    `records[7]` is one element, `records[[5, 9, 2]]` and `records[2:8]` are lists of them. Elements
+    have the keys, shapes and dtypes that `load` gives for the same options: `(image, label)` unless
+    options say otherwise. Each record's checksum is compared whenever it is read.
+
+    Threads can share it. It pickles, and lives on in a forked process, without open files. It is a
+    map-style dataset of PyTorch and a `RandomAccessDataSource` of Grain as it is.
+
+    Args:
+        directory: what `convert` wrote; a TFDS directory of images with one class each; or TFRecord
+            files with the usual image keys on a local disk, whose lengths are read once.
+        split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
+        **options: those of `load` that say what an element holds: `image_size`, `resize`,
+            `antialias`, `dtype`, `value_range`, `decode`, `features`, `inputs`, `targets`,
+            `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`.
+
+    Attributes:
+        fingerprint: a short text that tells these records from others, wherever they lie.
+
+    Raises:
+        OptionError: an option's name or value is wrong.
+        DatasetError: the directory is no whole dataset, or has no such split.
+
+    Example:
+        >>> records = tfrecorder.Records("out", "TRAIN", image_size=224)  # doctest: +SKIP
+        >>> image, label = records[7]  # doctest: +SKIP
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], split: str, **options: Any) -> None:
+        self._options = ReadOptions.of(options)
+        stored = open_by_number(directory)
+        self._split = stored.split(split)
+        self._reader = RecordReader(stored, self._split)
+        seed = secrets.randbits(32) if self._options.seed is None else int(self._options.seed)
+        self._elements = Elements(stored, self._options, seed)
+        self._epoch = 0
+        self.fingerprint = fingerprint_of(stored, self._split)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch's random parts `augment` draws, from 0.
+
+        Processes that were started before keep theirs.
+
+        Raises:
+            OptionError: it is no whole number from 0.
+        """
+        if not is_whole(epoch) or epoch < 0:
+            raise OptionError(f"epoch={epoch!r}: give a whole number from 0.")
+        self._epoch = int(epoch)
+
+    def __len__(self) -> int:
+        return self._reader.records
+
+    def __getitem__(self, number: Any) -> Any:
+        """One element; of a list, an array or a slice of numbers a list.
+
+        Raises:
+            IndexError: there is no record of this number.
+            DatasetError: the record is damaged; the words name the file and the byte.
+        """
+        if isinstance(number, slice):
+            return self.__getitems__(range(*number.indices(len(self))))
+        if isinstance(number, (Sequence, np.ndarray)) and not isinstance(number, (str, bytes)):
+            return self.__getitems__(number)
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int] | np.ndarray) -> list[Any]:
+        """The elements of these numbers, in their order; PyTorch's `DataLoader` calls this."""
+        wanted = [self._number(one) for one in numbers]
+
+        def make(data: bytes, at: int) -> Any:
+            return self._elements.make(data, wanted[at], self._epoch)
+
+        return self._reader.read(wanted, make)
+
+    _getitems = __getitems__  # as Grain asks for them
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self.__getitems__(range(start, min(start + _AT_ONCE, len(self))))
+
+    def __repr__(self) -> str:
+        """Which records, made how: the same on every machine, so that Grain resumes with it."""
+        given = {
+            field.name: getattr(self._options, field.name)
+            for field in dataclasses.fields(self._options)
+            if getattr(self._options, field.name) != field.default
+        }
+        if self._options.map_fn is not None:
+            given["map_fn"] = getattr(self._options.map_fn, "__qualname__", "a function")
+        words = [f"{name}={value!r}" for name, value in given.items()]
+        of_data = f"{self._split!r}, {len(self)} records, fingerprint={self.fingerprint!r}"
+        return f"Records({', '.join([of_data, *words])})"
+
+    def _number(self, number: Any) -> int:
+        try:
+            found = operator.index(number)
+        except TypeError:
+            raise TypeError(f"records[{number!r}]: give a number, numbers, or a slice.") from None
+        if not -len(self) <= found < len(self):
+            raise IndexError(f"records[{found}]: there are {len(self)} records, from 0.")
+        return found % len(self)
+
+
+def open_by_number(directory: str | os.PathLike[str]) -> StoredDataset:
+    """`open_stored`, where bare files tell their own features."""
+    stored = open_stored(directory)
+    return as_found(stored, _first_record) if stored.form == "files" else stored
+
+
+def _first_record(path: str) -> bytes:
+    with storage.open_seekable(path) as file:
+        try:
+            return next((data for _, data in read_records(file)), b"")
+        except CorruptRecordError as error:
+            raise DatasetError(f"{path} is damaged: {error}. Copy it again.") from error
+
+
+def fingerprint_of(stored: StoredDataset, split: str) -> str:
+    """A short text that tells the records of a split from others, wherever they lie."""
+    shards = [
+        (os.path.basename(one.path), one.records, one.bytes, one.crc32c)
+        for one in stored.splits[split]
+    ]
+    return hashlib.blake2b(repr(shards).encode(), digest_size=8).hexdigest()

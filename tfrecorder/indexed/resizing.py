@@ -1,0 +1,80 @@
+"""Resizing pixels in NumPy, with Python's lock given free.
+
+The filter is a triangle, as wide as the pixels that fall together: that of
+`tf.image.resize(antialias=True)`.  cykooz-resizer computes it (Rust's fast_image_resize); Pillow
+does so where that has no wheels, with results that differ by a grey level at most.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+try:
+    import cykooz_resizer as rust
+except ImportError:
+    rust = None
+
+#: A resizer keeps its own buffers, so each thread has one.
+_OF_THREAD = threading.local()
+
+
+def resize(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+    """Pixels in another size.
+
+    Args:
+        pixels: uint8 of [height, width, channels]; 1, 3 or 4 channels.
+        size: height and width wanted.
+        antialias: average the pixels that fall together; False is plain bilinear sampling.
+    """
+    if pixels.shape[:2] == size:
+        return pixels
+    return (_by_pillow if rust is None else _by_rust)(pixels, size, antialias)
+
+
+def _by_rust(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+    height, width, channels = pixels.shape
+    form = {1: rust.PixelType.U8, 3: rust.PixelType.U8x3, 4: rust.PixelType.U8x4}[channels]
+    source = rust.ImageData(width, height, form, pixels.tobytes())
+    target = rust.ImageData(size[1], size[0], form)
+    _resizer().resize(source, target, _rust_options(antialias))
+    return np.frombuffer(target.get_buffer(), np.uint8).reshape(*size, channels)
+
+
+def _resizer() -> Any:
+    try:
+        return _OF_THREAD.resizer
+    except AttributeError:
+        _OF_THREAD.resizer = rust.Resizer()
+        return _OF_THREAD.resizer
+
+
+@functools.cache
+def _rust_options(antialias: bool) -> Any:
+    triangle = rust.FilterType.bilinear
+    convolution = rust.ResizeAlg.convolution(triangle)
+    options = rust.ResizeOptions(convolution, use_alpha=False)
+    if not antialias:  # the binding has no shorter way to it
+        options.rust_options = options.rust_options.set_resize_alg(
+            rust.Algorithm.interpolation.value, triangle.value, 2
+        )
+    return options
+
+
+def _by_pillow(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+    height, width, channels = pixels.shape
+    wanted = (size[1], size[0])
+    # Each channel alone: of RGBA, Pillow would weigh the colours by what is opaque.
+    planes = [Image.fromarray(pixels[:, :, at]) for at in range(channels)]
+    if antialias:
+        resized = [plane.resize(wanted, Image.Resampling.BILINEAR) for plane in planes]
+        return np.stack([np.asarray(plane) for plane in resized], -1)
+    # As floats, which it does not cut to whole grey levels.
+    along = (width / size[1], 0, 0, 0, height / size[0], 0)
+    form, way = Image.Transform.AFFINE, Image.Resampling.BILINEAR
+    exact = [plane.convert("F").transform(wanted, form, along, way) for plane in planes]
+    return (np.stack([np.asarray(plane) for plane in exact], -1) + 0.5).astype(np.uint8)
