@@ -70,7 +70,7 @@ def assert_alike(ours: Any, theirs: Any, pixels: float = 0) -> None:
             assert_alike(ours[key], value, pixels)
     elif isinstance(theirs, (np.ndarray, np.generic)):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        if theirs.ndim == 3 and pixels:
+        if theirs.ndim >= 3 and pixels:
             assert mean_difference(ours, theirs) < pixels
         elif theirs.dtype.kind == "f":
             np.testing.assert_allclose(ours, theirs, atol=1e-6)

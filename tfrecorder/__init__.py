@@ -33,6 +33,7 @@ from tfrecorder.version import __version__
 if TYPE_CHECKING:
     from tfrecorder.conversion import convert, convert_and_load, stage
     from tfrecorder.dataset.example import parse_example
+    from tfrecorder.indexed.batches import Batches, batches
     from tfrecorder.indexed.records import Records
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
@@ -74,6 +75,8 @@ _LAZY = {
     "LoadOptions": "tfrecorder.loading.options",
     "Throughput": "tfrecorder.loading.throughput",
     "TrainingPosition": "tfrecorder.loading.training",
+    "Batches": "tfrecorder.indexed.batches",
+    "batches": "tfrecorder.indexed.batches",
     "benchmark": "tfrecorder.loading.throughput",
     "Boxes": "tfrecorder.schema.kinds",
     "Bytes": "tfrecorder.schema.kinds",
@@ -112,6 +115,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "Batches",
     "Boxes",
     "Bytes",
     "ColumnInfo",
@@ -149,6 +153,7 @@ __all__ = [
     "ValidationError",
     "VerificationReport",
     "__version__",
+    "batches",
     "benchmark",
     "commit",
     "convert",

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, wait
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
@@ -154,7 +154,7 @@ def stoppable(work: Callable[[T], R], stop: threading.Event) -> Callable[[T], R]
 
 def map_ahead(
     pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int
-) -> Iterator[R]:
+) -> Generator[R, None, None]:
     """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat."""
     under_way: deque[Future[R]] = deque()
     stop = threading.Event()

@@ -18,7 +18,7 @@ because the image, nearly all of a record, is passed on here without a copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -211,24 +211,37 @@ def parse_example(data: bytes) -> dict[str, Values]:
     Raises:
         ValueError: the bytes are no Example.
     """
-    features: dict[str, Values] = {}
+    return parse_features(data, None, bytes)
+
+
+def parse_features(
+    data: bytes, keys: Container[str] | None, take: Callable[[memoryview], Any]
+) -> dict[str, Any]:
+    """`parse_example` of some features.
+
+    Args:
+        keys: of the features that are wanted; None takes all.
+        take: makes what is wanted of a value of a bytes list, as `bytes`; a view is not copied.
+    """
+    features: dict[str, Any] = {}
     try:
         for message in _fields(memoryview(data), _ONE):
             for entry in _fields(message, _ONE):
                 pair = dict(_tagged(entry))
                 name = bytes(pair.get(_ONE, b"")).decode()
-                features[name] = _parse_feature(pair.get(_TWO, memoryview(b"")))
+                if keys is None or name in keys:
+                    features[name] = _parse_feature(pair.get(_TWO, memoryview(b"")), take)
     except (IndexError, ValueError) as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
     return features
 
 
-def _parse_feature(message: memoryview) -> Values:
-    values: Values = []
+def _parse_feature(message: memoryview, take: Callable[[memoryview], Any]) -> Any:
+    values: Any = []
     for tag, body in _tagged(message):
         # Numbers may be packed or not: readers must accept both.
         if tag == _ONE:
-            values = [bytes(item) for item in _fields(body, _ONE)]
+            values = [take(item) for item in _fields(body, _ONE)]
         elif tag == _TWO:
             packed = b"".join(_fields(body, _ONE, _ONE_FLOAT))
             values = np.frombuffer(packed, dtype="<f4").astype(np.float32)
@@ -255,21 +268,25 @@ def _fields(message: memoryview, *tags: int) -> Iterator[Any]:
 
 def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
     """(tag, content) of each field of a message: an int for a varint, else its bytes."""
-    at = 0
-    while at < len(message):
-        tag, at = _read_varint(message, at)
+    at, end = 0, len(message)
+    while at < end:
+        tag, at = message[at], at + 1  # of most fields one byte, and so is the size
+        if tag >= 0x80:
+            tag, at = _read_varint(message, at - 1)
         wire = tag & 7
         if wire == 0:
             content, at = _read_varint(message, at)
             yield tag, content
             continue
         if wire == 2:
-            size, at = _read_varint(message, at)
+            size, at = message[at], at + 1
+            if size >= 0x80:
+                size, at = _read_varint(message, at - 1)
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
         else:
             raise ValueError(f"wire type {wire}")
-        if at + size > len(message):
+        if at + size > end:
             raise ValueError("a field is longer than its message")
         yield tag, message[at : at + size]
         at += size

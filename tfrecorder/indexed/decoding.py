@@ -34,8 +34,11 @@ _OF_THREAD = threading.local()
 
 Shape = tuple[int, int]
 
+#: The bytes of an image, as they are or where they lie in a record.
+Encoded = bytes | memoryview
 
-def decode(data: bytes, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
+
+def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
     """The pixels of one JPEG or PNG, uint8 of [height, width, channels].
 
     Their memory is the thread's, for the next image: copy what is to be kept.
@@ -101,7 +104,7 @@ def _place(pixels: np.ndarray, picture: Picture, shape: Shape) -> np.ndarray:
     return resize(pixels, size, picture.antialias)
 
 
-def decode_raw(data: bytes, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
+def decode_raw(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
     """The pixels of an image that is stored as its pixels."""
     height, width = picture.stored_size
     assert height is not None
@@ -137,7 +140,7 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16)
 
 
-def decode_mask(data: bytes) -> np.ndarray:
+def decode_mask(data: Encoded) -> np.ndarray:
     """The classes of an image's pixels, uint8 of [height, width]."""
     return _by_pillow(data, 1)[:, :, 0]
 
@@ -160,9 +163,9 @@ def _trim(pixels: np.ndarray, ratio: int, shape: Shape) -> np.ndarray:
     return pixels[: kept[0], : kept[1]]
 
 
-def _jpeg_shape(data: bytes) -> Shape | None:
+def _jpeg_shape(data: Encoded) -> Shape | None:
     """Height and width; None where Pillow must decode it: other formats, and four inks."""
-    if not data.startswith(b"\xff\xd8"):
+    if data[:2] != b"\xff\xd8":
         return None
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data, strict=False)
@@ -171,7 +174,7 @@ def _jpeg_shape(data: bytes) -> Shape | None:
     return None if colours in ("CMYK", "YCCK") else (height, width)
 
 
-def _jpeg_pixels(data: bytes, picture: Picture, ratio: int, shape: Shape) -> np.ndarray:
+def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> np.ndarray:
     """All pixels at 1/ratio, valid until the thread decodes the next."""
     height, width = (-(-side // ratio) for side in shape)
     return simplejpeg.decode_jpeg(
@@ -196,7 +199,7 @@ def _room(size: int) -> bytearray | None:
     return kept
 
 
-def _by_pillow(data: bytes, channels: int) -> np.ndarray:
+def _by_pillow(data: Encoded, channels: int) -> np.ndarray:
     """As TensorFlow decodes it: transparency is dropped, of 16 bits the upper 8 count."""
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:

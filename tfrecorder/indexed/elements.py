@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder.dataset.example import parse_example
+from tfrecorder.dataset.example import parse_features
 from tfrecorder.indexed.decoding import decode, decode_mask, decode_raw, dtype_of, write_pixels
 from tfrecorder.indexed.geometry import draws, place_boxes, place_mask
 from tfrecorder.options.read import ReadOptions
@@ -34,12 +34,14 @@ class Elements:
     Attributes:
         images: the images and masks that are decoded.
         pictures: what is made of each image, by the key of its column.
+        seed: of `augment`.
     """
 
     def __init__(self, stored: StoredDataset, options: ReadOptions, seed: int) -> None:
-        self._stored, self._options, self._seed = stored, options, seed
+        self._stored, self._options, self.seed = stored, options, seed
         self._dtype = dtype_of(options.dtype)
         self.images = decodes(stored, options) if options.decode else ()
+        self._decoded = ("image", "mask") if options.decode else ()  # from views, uncopied
         self.pictures = {one.key: picture_for(stored, one, options) for one in stored.fields}
         wanted = {one.key for one in stored.record}
         if not options.features:
@@ -47,9 +49,14 @@ class Elements:
             chosen = (*self._inputs, *self._targets)
             wanted = {key for one in chosen for key in needed_keys(one, stored, options)}
         self._wanted = [feature for feature in stored.record if feature.key in wanted]
+        self._keys = {feature.key for feature in self._wanted}
 
     def make(
-        self, data: bytes, number: int, epoch: int, slots: Mapping[str, np.ndarray] | None = None
+        self,
+        data: bytes,
+        number: int,
+        epoch: int,
+        slots: Mapping[str, np.ndarray] | None = None,
     ) -> Any:
         """The element of one record.
 
@@ -64,36 +71,74 @@ class Elements:
             ValueError: the record is not one of this dataset, or an image cannot be decoded.
         """
         values = self._parse(data)
-        drawn = draws(self._seed, epoch, number) if self._options.augment else None
+        drawn = draws(self.seed, epoch, number) if self._options.augment else None
         pixels = {
             field.key: self._pixels(field, values, drawn, (slots or {}).get(field.key))
             for field in self.images
         }
         if self._options.features:
-            return self._mapped({**values, **{f.encoded_key: pixels[f.key] for f in self.images}})
+            return {**values, **{one.encoded_key: pixels[one.key] for one in self.images}}
 
         def value(field: Field) -> Any:
             return pixels[field.key] if field.key in pixels else self._value(field, values, drawn)
 
-        element = together(self._inputs, value), together(self._targets, value)
-        return self._mapped(element)
+        return _together(self._inputs, value), _together(self._targets, value)
 
-    def dtype_and_shape(self, field: Field) -> tuple[np.dtype, tuple[int | None, ...]]:
+    def _dtype_and_shape(self, field: Field) -> tuple[np.dtype, tuple[int | None, ...]]:
         """Of the pixels of an image or a mask."""
         shape = self.pictures[field.key].shape
         if isinstance(field.kind, Mask):
             return np.dtype(np.uint8), (*shape[:2], 1)
         return self._dtype, shape
 
-    def _mapped(self, element: Any) -> Any:
+    def pixel_arrays(self, count: int, channels_first: bool) -> dict[str, np.ndarray]:
+        """Arrays for the images and masks of a batch, by the key of their column, not yet filled.
+
+        They are [count, height, width, channels], whatever their memory's order.
+        """
+        made = {}
+        for field in self.images:
+            dtype, sides = self._dtype_and_shape(field)
+            height, width, channels = (side or 0 for side in sides)
+            if channels_first:
+                shape = (count, channels, height, width)
+                made[field.key] = np.empty(shape, dtype).transpose(0, 2, 3, 1)
+            else:
+                made[field.key] = np.empty((count, height, width, channels), dtype)
+        return made
+
+    def mapped(self, element: Any) -> Any:
+        """What `map_fn` makes of an element."""
         function = self._options.map_fn
         if function is None:
             return element
         return function(*element) if isinstance(element, tuple) else function(element)
 
     def _parse(self, data: bytes) -> Values:
-        found = parse_example(data)
-        return {one.key: _typed(one, found.get(one.key, [])) for one in self._wanted}
+        found = parse_features(data, self._keys, memoryview)
+        return {one.key: self._typed(one, found.get(one.key, [])) for one in self._wanted}
+
+    def _typed(self, feature: Feature, found: Any) -> Any:
+        """The values of a feature as TensorFlow parses them."""
+        number = _NUMBERS.get(feature.kind)
+        if isinstance(found, list) and number is not None:
+            if found:
+                raise ValueError(f"its feature {feature.key!r} holds bytes, not numbers")
+            found = np.zeros(0, number)
+        elif isinstance(found, np.ndarray) and found.dtype != number:
+            raise ValueError(f"its feature {feature.key!r} holds {found.dtype}, not {feature.kind}")
+        if isinstance(found, list) and feature.kind not in self._decoded:
+            found = [bytes(view) for view in found]
+        if isinstance(found, list) and feature.shape != ():
+            found = np.array(found, object)
+        if feature.kind == "bool":
+            found = found.astype(bool)
+        if feature.shape == (None,):
+            return found
+        count = math.prod(side or 0 for side in feature.shape)
+        if len(found) != count:
+            raise ValueError(f"its feature {feature.key!r} has {len(found)} values, not {count}")
+        return found[0] if feature.shape == () else found.reshape(feature.shape)
 
     def _pixels(
         self, field: Field, values: Values, drawn: np.ndarray | None, slot: np.ndarray | None
@@ -106,7 +151,7 @@ class Elements:
         else:
             pixels = decode(data, picture, drawn)
         if slot is None:
-            slot = np.empty(pixels.shape, self.dtype_and_shape(field)[0])
+            slot = np.empty(pixels.shape, self._dtype_and_shape(field)[0])
         elif slot.shape != pixels.shape:
             raise ValueError(f"its image has the shape {pixels.shape}, its batch {slot.shape}")
         if isinstance(field.kind, Mask):
@@ -150,27 +195,6 @@ class Elements:
         }
 
 
-def _typed(feature: Feature, found: Any) -> Any:
-    """The values of a feature as TensorFlow parses them."""
-    number = _NUMBERS.get(feature.kind)
-    if isinstance(found, list) and number is not None:
-        if found:
-            raise ValueError(f"its feature {feature.key!r} holds bytes, not numbers")
-        found = np.zeros(0, number)
-    elif isinstance(found, np.ndarray) and found.dtype != number:
-        raise ValueError(f"its feature {feature.key!r} holds {found.dtype}, not {feature.kind}")
-    if isinstance(found, list) and feature.shape != ():
-        found = np.array(found, object)
-    if feature.kind == "bool":
-        found = found.astype(bool)
-    if feature.shape == (None,):
-        return found
-    count = math.prod(side or 0 for side in feature.shape)
-    if len(found) != count:
-        raise ValueError(f"its feature {feature.key!r} has {len(found)} values, not {count}")
-    return found[0] if feature.shape == () else found.reshape(feature.shape)
-
-
 def _shape(image: Field, values: Values) -> tuple[int, int] | None:
     """The height and width that a record tells of an image, where they were parsed."""
     found = [int(values[key]) for key in image.size_keys[:2] if key in values]
@@ -190,7 +214,7 @@ def _padded(values: np.ndarray, count: int, filler: int) -> np.ndarray:
     return padded
 
 
-def together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:
+def _together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:
     """The value of one column, or a dict of those of several."""
     if len(fields) == 1:
         return value(fields[0])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,7 +39,8 @@ class RecordReader:
         self._stored = stored
         self._shards = [shard for shard in stored.splits[split] if shard.records]
         counts = [shard.records or 0 for shard in self._shards]
-        self._ends = np.cumsum(counts, dtype=np.int64)
+        self._ends = list(itertools.accumulate(counts))
+        self._is_local = all(storage.is_local(shard.path) for shard in self._shards)
         self.records = sum(counts)
         self._forget()
 
@@ -52,49 +55,56 @@ class RecordReader:
         vars(self).update(state)
         self._forget()
 
-    def read(self, numbers: Sequence[int] | np.ndarray, use: Callable[[bytes, int], T]) -> list[T]:
+    def read(self, numbers: Sequence[int], use: Callable[[bytes, int], T]) -> list[T]:
         """What is made of each of some records, in the order of `numbers`.
 
         Args:
-            numbers: from 0 to `records` - 1; those that stand behind each other are read together.
+            numbers: from 0 to `records` - 1; in a bucket, those that stand behind each other are
+                read together.
             use: the data of a record, an Example, and its place in `numbers` -> what is wanted.
 
         Raises:
             DatasetError: a record is damaged, or is not what `use` takes (it raises ValueError);
                 the words name the file and the byte where the record begins.
         """
-        wanted = np.asarray(numbers, np.int64)
-        if len(wanted) == 1:
-            return [self._read_run(wanted, use, np.zeros(1, np.int64))[0]]
-        order = np.argsort(wanted, kind="stable")
-        found: list[Any] = [None] * len(wanted)
-        for run in np.split(order, np.flatnonzero(np.diff(wanted[order]) != 1) + 1):
-            for at, value in zip(run, self._read_run(wanted[run], use, run), strict=True):
-                found[at] = value
+        if self._is_local:
+            return [self._alone(number, at, use) for at, number in enumerate(numbers)]
+        found: list[Any] = [None] * len(numbers)
+        for shard, run in self._runs(numbers):
+            first, last = run[0], run[-1]
+            data = self._files.read(shard, first.offset, last.offset + last.size - first.offset)
+            for one in run:
+                start = one.offset - first.offset
+                framed = data[start : start + one.size]
+                found[one.at] = _used(shard, one.offset, framed, use, one.at)
         return found
 
-    def _read_run(
-        self, numbers: np.ndarray, use: Callable[[bytes, int], T], at: np.ndarray
-    ) -> list[T]:
-        """The same of consecutive numbers, by one read of each shard, or few."""
-        found: list[T] = []
-        while len(found) < len(numbers):
-            number = int(numbers[len(found)])
-            index = int(np.searchsorted(self._ends, number, "right"))
-            shard, places = self._shards[index], self._places_of(index)
-            first = number - int(self._ends[index]) + len(places)
-            many = min(len(numbers) - len(found), len(places) - first)
-            offsets, sizes = places[first : first + many].T.tolist()
-            many = max(1, int(np.searchsorted(np.cumsum(sizes), MOST_TOGETHER, "right")))
-            data = self._files.read(index, shard, offsets[0], sum(sizes[:many]))
-            for offset, size in zip(offsets[:many], sizes, strict=False):
-                start = offset - offsets[0]
-                framed = data if many == 1 else data[start : start + size]
-                try:
-                    found.append(use(unframe(framed), int(at[len(found)])))
-                except ValueError as error:
-                    raise damaged_record(shard, offset, error) from error
-        return found
+    def _alone(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
+        shard, offset, size = self._place(number)
+        return _used(shard, offset, self._files.read(shard, offset, size), use, at)
+
+    def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[ShardFile, list[_Wanted]]]:
+        """Where records are that are read together, as they touch each other."""
+        run: list[_Wanted] = []
+        before: ShardFile | None = None
+        for at in sorted(range(len(numbers)), key=numbers.__getitem__):
+            shard, offset, size = self._place(numbers[at])
+            if before is not None:
+                touches = shard is before and run[-1].offset + run[-1].size == offset
+                if not touches or offset + size - run[0].offset > MOST_TOGETHER:
+                    yield before, run
+                    run = []
+            run.append(_Wanted(at, offset, size))
+            before = shard
+        if before is not None:
+            yield before, run
+
+    def _place(self, number: int) -> tuple[ShardFile, int, int]:
+        """The shard of a record, and where it is in it: offset and size, with the framing."""
+        index = bisect.bisect_right(self._ends, number)
+        places = self._places_of(index)
+        row = number - self._ends[index] + len(places)
+        return self._shards[index], int(places[row, 0]), int(places[row, 1])
 
     def _places_of(self, index: int) -> np.ndarray:
         """The index of a shard, read when it is first needed; two threads may both read it."""
@@ -104,32 +114,49 @@ class RecordReader:
         return places
 
 
+class _Wanted(NamedTuple):
+    """Where a record is among those asked for, and in its shard."""
+
+    at: int
+    offset: int
+    size: int
+
+
+def _used(
+    shard: ShardFile, offset: int, framed: bytes, use: Callable[[bytes, int], T], at: int
+) -> T:
+    try:
+        return use(unframe(framed), at)
+    except ValueError as error:
+        raise damaged_record(shard, offset, error) from error
+
+
 class _OpenFiles:
     """Shards, open as long as somebody has this."""
 
     def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[str, int] = {}
         self._of_thread = threading.local()
 
-    def read(self, index: int, shard: ShardFile, offset: int, size: int) -> bytes:
+    def read(self, shard: ShardFile, offset: int, size: int) -> bytes:
         if not storage.is_local(shard.path):
-            return read_at(self._remote(index, shard), offset, size)
-        number = self._numbers.get(index)
+            return read_at(self._remote(shard), offset, size)
+        number = self._numbers.get(shard.path)
         if number is not None:
             return os.pread(number, size, offset)
         with open_shard(shard) as file:
             if len(self._numbers) < MOST_OPEN:  # without a lock, which a fork could leave held
                 number = os.dup(file.fileno())
-                if self._numbers.setdefault(index, number) != number:
+                if self._numbers.setdefault(shard.path, number) != number:
                     os.close(number)
             return os.pread(file.fileno(), size, offset)
 
-    def _remote(self, index: int, shard: ShardFile) -> BinaryIO:
+    def _remote(self, shard: ShardFile) -> BinaryIO:
         """A thread's own: it seeks."""
-        files: dict[int, BinaryIO] = vars(self._of_thread).setdefault("files", {})
-        if index not in files:
-            files[index] = open_shard(shard)
-        return files[index]
+        files: dict[str, BinaryIO] = vars(self._of_thread).setdefault("files", {})
+        if shard.path not in files:
+            files[shard.path] = open_shard(shard)
+        return files[shard.path]
 
     def __del__(self) -> None:
         for number in self._numbers.values():

@@ -102,7 +102,7 @@ class Records(Sequence[Any]):
         def make(data: bytes, at: int) -> Any:
             return self._elements.make(data, wanted[at], self._epoch)
 
-        return self._reader.read(wanted, make)
+        return [self._elements.mapped(one) for one in self._reader.read(wanted, make)]
 
     _getitems = __getitems__  # as Grain asks for them
 

@@ -25,7 +25,7 @@ from tfrecorder.loading.remote import files_of
 from tfrecorder.loading.sizes import decoding_bytes, element_bytes, held_bytes, record_bytes
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.schema.kinds import Boxes
-from tfrecorder.stored.columns import decodes, is_ragged, picture_for
+from tfrecorder.stored.columns import is_ragged, refuse_sizes
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.foreign import as_found
 from tfrecorder.stored.open import open_dataset
@@ -65,7 +65,7 @@ def load(
     chosen = LoadOptions.of(options)
     stored = open_for_reading(directory)
     name = None if split is None else stored.split(split)
-    _check_sizes(stored, chosen)
+    refuse_sizes(stored, chosen, chosen.batch_size)
     if stored.raw or not chosen.decode:  # decoding hides what would be gained
         keep_freed_memory()
     if name is not None:
@@ -85,17 +85,6 @@ def _first_record(path: str) -> bytes:
         return next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
     except tf.errors.OpError as error:
         raise ValueError(str(error)) from error
-
-
-def _check_sizes(stored: StoredDataset, options: LoadOptions) -> None:
-    pictures = [picture_for(stored, field, options) for field in decodes(stored, options)]
-    differ = any(None in picture.stored_size for picture in pictures)
-    to_batch = options.batch_size and options.decode and not options.map_fn
-    if differ and to_batch and options.image_size is None:
-        raise OptionError(
-            f"batch_size={options.batch_size}: the images of {stored.directory} differ in size "
-            "and cannot share a batch; give image_size, as image_size=(224, 224)."
-        )
 
 
 def _load_split(stored: StoredDataset, split: str, options: LoadOptions) -> tf.data.Dataset:

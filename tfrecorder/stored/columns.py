@@ -74,6 +74,22 @@ def decodes(stored: StoredDataset, options: ReadOptions) -> tuple[Field, ...]:
     return tuple(field for field in chosen if isinstance(field.kind, (Image, Mask)))
 
 
+def refuse_sizes(stored: StoredDataset, options: ReadOptions, batch_size: int | None) -> None:
+    """Refuse batches of images that differ in size.
+
+    Raises:
+        OptionError: they do.
+    """
+    pictures = [picture_for(stored, field, options) for field in decodes(stored, options)]
+    differ = any(None in picture.stored_size for picture in pictures)
+    to_batch = batch_size and options.decode and not options.map_fn
+    if differ and to_batch and options.image_size is None:
+        raise OptionError(
+            f"batch_size={batch_size}: the images of {stored.directory} differ in size "
+            "and cannot share a batch; give image_size, as image_size=(224, 224)."
+        )
+
+
 def picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:
     """What is to be made of an image, or of what lies upon it."""
     image = primary_image(stored.fields) or field

@@ -1,0 +1,51 @@
+"""Elements to a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrecorder.errors import OptionError
+
+
+def collate(elements: Sequence[Any], pixels: Mapping[str, np.ndarray]) -> Any:
+    """One batch of the same form as each of its elements.
+
+    Args:
+        elements: at least one; tuples and dicts of arrays, numbers and bytes.
+        pixels: arrays that the elements' images were written to; they are not copied.
+
+    Raises:
+        OptionError: `map_fn` gave arrays whose shapes differ.
+    """
+    own = [some if some.base is None else some.base for some in pixels.values()]
+    return _join(elements, {id(array): array for array in own})
+
+
+def _join(values: Sequence[Any], whole: Mapping[int, np.ndarray]) -> Any:
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {key: _join([value[key] for value in values], whole) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_join(column, whole) for column in zip(*values, strict=True))
+    if isinstance(first, np.ndarray) and id(first.base) in whole:
+        return whole[id(first.base)]
+    if isinstance(first, (bytes, str)):
+        return np.array(values, object)
+    try:
+        return np.stack(values)
+    except ValueError as error:
+        shapes = sorted({np.shape(value) for value in values})
+        raise OptionError(
+            f"map_fn: it gave arrays of the shapes {', '.join(map(str, shapes))}, which cannot "
+            "share a batch; let it pad or cut them to one."
+        ) from error
+
+
+def emptied(batch: Any) -> Any:
+    """A batch's form without its records."""
+    if isinstance(batch, Mapping):
+        return {key: emptied(value) for key, value in batch.items()}
+    return tuple(map(emptied, batch)) if isinstance(batch, tuple) else batch[:0]

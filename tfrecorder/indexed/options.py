@@ -1,0 +1,80 @@
+"""The options of `batches`: one frozen value that validates itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.options.checks import one_of, whole
+from tfrecorder.options.read import (
+    Check,
+    ReadOptions,
+    budget_of,
+    check_ram_budget,
+    check_shard,
+    refuse_fit,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(ReadOptions):
+    """How records become batches; `tfrecorder.batches` explains each.
+
+    Raises:
+        OptionError: a value is of a wrong type or out of range, or two do not go together.
+    """
+
+    batch_size: int = 64
+    drop_remainder: bool | None = None
+    shuffle: bool | str | None = None
+    shard: tuple[int, int] | None = None
+    num_threads: int | None = None
+    layout: str = "NHWC"
+    ram_budget: int | str | None = None
+
+    def mode(self, split: str) -> str:
+        """The mode of a split's `Order`."""
+        if self.shuffle is None:
+            return "exact" if split == "TRAIN" else "stored"
+        return self.shuffle if isinstance(self.shuffle, str) else ("stored", "exact")[self.shuffle]
+
+    @property
+    def drops(self) -> bool:
+        """True if the last places are left out where they do not fill a step of all hosts."""
+        return self.shard is not None if self.drop_remainder is None else self.drop_remainder
+
+    @property
+    def budget(self) -> int:
+        """`ram_budget` in bytes, or the default."""
+        return budget_of(self.ram_budget)
+
+    def _checks(self) -> dict[str, Check]:
+        return super()._checks() | _CHECKS
+
+    def _conflict(self) -> str | None:
+        if self.shard is not None and self.shard[1] > 1 and self.seed is None and self._may_shuffle:
+            return f"shard={self.shard!r}: all hosts need one order; give the same seed to each."
+        if self.layout == "NCHW" and self.map_fn is not None:
+            return "layout='NCHW': map_fn gets images as NHWC, and may turn them; leave it out."
+        return super()._conflict() or refuse_fit(self, self.batch_size)
+
+    @property
+    def _may_shuffle(self) -> bool:
+        return self.shuffle is not False or self.augment
+
+
+def _check_shuffle(value: Any) -> str | None:
+    if value is None or isinstance(value, bool) or value in ("exact", "blocks"):
+        return None
+    return "give True, False, 'exact' or 'blocks'."
+
+
+_CHECKS: dict[str, Check] = {
+    "batch_size": whole(1),
+    "drop_remainder": one_of(None, True, False),
+    "shuffle": _check_shuffle,
+    "shard": check_shard,
+    "num_threads": whole(1, none=True),
+    "layout": one_of("NHWC", "NCHW"),
+    "ram_budget": check_ram_budget,
+}
