@@ -93,6 +93,15 @@ def test_reading_goes_through_without_beam(dataset):
     assert attempts_of(code, BEAM) == []
 
 
+@pytest.mark.parametrize(
+    "code",
+    ["tfrecorder.Records(out, 'TRAIN')[3]", "list(tfrecorder.batches(out, 'TEST', image_size=32))"],
+)
+def test_reading_by_number_takes_neither(dataset, code):
+    whole = f"import tfrecorder; out = {str(dataset)!r}; {code}"
+    assert attempts_of(whole, (*TENSORFLOW, *BEAM)) == []
+
+
 def test_the_status_of_a_conversion_takes_neither(dataset):
     code = f"import tfrecorder; tfrecorder.status({str(dataset)!r})"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
