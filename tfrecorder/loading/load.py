@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.allocator import keep_freed_memory
+from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
     bounds,
@@ -101,6 +102,8 @@ def _load_split(stored: StoredDataset, split: str, options: LoadOptions) -> tf.d
 def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | None:
     """The records that this host reads, None where nobody knows."""
     records = stored.records(split)
+    if options.is_exact:
+        return records_of(share_of(records, options))
     if options.shard is None:
         return records
     if records is None:
@@ -132,21 +135,26 @@ def _decoded(
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
         "deterministic": options.is_deterministic(split),
     }
-    runs = slices(stored.splits[split], options.shard)
-    # What is cached must have one order, so that the shards are then read in theirs.
-    dataset = read_records(runs, shuffled and not options.cache, options)
+    runs = [] if options.is_exact else slices(stored.splits[split], options.shard)
+    if options.is_exact:
+        dataset = numbers(share_of(stored.records(split), options), options)
+    else:
+        # What is cached must have one order, so that the shards are then read in theirs.
+        dataset = read_records(runs, shuffled and not options.cache, options)
     cache_pixels = caches_pixels(options)
     if cache_pixels:
         dataset = dataset.map(parser(stored, options, batch=False), **parallel)
     if options.cache:
         dataset = dataset.cache(_cache_path(stored, split, options))
-    if shuffled:
+    if shuffled and not options.is_exact:
         held = shuffle_records(held_bytes(stored, split, options), records, options)
         dataset = shuffle(dataset, held, "records", options)
     if options.augment:
         dataset = tf.data.Dataset.zip(dataset, random_seeds(options))
     if options.step:  # before decoding, so that what was seen costs no more than reading
         dataset = dataset.skip(options.step * (options.batch_size or 1))
+    if options.is_exact:
+        dataset = read(stored, split, dataset)
     if by_batch:
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order, or the short last batch may come first.

@@ -36,6 +36,8 @@ class LoadOptions(ReadOptions):
         decode: True gives pixels; False gives the stored bytes of each image.
         shuffle: True, False, or the number of records held in memory to choose from.  None
             shuffles TRAIN, with a number that fits `ram_budget`, and keeps the order of others.
+            "exact" reads the whole split in the random order that `tfrecorder.batches` has with
+            the same seed, batch_size and shard.
         seed: of shuffling and augmentation, 0 to 2**32 - 1; None is another order on each run.
         deterministic: the same batches for the same seed on every run.  None is True if there is
             a seed or no shuffling.
@@ -69,7 +71,7 @@ class LoadOptions(ReadOptions):
 
     batch_size: int | None = None
     drop_remainder: bool = False
-    shuffle: bool | int | None = None
+    shuffle: bool | int | str | None = None
     deterministic: bool | None = None
     cache: bool | str = False
     shard: tuple[int, int] | None = None
@@ -96,6 +98,11 @@ class LoadOptions(ReadOptions):
     def step(self) -> int:
         """The one of `start`, 0 without it."""
         return 0 if self.start is None else int(self.start[1])
+
+    @property
+    def is_exact(self) -> bool:
+        """True if records are read by their numbers, in the order of `batches`."""
+        return self.shuffle == "exact"
 
     @property
     def budget(self) -> int:
@@ -137,15 +144,17 @@ def _conflict(options: LoadOptions) -> str | None:
             f"start={options.start!r}: an epoch's order comes from the seed; give the seed of the "
             "run to continue, as seed=1, and leave deterministic as it is."
         )
+    if options.is_exact and options.cache:
+        return "shuffle='exact': a cache keeps what is read in one order; leave out one of both."
     if options.drop_remainder and options.batch_size is None:
         return "drop_remainder=True: there are no batches; give batch_size."
     return None
 
 
 def _check_shuffle(value: Any) -> str | None:
-    if value is None or isinstance(value, bool) or (is_whole(value) and value >= 1):
+    if value in (None, "exact") or isinstance(value, bool) or (is_whole(value) and value >= 1):
         return None
-    return "give True, False, or how many records to hold, at least 1."
+    return "give True, False, 'exact', or how many records to hold, at least 1."
 
 
 def _check_cache(value: Any) -> str | None:

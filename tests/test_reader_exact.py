@@ -1,0 +1,87 @@
+"""`load(shuffle="exact")`: the order of `batches` in tf.data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from reading_cases import convert_photos, ids
+from test_indexed_records import _damaged
+
+import tfrecorder
+from tfrecorder import OptionError
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return convert_photos(tmp_path_factory.mktemp("photos") / "out")
+
+
+EXACT: dict[str, Any] = {"shuffle": "exact", "seed": 7}
+
+
+def of_batches(out: str, **options: Any) -> list[list[int]]:
+    """The source rows of each batch."""
+
+    def one(features: dict[str, Any]) -> Any:
+        return np.int64(features["image/source_id"])
+
+    loop = tfrecorder.batches(out, "TRAIN", features=True, decode=False, map_fn=one, **options)
+    return [batch.tolist() for batch in loop]
+
+
+def of_load(out: str, **options: Any) -> list[list[int]]:
+    dataset = tfrecorder.load(out, "TRAIN", features=True, decode=False, **options)
+    found = [ids([batch]) for batch in dataset]
+    assert len(dataset) == len(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 5},
+        {"batch_size": 5, "drop_remainder": True},
+        {"batch_size": 4, "shard": (1, 3), "drop_remainder": True},
+        {"batch_size": 4, "shard": (2, 4), "drop_remainder": False},
+    ],
+)
+def test_the_sequence_is_that_of_batches(out: str, options: dict[str, Any]) -> None:
+    expected = of_batches(out, **EXACT, **options)
+    assert of_load(out, **EXACT, **options) == expected
+    for step in (1, 3):
+        assert of_load(out, start=(0, step), **EXACT, **options) == expected[step:]
+
+
+def test_each_iteration_is_the_next_epoch(out: str) -> None:
+    dataset = tfrecorder.load(out, "TRAIN", features=True, decode=False, **EXACT)
+    epochs = [ids(dataset) for _ in range(3)]
+    assert all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    again = tfrecorder.load(out, "TRAIN", features=True, decode=False, start=(2, 0), **EXACT)
+    assert ids(again) == ids(again) == epochs[2]
+
+
+def test_pixels_labels_and_random_parts_go_on_alike(out: str) -> None:
+    options = {"batch_size": 6, "image_size": 40, "augment": True, **EXACT}
+    whole = list(tfrecorder.load(out, "TRAIN", start=(1, 0), **options))
+    part = list(tfrecorder.load(out, "TRAIN", start=(1, 4), **options))
+    assert [images.shape for images, _ in whole] == [(6, 40, 40, 3)] * 6
+    for ours, theirs in zip(part, whole[4:], strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+def test_a_damaged_record_is_named(out: str, tmp_path: Any) -> None:
+    shard, offset, _ = _damaged(out, tmp_path, 300)
+    with pytest.raises(tf.errors.OpError, match=f"{shard.name} is damaged: .* byte {offset}, "):
+        list(tfrecorder.load(shard.parent, "TRAIN", **EXACT))
+
+
+def test_a_cache_and_an_exact_order_do_not_go_together(out: str) -> None:
+    with pytest.raises(OptionError, match="a cache keeps what is read in one order"):
+        tfrecorder.load(out, "TRAIN", cache=True, **EXACT)
+    with pytest.raises(OptionError, match="shuffle='exakt': give True, False, 'exact'"):
+        tfrecorder.load(out, "TRAIN", shuffle="exakt")

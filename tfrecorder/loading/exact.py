@@ -1,0 +1,93 @@
+"""The exact order of `batches` in tf.data: records are read by their numbers."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from tfrecorder.errors import DatasetError
+from tfrecorder.indexed.order import Order
+from tfrecorder.indexed.position import Share
+from tfrecorder.indexed.reading import RecordReader
+from tfrecorder.loading.options import LoadOptions
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.threads import cores
+
+#: Numbers that are computed at a time.
+_NUMBERS = 4096
+
+#: Records that one call from TensorFlow's graph into Python reads, in bytes at most about.
+_CALL_BYTES = 2**22
+
+
+def share_of(records: int | None, options: LoadOptions) -> Share:
+    """Which places of an epoch are this host's.
+
+    Raises:
+        DatasetError: nobody knows how many records there are.
+    """
+    if records is None:
+        raise DatasetError(
+            "shuffle='exact': how many records there are is not known without reading them all; "
+            "copy the files to a local disk."
+        )
+    rank, world = options.shard or (0, 1)
+    return Share(records, options.batch_size or 1, int(rank), int(world), options.drop_remainder)
+
+
+def records_of(share: Share) -> int:
+    """The records of an epoch that this host reads."""
+    return sum(len(places) for places in _all_places(share))
+
+
+def _all_places(share: Share) -> Iterator[range]:
+    start = 0
+    for _ in range(share.steps(0)):
+        yield share.places(start)
+        start = share.after(start)
+
+
+def numbers(share: Share, options: LoadOptions) -> tf.data.Dataset:
+    """The numbers of this host's records, int64, in the order of one epoch after another.
+
+    Each iteration is the next epoch, or always that of `options.epoch` if it is given.
+    """
+    seed = secrets.randbits(32) if options.seed is None else int(options.seed)
+    epochs = itertools.count()
+    of_host = [places for places in _all_places(share) if places]
+
+    def one_epoch() -> Iterator[np.ndarray]:
+        epoch = next(epochs) if options.epoch is None else options.epoch
+        order = Order(share.records, "exact", seed, epoch)
+        places = itertools.chain.from_iterable(of_host)
+        while some := list(itertools.islice(places, _NUMBERS)):
+            yield order.numbers(np.array(some))
+
+    signature = tf.TensorSpec([None], tf.int64)
+    return tf.data.Dataset.from_generator(one_epoch, output_signature=signature).unbatch()
+
+
+def read(stored: StoredDataset, split: str, found: tf.data.Dataset) -> tf.data.Dataset:
+    """The serialized records of these numbers, in their order, a batch of reads a call.
+
+    Args:
+        found: numbers, or pairs of a number and what belongs to its record.
+    """
+    reader = RecordReader(stored, split)
+    mean = max(1, stored.bytes(split) // max(1, reader.records))
+    together = max(1, min(64, _CALL_BYTES // mean))
+
+    def of_numbers(wanted: np.ndarray) -> np.ndarray:
+        return np.array(reader.read(wanted.tolist(), lambda data, _: data), object)
+
+    def in_graph(wanted: tf.Tensor, *more: tf.Tensor) -> tuple[tf.Tensor, ...] | tf.Tensor:
+        records = tf.numpy_function(of_numbers, [wanted], tf.string)
+        records.set_shape([None])
+        return (records, *more) if more else records
+
+    calls = found.batch(together).map(in_graph, num_parallel_calls=cores(), deterministic=True)
+    return calls.unbatch()
