@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrecorder import storage
 from tfrecorder.errors import OptionError
 from tfrecorder.indexed.collate import collate, emptied
 from tfrecorder.indexed.elements import Elements
@@ -19,6 +20,7 @@ from tfrecorder.indexed.order import Order
 from tfrecorder.indexed.position import Position, Share
 from tfrecorder.indexed.reading import RecordReader
 from tfrecorder.indexed.records import fingerprint_of, open_by_number
+from tfrecorder.indexed.windows import WindowReader
 from tfrecorder.options.memory import prefetched
 from tfrecorder.stored.columns import is_ragged, refuse_sizes
 from tfrecorder.stored.dataset import StoredDataset
@@ -27,6 +29,9 @@ from tfrecorder.threads import ThreadPool, UnwantedError, cores, is_unwanted, ma
 #: Bytes of consecutive records that "blocks" keeps close: at 20 ms a request and 50 MB/s, half of
 #: the time of reading them is waiting.
 BLOCK_BYTES = 2**20
+
+#: Names of threads: those that decode, and those that wait for a bucket.
+_BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
 
 
 def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Batches:
@@ -149,25 +154,36 @@ class Batches:
         part = -(-size // threads)
         parts = -(-size // part)  # of a full batch: all threads work at the same one
         ahead = parts * prefetched(self._batch_bytes(), self._options.budget)
-        tasks = self._tasks(position, steps, part)
+        order = Order(
+            self._share.records, position.mode, position.seed, position.epoch, self._block
+        )
         made: list[Any] = []
-        with (
-            ThreadPool(threads, "tfrecorder-batches") as pool,
-            contextlib.closing(map_ahead(pool, self._make, tasks, ahead + threads)) as results,
-        ):
-            for task, elements in results:
+        with contextlib.ExitStack() as stack:
+            reader: RecordReader | WindowReader = self._reader
+            if position.mode == "blocks" and not self._reader.is_local:
+                waiting = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
+                reader = WindowReader(self._reader, order, waiting)
+            pool = stack.enter_context(ThreadPool(threads, _BATCHES))
+            tasks = self._tasks(order, reader, position.next, steps, part)
+            results = map_ahead(pool, self._make, tasks, ahead + threads)
+            for task, elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
                 if task.is_last:
                     batch = collate(made, task.pixels)
                     yield emptied(batch) if task.is_empty else batch
                     made = []
 
-    def _tasks(self, position: Position, steps: int, part: int) -> Iterator[_Task]:
-        order = Order(
-            self._share.records, position.mode, position.seed, position.epoch, self._block
-        )
-        start = position.next
+    def _tasks(
+        self,
+        order: Order,
+        reader: RecordReader | WindowReader,
+        start: int,
+        steps: int,
+        part: int,
+    ) -> Iterator[_Task]:
         for _ in range(steps):
+            if isinstance(reader, WindowReader):
+                reader.fetch(start)
             places = self._share.places(start)
             # A batch without records has the form of one with the first.
             numbers = order.numbers(np.array(places or [0])).tolist()
@@ -178,7 +194,7 @@ class Batches:
             for begin in range(0, len(numbers), part):
                 some = numbers[begin : begin + part]
                 is_last = begin + part >= len(numbers)
-                yield _Task(some, begin, position.epoch, pixels, is_last, not places)
+                yield _Task(reader, some, begin, order.epoch, pixels, is_last, not places)
             start = self._share.after(start)
 
     def _make(self, task: _Task) -> tuple[_Task, list[Any]]:
@@ -188,7 +204,7 @@ class Batches:
             slots = {key: pixels[task.begin + at] for key, pixels in task.pixels.items()}
             return self._elements.make(data, task.numbers[at], task.epoch, slots)
 
-        found = self._reader.read(task.numbers, make)
+        found = task.reader.read(task.numbers, make)
         return task, [self._elements.mapped(one) for one in found]
 
     def _batch_bytes(self) -> float:
@@ -201,6 +217,7 @@ class _Task:
     """Some records of a batch.
 
     Attributes:
+        reader: of the records.
         numbers: of the records.
         begin: where they begin in the batch.
         epoch: that they are read in.
@@ -209,6 +226,7 @@ class _Task:
         is_empty: they stand for no record.
     """
 
+    reader: RecordReader | WindowReader
     numbers: list[int]
     begin: int
     epoch: int

@@ -14,6 +14,7 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.dataset.tfrecord import unframe
+from tfrecorder.errors import DatasetError
 from tfrecorder.stored.dataset import ShardFile, StoredDataset
 from tfrecorder.stored.records import damaged_record, open_shard, read_at, read_places
 
@@ -33,6 +34,7 @@ class RecordReader:
 
     Attributes:
         records: of the split.
+        is_local: they lie on a disk.
     """
 
     def __init__(self, stored: StoredDataset, split: str) -> None:
@@ -40,7 +42,7 @@ class RecordReader:
         self._shards = [shard for shard in stored.splits[split] if shard.records]
         counts = [shard.records or 0 for shard in self._shards]
         self._ends = list(itertools.accumulate(counts))
-        self._is_local = all(storage.is_local(shard.path) for shard in self._shards)
+        self.is_local = all(storage.is_local(shard.path) for shard in self._shards)
         self.records = sum(counts)
         self._forget()
 
@@ -67,7 +69,7 @@ class RecordReader:
             DatasetError: a record is damaged, or is not what `use` takes (it raises ValueError);
                 the words name the file and the byte where the record begins.
         """
-        if self._is_local:
+        if self.is_local:
             return [self._alone(number, at, use) for at, number in enumerate(numbers)]
         found: list[Any] = [None] * len(numbers)
         for shard, run in self._runs(numbers):
@@ -78,6 +80,11 @@ class RecordReader:
                 framed = data[start : start + one.size]
                 found[one.at] = _used(shard, one.offset, framed, use, one.at)
         return found
+
+    def damaged(self, number: int, fault: object) -> DatasetError:
+        """The error of a record that is not as it was written."""
+        shard, offset, _ = self._place(number)
+        return damaged_record(shard, offset, fault)
 
     def _alone(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
         shard, offset, size = self._place(number)
