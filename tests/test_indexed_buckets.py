@@ -12,7 +12,6 @@ from reading_cases import convert_photos
 
 from tfrecorder import DatasetError, Records, batches
 from tfrecorder.indexed import batches as batches_module
-from tfrecorder.storage import REMOTE_THREADS
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -42,8 +41,8 @@ def test_neighbours_are_read_by_one_request(gcs: Any, bucket: tuple[str, Records
         records = Records(uri, "TRAIN", features=True, decode=False)
         gcs.forget_requests()
         assert records[numbers] == local[numbers]
-        counts.append(len(gcs.requests()))
-    assert counts[0] == counts[1] > 0
+        counts.append(gcs.count("download", "*.tfrecord"))
+    assert counts == [1, 1]
 
 
 def test_batches_of_a_bucket(
@@ -61,7 +60,7 @@ def test_batches_of_a_bucket(
     loop = batches(uri, "TRAIN", batch_size=5, seed=3, shuffle="blocks", **ids)
     gcs.forget_requests()
     found = np.concatenate(list(loop)).tolist()
-    assert len(gcs.requests()) <= 12 + 2 * REMOTE_THREADS, "blocks, and files to be opened"
+    assert gcs.count("download", "*.tfrecord") == 12, "a request for each block of three"
     assert sorted(found) == sorted(one["image/source_id"] for one in local)
     taken = iter(loop)
     next(taken)

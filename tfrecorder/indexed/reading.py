@@ -8,7 +8,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -159,11 +159,11 @@ class _OpenFiles:
             return os.pread(file.fileno(), size, offset)
 
     def _remote(self, shard: ShardFile) -> BinaryIO:
-        """A thread's own: it seeks."""
+        """A thread's own, as it seeks; without a buffer, which would ask for more."""
         files: dict[str, BinaryIO] = vars(self._of_thread).setdefault("files", {})
         if shard.path not in files:
             files[shard.path] = open_shard(shard)
-        return files[shard.path]
+        return cast(BinaryIO, getattr(files[shard.path], "raw", files[shard.path]))
 
     def __del__(self) -> None:
         for number in self._numbers.values():
