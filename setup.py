@@ -14,7 +14,8 @@ REQUIRES = [
     "apache-beam[gcp]>=2.70",
     "certifi",
     "click>=8.1",
-    "cykooz-resizer>=4; python_version < '3.14'",  # it has wheels up to 3.13
+    # Where it has wheels; elsewhere Pillow resizes for it.
+    "cykooz-resizer>=4; platform_machine == 'x86_64' or sys_platform == 'darwin'",
     "google-cloud-storage>=2.18",
     "google-crc32c>=1.5",
     "jinja2>=3.1",
