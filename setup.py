@@ -38,6 +38,7 @@ EXTRAS = {
         "fsspec>=2024.6",
         "hypothesis>=6.100",
         "import-linter>=2.13",
+        "jax>=0.4",  # a backend of Keras, to train with in a test
         "mypy>=1.11",
         "pandas-stubs",
         "psutil>=5.9",

@@ -49,6 +49,11 @@ HEADERS = ["split,image_uri,label\n", "\ufeffimage_uri,label\n", "image_uri\n", 
 HEADERS += ["image_uri,label,label\n", "image_uri,,label\n", " \nimage_uri,label\n", ""]
 
 
+@pytest.fixture(autouse=True)
+def _small_files_by_arrow_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfrecorder.sources.files.ARROW_BYTES", 0)
+
+
 def outcome(path: str, form: TextForm) -> Any:
     try:
         return read_source(path, form=form).frame

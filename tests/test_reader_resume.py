@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reading_cases import convert_photos, ids
+from support import run
 
 import tfrecorder
 
@@ -177,7 +179,8 @@ def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
                 rows = rows.map(lambda image, label: ({"image": image}, label))
             span = {"initial_epoch": start[0], "epochs": start[0] + 1}
             model.fit(rows, callbacks=[position, Stop()], verbose=0, **span)
-        return [variable.numpy() for variable in (*model.variables, *model.optimizer.variables)]
+        variables = (*model.variables, *model.optimizer.variables)
+        return [keras.ops.convert_to_numpy(variable) for variable in variables]
 
     whole = train(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -186,6 +189,15 @@ def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
     assert len(rest) == len(whole) > 8
     for one, same in zip(rest, whole, strict=True):
         np.testing.assert_allclose(one, same, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_training_goes_on_with_the_other_backends_of_keras(backend: str) -> None:
+    pytest.importorskip(backend)
+    test = f"{__file__}::test_a_model_that_is_built_by_its_first_batch_goes_on_too"
+    given = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test)
+    done = run(*given, env={**os.environ, "KERAS_BACKEND": backend}, cwd=Path(__file__).parent)
+    assert done.returncode == 0, done.stdout
 
 
 def test_another_model_than_the_saved_one_is_refused(out: str, tmp_path: Path) -> None:

@@ -124,6 +124,11 @@ def test_the_order_is_near_uniform(
     sorted_source: tuple[str, np.ndarray], shuffle: int | None, bound: float
 ) -> None:
     """500 is an eighth of the records, as the default buffer is of 50,000 photographs of 88 KB."""
+    import tensorflow as tf
+
+    # One that an earlier test of this process has set would give other orders, a few of which lie
+    # beyond the bounds: these are of nine pairs of epochs.
+    tf.random.set_seed(None)
     out, labels = sorted_source
     qualities = []
     for seed in range(3):

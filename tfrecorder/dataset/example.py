@@ -205,11 +205,20 @@ def _packed_feature(tag: bytes, packed: bytes) -> bytes:
 def parse_example(data: bytes) -> dict[str, Values]:
     """The features of a serialized tf.train.Example, in the order in which they are stored.
 
+    Args:
+        data: a record of a TFRecord file, without its frame.
+
     Returns:
         For each key a list of bytes, a float32 array, or an int64 array.
 
     Raises:
-        ValueError: the bytes are no Example.
+        ValueError: the bytes are not an Example.
+
+    Example:
+        >>> tfrecorder.parse_example(record)["image/class/text"]  # doctest: +SKIP
+        [b'cat']
+
+    Source: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/example/example.proto
     """
     return parse_features(data, None, bytes)
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from tfrecorder.errors import SourceError
 from tfrecorder.options.text_form import TextForm
+from tfrecorder.process_limits import address_space_left
 from tfrecorder.schema.keys import COLUMNS
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.automl import Table, read_headerless, read_json_lines
@@ -83,6 +84,10 @@ def read_file(
     return table, None
 
 
+#: The least bytes of a file that Arrow reads.  Its threads take address space, and end the process
+#: where the system has none to spare: too much for what a smaller file would gain.
+ARROW_BYTES = 2**25
+
 #: Bytes with which a CSV means more than values between separators.
 _MEANINGFUL = (b'"', b"\r", b"\0")
 
@@ -97,6 +102,8 @@ def _read_plain(copy: str, header: list[str], form: TextForm) -> pd.DataFrame | 
 
     names_are_plain = len(header) > 1 and len(set(header)) == len(header) and all(header)
     if form.encoding or not form.separator.isascii() or not names_are_plain:
+        return None
+    if os.path.getsize(copy) < ARROW_BYTES or address_space_left() is not None:
         return None
     with open(copy, "rb") as file:
         while block := file.read(2**20):

@@ -31,7 +31,7 @@ def check_rows(frame: pd.DataFrame) -> Iterator[Finding]:
     if URI_COLUMN in frame:
         uri = frame[URI_COLUMN]
         repeated = frame[_are_repeated(uri)]
-        yield from _check_repeated(repeated.astype({URI_COLUMN: object, SPLIT_COLUMN: object}))
+        yield from _check_repeated(repeated.astype(object))
     if LABEL_COLUMN in frame:
         yield from _check_classes(frame[[SPLIT_COLUMN, LABEL_COLUMN]].dropna())
 
@@ -68,7 +68,9 @@ def _check_agreement(code: str, rows: pd.DataFrame, column: str, words: str) -> 
     rows = rows[rows[URI_COLUMN].isin(second.index)]
     uris = rows[URI_COLUMN]
     others = uris.map(first)
-    as_first = (rows[column] == others.map(rows[column])).to_numpy(dtype=bool)
+    # As objects: pandas' own text, which the map would make, cannot hold a lone surrogate.
+    firsts_of = others.map(rows[column]).astype(object)
+    as_first = (rows[column] == firsts_of).to_numpy(dtype=bool)
     other_rows = others.where(~as_first, uris.map(second)).astype("int64").tolist()
     there = rows.loc[other_rows, column].tolist()
     messages = [
