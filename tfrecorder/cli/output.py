@@ -27,7 +27,10 @@ def in_shell_words(words: str) -> str:
     for one in (param for command in commands for param in command.params):
         flag = one.opts[0] if isinstance(one, click.Option) else (one.name or "").upper()
         flags.setdefault(one.name or "", flag)
-    return shell_words(words, flags)
+    try:
+        return shell_words(words, flags)
+    except (MemoryError, SystemError):  # a limit of memory leaves none for the patterns
+        return words
 
 
 def coloured(words: str) -> str:
