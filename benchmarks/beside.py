@@ -2,9 +2,9 @@
 
     beside.py REVISION [--data DIR] [--rounds N] [--quick] [--cases NAME;NAME]
 
-The package of the revision is taken from git into a folder of the data, and found by PYTHONPATH;
-all else (Python, other packages, images, this program) is the same.  Both run interleaved, each
-case once before it is timed, and each reads the dataset that its own package wrote.
+The old package is unpacked from git and put on PYTHONPATH; Python, other packages, images and this
+program are the same.  The two take turns.  Each case runs once before it is timed, and reads the
+dataset that its own package wrote.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _written(source: str, kept: str, **options: Any) -> str:
 
 
 def make_cases(data: Path, images: int) -> list[Case]:
-    """Of the package that is found; `beside` gives each its package."""
+    """The cases, without a package; `both` runs each with the old one and the new one."""
     source = str(shared.listed(shared.photographs(data, images), images))
     here, kept = {"source": source}, f"{data}/beside-PACKAGE"
     photos = {**here, "kept": f"{kept}/photographs-{images}", "writing": {}}
