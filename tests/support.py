@@ -66,12 +66,20 @@ def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=head).astype({"row": int})
 
 
+def shorten_pauses(monkeypatch: pytest.MonkeyPatch, share: float = 0.004) -> None:
+    """Ask again soon and often in this process, with all the patience that a user has.
+
+    For what succeeds in the end: on a busy machine three attempts may take seconds.
+    """
+    monkeypatch.setattr(services, "FIRST_PAUSE", 0.25 * share)
+    monkeypatch.setattr(services, "LONGEST_PAUSE", 5 * share)
+    monkeypatch.setattr(services, "QUIET_SECONDS", 3 * share)
+
+
 def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.5) -> None:
-    """Wait for what may pass as long as that, in this process, and ask soon and often."""
+    """Give up after so many seconds in this process, for what fails in the end."""
     monkeypatch.setattr(retry, "PATIENCE", seconds)
-    monkeypatch.setattr(services, "FIRST_PAUSE", seconds / 500)
-    monkeypatch.setattr(services, "LONGEST_PAUSE", seconds / 24)
-    monkeypatch.setattr(services, "QUIET_SECONDS", seconds / 40)
+    shorten_pauses(monkeypatch, seconds / 120)
 
 
 def error_of(

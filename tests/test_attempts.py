@@ -15,7 +15,7 @@ import google_crc32c
 import pandas as pd
 import pytest
 from gcs.control import Gcs
-from support import CSV, PHOTOS, SAMPLES, error_of, public_files, shorten_patience, start, wait_for
+from support import CSV, PHOTOS, SAMPLES, error_of, public_files, shorten_pauses, start, wait_for
 
 import tfrecorder
 from tfrecorder import storage
@@ -45,7 +45,7 @@ CONVERT = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shard
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Further attempts come at once; how many there are stays as it is."""
-    shorten_patience(monkeypatch)
+    shorten_pauses(monkeypatch)
 
 
 @pytest.fixture

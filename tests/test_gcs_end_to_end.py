@@ -23,6 +23,7 @@ from support import (
     records,
     run,
     shorten_patience,
+    shorten_pauses,
     start,
     stop,
     wait_for,
@@ -51,8 +52,8 @@ COMMIT = f"{OUT}/dataset_info.json"
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may pass is waited for, but not for two minutes."""
-    shorten_patience(monkeypatch)
+    """What may pass is asked for again at once."""
+    shorten_pauses(monkeypatch)
 
 
 @pytest.fixture
@@ -170,8 +171,15 @@ def test_nothing_is_lost_where_requests_fail_in_passing(gcs: Gcs, many: pd.DataF
     ids=["source", "images", "uploads", "shard", "listing", "output", "plan", "rows"],
 )
 def test_a_bucket_that_fails_for_good_ends_the_conversion(
-    photos: Gcs, operation: str, object: str, kind: type[Exception], words: str, status: int
+    photos: Gcs,
+    operation: str,
+    object: str,
+    kind: type[Exception],
+    words: str,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    shorten_patience(monkeypatch)
     photos.inject("status", status=status, operation=operation, object=object)
     message = error_of(UnreachableError if status == 503 else kind, SOURCE, OUT)
     assert words in message or status == 503
@@ -188,8 +196,9 @@ def test_a_bucket_that_fails_for_good_ends_the_conversion(
 
 
 def test_a_bucket_that_is_down_is_not_asked_for_a_thousand_images(
-    gcs: Gcs, many: pd.DataFrame
+    gcs: Gcs, many: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_patience(monkeypatch)
     gcs.inject("status", status=503, object="bkt/many/*")
     assert "could not be reached" in error_of(ImagesUnreachableError, many, OUT)
     assert gcs.count("*", "bkt/many/*") <= 12 * storage.REMOTE_THREADS
@@ -427,8 +436,9 @@ def test_verify_of_what_is_not_there(photos: Gcs) -> None:
 @pytest.mark.parametrize("status", [403, 503])
 @pytest.mark.parametrize("operation", ["*", "list", "download", "metadata"])
 def test_looking_at_a_dataset_on_a_bucket_that_fails(
-    photos: Gcs, operation: str, status: int
+    photos: Gcs, operation: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_patience(monkeypatch)
     tfrecorder.convert(SOURCE, OUT, num_shards=1)
     photos.inject("status", status=status, operation=operation, object="bkt/sets/*")
     for act in (tfrecorder.verify, tfrecorder.repair, tfrecorder.info):

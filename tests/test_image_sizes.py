@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from gcs.control import Gcs
-from support import PHOTOS, error_of, shorten_patience
+from support import PHOTOS, error_of, shorten_patience, shorten_pauses
 
 import tfrecorder
 from tfrecorder import storage
@@ -24,8 +24,8 @@ SMALL = {"shard_size": "256KB"}
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may pass is waited for, but not for two minutes."""
-    shorten_patience(monkeypatch)
+    """What may pass is asked for again at once."""
+    shorten_pauses(monkeypatch)
 
 
 @pytest.fixture
@@ -62,8 +62,9 @@ def test_sizes_that_fail_in_passing_do_not_change_the_shards(
 
 @pytest.mark.parametrize("number", [0, ROWS - 1])
 def test_a_size_that_is_never_told_ends_the_conversion_before_anything_is_written(
-    gcs: Gcs, frame: pd.DataFrame, calm: int, number: int
+    gcs: Gcs, frame: pd.DataFrame, calm: int, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_patience(monkeypatch)
     bad = f"bkt/in/{number}.jpg"
     gcs.inject("status", status=503, operation="metadata", object=bad)
     message = error_of(ImagesUnreachableError, frame, OUT, **SMALL)
@@ -102,8 +103,9 @@ def test_sizes_are_asked_for_only_where_shards_follow_from_them(
 
 
 def test_a_bucket_that_is_down_is_noticed_soon_whoever_decides_the_shards(
-    gcs: Gcs, frame: pd.DataFrame
+    gcs: Gcs, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shorten_patience(monkeypatch)
     gcs.inject("status", status=503, object=IMAGES)
     for more in (SMALL, {"num_shards": 2}):
         gcs.forget_requests()

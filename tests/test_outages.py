@@ -29,6 +29,7 @@ from support import (
     public_files,
     run,
     shorten_patience,
+    shorten_pauses,
     start,
     wait_for,
 )
@@ -80,7 +81,7 @@ def make_images(folder: Path, rows: int) -> pd.DataFrame:
 def test_threads_wait_together_for_a_service_that_is_away(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shorten_patience(monkeypatch, 12)  # with pauses up to half a second
+    shorten_pauses(monkeypatch, 1 / 10)  # with pauses up to half a second
     paths = [f"gs://bkt/{number}" for number in range(64)]
     for path in paths:
         gcs.put(path, b"data")
@@ -201,7 +202,7 @@ def test_credentials_that_end_are_no_property_of_an_image(
 
 
 def test_a_disk_that_fails_and_recovers_loses_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_patience(monkeypatch, 20)
+    shorten_pauses(monkeypatch, 1 / 6)
     frame = make_images(Path("images"), OPENED_ROWS + 50)
     tfrecorder.convert(frame, "calm", num_shards=3)
     bad = _fail(frame)
@@ -259,7 +260,9 @@ def _unreadable() -> Path:
 def test_images_of_a_folder_that_vanishes_meanwhile_are_not_missing(
     monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
-    shorten_patience(monkeypatch, 20 if comes_back else 1.5)
+    shorten_pauses(monkeypatch, 1 / 6)
+    if not comes_back:
+        shorten_patience(monkeypatch, 1.5)
     frame = make_images(Path("disk/images"), 600)
     frame["image_uri"] = "disk/" + frame["image_uri"]
     tfrecorder.convert(frame, "calm", num_shards=12)
@@ -389,7 +392,7 @@ def test_what_looks_at_a_dataset_waits_too_and_says_so(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tfrecorder.convert(CSV, OUT, num_shards=2)
-    shorten_patience(monkeypatch, 10)
+    shorten_pauses(monkeypatch, 1 / 12)
     for look in (tfrecorder.status, tfrecorder.info, tfrecorder.verify, tfrecorder.repair):
         services._SERVICES.clear()
         caplog.clear()

@@ -22,6 +22,7 @@ from support import (
     rejects,
     run,
     shorten_patience,
+    shorten_pauses,
 )
 
 import tfrecorder
@@ -92,7 +93,7 @@ def faulty(monkeypatch):
     fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
     FaultyFileSystem.store.clear()
     monkeypatch.setattr(FaultyFileSystem, "faults", 0)
-    shorten_patience(monkeypatch)
+    shorten_pauses(monkeypatch)
     return FaultyFileSystem
 
 
@@ -275,7 +276,8 @@ def test_a_dataset_that_may_not_be_listed_is_one_clear_error(plain_user):
             tfrecorder.convert(photo_frame(3), "out", overwrite=True)
 
 
-def test_a_store_that_is_away_ends_in_a_bounded_time_with_its_words(faulty):
+def test_a_store_that_is_away_ends_in_a_bounded_time_with_its_words(faulty, monkeypatch):
+    shorten_patience(monkeypatch)
     faulty.share = 1
     frame = photo_frame(12)
     frame["image_uri"] = [f"faulty://in/{number}.jpg" for number in range(12)]

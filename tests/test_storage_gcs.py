@@ -16,7 +16,7 @@ import google_crc32c
 import pytest
 from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
-from support import run, shorten_patience, wait_for
+from support import run, shorten_patience, shorten_pauses, wait_for
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
@@ -42,8 +42,8 @@ PASSING = [
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may pass is waited for, but not for two minutes."""
-    shorten_patience(monkeypatch)
+    """What may pass is asked for again at once."""
+    shorten_pauses(monkeypatch)
 
 
 def unreadable(path: str) -> storage.UnreadableError:
@@ -121,7 +121,6 @@ def test_a_server_that_asks_to_wait_is_waited_for(
     seconds: float,
     upload: bool,
 ) -> None:
-    monkeypatch.setattr(retry, "PATIENCE", 60)
     gcs.put("gs://bkt/a", b"data")
     # A date has no parts of a second: up to one is lost.
     asked = later if isinstance(later, str) else later(3)
@@ -134,7 +133,10 @@ def test_a_server_that_asks_to_wait_is_waited_for(
     assert seconds <= time.monotonic() - began < seconds + 1.9
 
 
-def test_a_server_is_not_waited_for_longer_than_the_patience(gcs: Gcs) -> None:
+def test_a_server_is_not_waited_for_longer_than_the_patience(
+    gcs: Gcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_patience(monkeypatch)
     gcs.put("gs://bkt/a", b"data")
     gcs.inject("status", status=503, retry_after="3600")
     began = time.monotonic()
@@ -144,7 +146,10 @@ def test_a_server_is_not_waited_for_longer_than_the_patience(gcs: Gcs) -> None:
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)
-def test_what_fails_for_good_is_given_up(gcs: Gcs, fault: dict[str, object]) -> None:
+def test_what_fails_for_good_is_given_up(
+    gcs: Gcs, fault: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_patience(monkeypatch)
     gcs.put("gs://bkt/a", b"x" * 1000)
     gcs.inject(operation="download", **fault)
     began = time.monotonic()
@@ -180,7 +185,7 @@ def test_what_fits_no_record_is_not_read(gcs: Gcs, monkeypatch: pytest.MonkeyPat
     assert unreadable("gs://bkt/big").code == "too_large"
 
 
-def test_a_file_to_read_in_parts(gcs: Gcs) -> None:
+def test_a_file_to_read_in_parts(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.urandom(2_000_000)
     gcs.put("gs://bkt/a", data)
     gcs.inject("status", status=503, operation="download", times=2)
@@ -191,6 +196,7 @@ def test_a_file_to_read_in_parts(gcs: Gcs) -> None:
         file.seek(1000)
         assert file.read(1000) == data[1000:2000]
         assert gcs.count("download", outcome="206") == 2
+        shorten_patience(monkeypatch)
         gcs.inject("status", status=503, operation="download")
         file.seek(-600_000, os.SEEK_END)
         with pytest.raises(UnreachableError, match="gs://bkt/a could not be reached"):
@@ -333,7 +339,10 @@ def test_a_size_that_is_not_told_is_not_taken_for_a_missing_object(
 
 
 @pytest.mark.parametrize("fault", [{"status": 503}, {"kind": "cut"}], ids=str)
-def test_a_size_that_is_never_told_is_an_outage(gcs: Gcs, fault: dict[str, object]) -> None:
+def test_a_size_that_is_never_told_is_an_outage(
+    gcs: Gcs, fault: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_patience(monkeypatch)
     gcs.put("gs://bkt/a", b"0123456789")
     gcs.inject(**{"kind": "status", "operation": "metadata", **fault})
     for ask in (storage.size, storage.crc32c_or_none, storage.size_or_none):
@@ -472,8 +481,13 @@ def test_no_temporary_file_is_left(
     ids=["bucket", "publish 403", "publish 503", "remove 403", "remove 503"],
 )
 def test_what_cannot_be_written_says_why(
-    gcs: Gcs, act: Callable[[], None], kind: type[Exception], words: str
+    gcs: Gcs,
+    act: Callable[[], None],
+    kind: type[Exception],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    shorten_patience(monkeypatch)
     gcs.put("gs://bkt/secret", b"")
     gcs.put("gs://bkt/busy", b"")
     gcs.inject("status", status=403, object="bkt/secret")

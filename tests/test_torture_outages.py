@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 from gcs.control import Gcs
 from gcs.door import door
-from support import shorten_patience
+from support import shorten_patience, shorten_pauses
 from torture.outages import KINDS, MOMENTS, Bucket, Outage, endure, make_bucket
-
-from tfrecorder.storage import retry
 
 pytest_plugins = ["gcs.fixtures"]
 
+#: Seconds after which a bucket that stays away is given up.
 PATIENCE = 2
 
 
@@ -22,7 +21,7 @@ def bucket(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     gcs.reset()
     with door(gcs) as before:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", before.url)
-        shorten_patience(monkeypatch, PATIENCE)
+        shorten_pauses(monkeypatch, PATIENCE / 120)
         yield make_bucket(gcs, before, rows=80)
 
 
@@ -39,8 +38,8 @@ def test_no_row_is_lost_in_a_bucket_that_goes_away_and_comes_back(
     [("429", "reading"), ("gone", "reading"), ("503", "writing"), ("reset", "commit")],
 )
 def test_a_bucket_that_stays_away_ends_in_one_line_and_the_same_call_completes(
-    bucket: Bucket, kind: str, moment: str
+    bucket: Bucket, kind: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert retry.PATIENCE == PATIENCE
+    shorten_patience(monkeypatch, PATIENCE)
     took = endure(bucket, Outage(kind, (moment,), seconds=10 * PATIENCE))
     assert took > PATIENCE
