@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ from kind_cases import EVERY_KIND, convert, every_kind
 from reading_cases import convert_photos
 from test_detection import in_pixels
 from test_indexed_records import _damaged, assert_alike
+from torture.trainings import IDS, Run, finish
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError, Records, batches
@@ -28,7 +28,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> str:
     return convert_photos(tmp_path_factory.mktemp("photos") / "out")
 
 
-IDS = {"decode": False, "inputs": ["image_uri"], "map_fn": lambda data, _: hash(data)}
 PLAIN = {"decode": False, "targets": ["label"]}
 
 
@@ -116,7 +115,7 @@ def test_only_train_is_shuffled_by_default(out: str) -> None:
     assert seen(batches(out, "TEST", batch_size=3, shuffle=True, **IDS)) != expected
 
 
-run = st.tuples(st.integers(1, 7), st.integers(1, 4), st.integers(0, 6))
+run = st.builds(Run, st.integers(1, 7), st.integers(1, 4), st.integers(0, 6))
 
 
 @given(runs=st.lists(run, min_size=1, max_size=4), drop=st.booleans(), seed=st.integers(0, 99))
@@ -124,32 +123,9 @@ run = st.tuples(st.integers(1, 7), st.integers(1, 4), st.integers(0, 6))
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_run_that_is_killed_goes_on_with_any_batch_size_and_world(
-    out: str, hashes: list[int], runs: list[tuple[int, int, int]], drop: bool, seed: int
+    out: str, runs: list[Run], drop: bool, seed: int
 ) -> None:
-    """What was made ahead but not taken comes again; the state goes through JSON."""
-    whole = seen(batches(out, "TRAIN", seed=seed, **IDS))
-    state, taken = None, []
-    for batch_size, world, steps in [*runs, (4, 2, 10**6)]:
-        parts, states = [], []
-        for rank in range(world):
-            shard, more = (rank, world), {"drop_remainder": drop, "num_threads": 2}
-            more |= {"batch_size": batch_size, "seed": seed}
-            host = batches(out, "TRAIN", shard=shard, **more, **IDS)
-            if state is not None:
-                host.load_state_dict(state)
-            expected = min(steps, len(host))
-            loop = iter(host)
-            parts.append([next(loop).tolist() for _ in range(expected)])
-            states.append(json.dumps(host.state_dict()))
-            loop.close()
-        assert len(set(states)) == 1
-        assert len({len(part) for part in parts}) == 1
-        taken += [one for step in zip(*parts, strict=True) for part in step for one in part]
-        state = json.loads(states[0])
-        if state["epoch"] == 1:
-            break
-    assert taken == whole[: len(taken)]
-    assert len(taken) == 36 if not drop else len(taken) > 36 - batch_size * world
+    finish(out, 36, runs, drop, seed)
 
 
 def test_hosts_without_a_record_of_the_last_step_get_an_empty_batch(out: str) -> None:

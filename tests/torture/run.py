@@ -31,6 +31,7 @@ from torture import (
     hostile_tables,
     outages,
     overwrites,
+    trainings,
 )
 from torture.counts import BrokenError, Count, print_table
 from torture.material import make_material
@@ -71,6 +72,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--often", type=int, default=20, help="full disks and the like")
     parser.add_argument("--mutations", type=int, default=25_000)
     parser.add_argument("--end-to-end", type=int, default=3000, help="of these, also converted")
+    parser.add_argument("--trainings", type=int, default=1000, help="killed at any step")
     parser.add_argument("--share", type=float, default=0.2, help="of the hostile directories")
     return parser.parse_args(arguments)
 
@@ -100,6 +102,9 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "hostile_tables": lambda: hostile_tables.insult(folder / "hostile"),
         "hostile_directories": lambda: hostile_directories.poison(
             folder / "poison", options.share, options.seed
+        ),
+        "trainings": lambda: trainings.interrupt(
+            options.trainings, folder / "trainings", options.seed
         ),
         "hostile_links": lambda: hostile_links.swap(folder / "links", options.often),
     }
