@@ -33,6 +33,7 @@ from tfrecorder.version import __version__
 if TYPE_CHECKING:
     from tfrecorder.conversion import convert, convert_and_load, stage
     from tfrecorder.dataset.example import parse_example
+    from tfrecorder.growing.append import append
     from tfrecorder.indexed.batches import Batches, batches
     from tfrecorder.indexed.records import Records
     from tfrecorder.inspection.inspect import inspect
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     )
     from tfrecorder.sources.inference import infer_schema
     from tfrecorder.stored.frame import to_frame
+    from tfrecorder.stored.generations import generations
     from tfrecorder.stored.info import ColumnInfo, DatasetInfo, info
     from tfrecorder.validation.validate import validate
     from tfrecorder.verification.faults import VerificationReport
@@ -75,6 +77,7 @@ _LAZY = {
     "LoadOptions": "tfrecorder.loading.options",
     "Throughput": "tfrecorder.loading.throughput",
     "TrainingPosition": "tfrecorder.loading.training",
+    "append": "tfrecorder.growing.append",
     "Batches": "tfrecorder.indexed.batches",
     "batches": "tfrecorder.indexed.batches",
     "benchmark": "tfrecorder.loading.throughput",
@@ -96,6 +99,7 @@ _LAZY = {
     "convert": "tfrecorder.conversion",
     "convert_and_load": "tfrecorder.conversion",
     "infer_schema": "tfrecorder.sources.inference",
+    "generations": "tfrecorder.stored.generations",
     "to_frame": "tfrecorder.stored.frame",
     "info": "tfrecorder.stored.info",
     "inspect": "tfrecorder.inspection.inspect",
@@ -153,11 +157,13 @@ __all__ = [
     "ValidationError",
     "VerificationReport",
     "__version__",
+    "append",
     "batches",
     "benchmark",
     "commit",
     "convert",
     "convert_and_load",
+    "generations",
     "infer_schema",
     "info",
     "inspect",

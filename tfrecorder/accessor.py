@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tfrecorder.errors import OptionError
+
 if TYPE_CHECKING:
     from tfrecorder.inspection.frame import FramePreview
     from tfrecorder.runners.dataflow.job import DataflowJob
@@ -42,15 +44,22 @@ class TensorFlowAccessor:
         return preview_frame(self._frame, num_rows, **options)
 
     def to_tfrecord(
-        self, output_dir: str | os.PathLike[str], **options: Any
+        self, output_dir: str | os.PathLike[str], append: bool = False, **options: Any
     ) -> ConversionResult | DataflowJob:
-        """Write the images as a TFRecord dataset.
+        """Write the images as a TFRecord dataset, or with `append` add them to one.
 
-        See `tfrecorder.convert` for the errors and `tfrecorder.ConvertOptions` for the options.
+        See `tfrecorder.convert` for the errors and `tfrecorder.ConvertOptions` for the options;
+        and `tfrecorder.append` for what it does, and its option `duplicates`.
 
         Example:
             >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP
         """
+        if not isinstance(append, bool):
+            raise OptionError(f"append={append!r}: give True or False.")
+        if append:
+            from tfrecorder.growing.append import append as add
+
+            return add(self._frame, output_dir, **options)
         from tfrecorder.conversion import convert
 
         return convert(self._frame, output_dir, **options)

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from tfrecorder import storage
@@ -38,8 +38,9 @@ from tfrecorder.plan.dry_run import DryRun, estimate
 from tfrecorder.plan.exchange import complete
 from tfrecorder.plan.plan import Plan, make_plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
-from tfrecorder.plan.staging import read_plan, stage_plan
+from tfrecorder.plan.staging import read_plan, restage_rows, stage_plan
 from tfrecorder.runners import run
+from tfrecorder.schema.fields import Field
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.source import read_with
@@ -98,53 +99,75 @@ def convert(
     """
     started = time.perf_counter()
     chosen = ConvertOptions.of(options)
-    where = storage.absolute(_output_path(output_dir))
+    where = storage.absolute(output_path(output_dir))
     shown = is_shown(chosen.progress)
     with stage_line(shown) as begin:
-        table, checked, report = _read_and_check(source, where, chosen, begin)
-    known = _Known(dict(table.passed_over), report.notes, count_warnings(report))
-    _warn(known.warnings, source, chosen)
+        table, checked, report = read_and_check(source, where, chosen, begin)
+    known = Known(dict(table.passed_over), report.notes, count_warnings(report))
+    warn_of_source(known.warnings, source, chosen)
     try:
         with claim(where):
             with stage_line(shown) as begin:
                 begin("planning")
-                prepared = _prepare(where, table, checked, chosen)
+                prepared = prepare(where, table, checked, chosen)
             del table, checked  # a million rows, which only the plan was made from
-            job = None if prepared is None else _run(prepared, chosen)
-    except ImagesUnreachableError:  # which nothing was written for
-        raise
-    except UnreachableError as error:
-        raise UnreachableError(
-            f"{error} Shards that are done are kept in {where}: run the same conversion again to "
-            "continue."
-        ) from error
-    except KeyboardInterrupt as interrupt:
-        if interrupt.args:  # a job goes on elsewhere
+            job = None if prepared is None else follow(prepared, chosen)
+    except (UnreachableError, KeyboardInterrupt) as error:
+        if (explained := how_to_go_on(error, where)) is None:
             raise
-        raise KeyboardInterrupt(
-            f"Interrupted: no partial file is left under a final name in {where}. Run the same "
-            "conversion again to continue where it stopped."
-        ) from None
+        raise explained from (error if isinstance(error, UnreachableError) else None)
     if job is not None:
         return dataclasses.replace(job, passed_over=known.passed_over)
-    seconds = time.perf_counter() - started
+    found = result_of(where, prepared, known, time.perf_counter() - started)
+    return dataclasses.replace(found, output_dir=os.fspath(output_dir))
+
+
+def how_to_go_on(
+    error: UnreachableError | KeyboardInterrupt, where: str, verb: str = "conversion"
+) -> UnreachableError | KeyboardInterrupt | None:
+    """What ended early, with words on what is left of it; None where its own words say enough.
+
+    A function and not a block, which would add its lines to the traceback of each Ctrl-C.
+
+    Args:
+        verb: what to run again.
+    """
+    # Nothing was written; or a job goes on elsewhere.
+    if isinstance(error, ImagesUnreachableError):
+        return None
+    if isinstance(error, UnreachableError):
+        return UnreachableError(
+            f"{error} Shards that are done are kept in {where}: run the same {verb} again to "
+            "continue."
+        )
+    if error.args:
+        return None
+    return KeyboardInterrupt(
+        f"Interrupted: no partial file is left under a final name in {where}. Run the same "
+        f"{verb} again to continue where it stopped."
+    )
+
+
+class Known(NamedTuple):
+    """What a result says of its source, which is not in the dataset."""
+
+    passed_over: dict[str, int]
+    notes: tuple[str, ...]
+    warnings: dict[str, int]
+
+
+def result_of(
+    where: str, prepared: Prepared | None, known: Known, seconds: float
+) -> ConversionResult:
+    """The result of a conversion that is committed in a directory."""
     return dataclasses.replace(
         read_result(where, known.passed_over, seconds),
-        output_dir=os.fspath(output_dir),
         notes=known.notes,
         warnings=known.warnings,
         was_finished=prepared is None,
         shards_before=prepared.shards_before if prepared else 0,
         rows_before=prepared.rows_before if prepared else 0,
     )
-
-
-class _Known(NamedTuple):
-    """What a result says of its source, which is not in the dataset."""
-
-    passed_over: dict[str, int]
-    notes: tuple[str, ...]
-    warnings: dict[str, int]
 
 
 #: Options of a conversion by which `validate` finds something else.
@@ -154,7 +177,7 @@ _OF_VALIDATION = (
 )
 
 
-def _warn(found: dict[str, int], source: Any, options: ConvertOptions) -> None:
+def warn_of_source(found: dict[str, int], source: Any, options: ConvertOptions) -> None:
     """One line of what validation warns of, before the hours that a conversion may take."""
     if found:
         total = counted(sum(found.values()), "warning")
@@ -176,7 +199,7 @@ def _where_listed(source: Any, options: ConvertOptions) -> str:
     return call + (" with the same options" if given else "")
 
 
-def _read_and_check(
+def read_and_check(
     source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
     where: str,
     options: ConvertOptions,
@@ -187,7 +210,21 @@ def _read_and_check(
     begin("reading the table")
     table = read_with(source, options)
     begin("checking the table")
-    checked = check_source(table, options.division)
+    return check_table(table, where, options)
+
+
+def check_table(
+    table: Source, where: str, options: ConvertOptions, known: Sequence[Field] = ()
+) -> tuple[Source, Checked, ValidationReport]:
+    """A table without errors, and what is to be said of it.
+
+    Args:
+        known: the columns of the dataset that it is to be added to.
+
+    Raises:
+        ValidationError: it has faults.
+    """
+    checked = check_source(table, options.division, known)
     report = report_on(checked.report, table, checked, options.strict)
     if has_errors(report):
         raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
@@ -233,11 +270,11 @@ def stage(
         if name in NOT_STAGED:
             raise OptionError(f"{name}={options[name]!r}: {NOT_STAGED[name]}.")
     chosen = ConvertOptions.of(options)
-    where = storage.absolute(_output_path(output_dir))
-    table, checked, report = _read_and_check(source, where, chosen, lambda stage: None)
-    _warn(count_warnings(report), source, chosen)
+    where = storage.absolute(output_path(output_dir))
+    table, checked, report = read_and_check(source, where, chosen, lambda stage: None)
+    warn_of_source(count_warnings(report), source, chosen)
     with claim(where):
-        prepared = _prepare(where, table, checked, chosen)
+        prepared = prepare(where, table, checked, chosen)
         if prepared is not None:
             _warn_of_escapes(prepared.plan)
     return dataclasses.replace(status(where), output_dir=os.fspath(output_dir))
@@ -261,9 +298,9 @@ def dry_run(
         TfrecorderError: as `convert` raises them before its launch.
     """
     chosen = ConvertOptions.of(options)
-    where = storage.absolute(_output_path(output_dir))
+    where = storage.absolute(output_path(output_dir))
     with stage_line(is_shown(chosen.progress)) as begin:
-        table, checked, report = _read_and_check(source, where, chosen, begin)
+        table, checked, report = read_and_check(source, where, chosen, begin)
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
         begun = exchange_begun(where)
@@ -288,7 +325,7 @@ def dry_run(
     )
 
 
-class _Prepared(NamedTuple):
+class Prepared(NamedTuple):
     """A plan that stands staged, and the folder where; what of it was done before this call."""
 
     folder: str
@@ -297,7 +334,7 @@ class _Prepared(NamedTuple):
     rows_before: int = 0
 
 
-def _run(prepared: _Prepared, options: ConvertOptions) -> DataflowJob | None:
+def follow(prepared: Prepared, options: ConvertOptions) -> DataflowJob | None:
     """Follow a staged plan; the handle of a job that goes on, None where all is committed."""
     folder, plan = prepared.folder, prepared.plan
     _warn_of_escapes(plan)
@@ -307,7 +344,7 @@ def _run(prepared: _Prepared, options: ConvertOptions) -> DataflowJob | None:
         return run.run(plan, folder, options, progress=shown)
 
 
-def _output_path(output_dir: str | os.PathLike[str]) -> str:
+def output_path(output_dir: str | os.PathLike[str]) -> str:
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
         raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
     path = os.fspath(output_dir)
@@ -324,17 +361,29 @@ def _output_path(output_dir: str | os.PathLike[str]) -> str:
         raise OptionError(
             f"output_dir={path!r} is where an overwrite of {dataset} is written: give {dataset}."
         )
+    grown = layout.grown_of(dataset)
+    if grown != dataset:
+        raise OptionError(
+            f"output_dir={path!r} is where tfrecorder.append adds to {grown}: call it with {grown}."
+        )
     return path
 
 
-def _prepare(
-    output_dir: str, table: Source, checked: Checked, options: ConvertOptions
-) -> _Prepared | None:
+def prepare(
+    output_dir: str,
+    table: Source,
+    checked: Checked,
+    options: ConvertOptions,
+    before: dict[str, Any] | None = None,
+) -> Prepared | None:
     """Where to write, and the plan to follow, which stands staged there.
 
     None where the dataset is finished, perhaps but for its exchange, which is made now.
+
+    Args:
+        before: of `Plan`, where the directory is that of a further generation.
     """
-    plan, planned = make_plan(checked, table.base, (), options)
+    plan, planned = make_plan(checked, table.base, (), options, before)
     exchanged = complete(output_dir)
     keeps = not options.retry_rejects and (exchanged or not options.overwrite)
     if keeps and is_finished(output_dir, plan):
@@ -356,10 +405,12 @@ def _prepare(
     if staged is None:
         clear(folder)
         stage_plan(plan, planned, folder)
-        return _Prepared(folder, plan)
+        return Prepared(folder, plan)
     plan = reopen(folder, staged, table.base, pending)
-    before = [shard for shard in plan.shards if shard not in {*pending}]
-    return _Prepared(folder, plan, len(before), sum(map(plan.shard_rows, before)))
+    if pending:
+        restage_rows(plan, planned, folder)
+    standing = [shard for shard in plan.shards if shard not in {*pending}]
+    return Prepared(folder, plan, len(standing), sum(map(plan.shard_rows, standing)))
 
 
 def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:

@@ -6,15 +6,17 @@ The options of `convert` are the fields of `ConvertOptions`, with their help tex
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Container
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
-from tfrecorder.options.convert import ON_ERROR, ConvertOptions
+from tfrecorder.options.convert import DUPLICATES, ON_ERROR, ConvertOptions
 from tfrecorder.validation import report as reports
 
 
@@ -191,27 +193,35 @@ _TYPES: dict[str, dict[str, Any]] = {
 
 
 def convert_options(
-    command: Callable[..., None], without: Container[str] = ()
+    command: Callable[..., None], without: Container[str] = (), appends: bool = False
 ) -> Callable[..., None]:
-    """An option for each field of ConvertOptions, but for some."""
+    """An option for each field of ConvertOptions, but for some.
+
+    Args:
+        appends: what decides on the records has no default, for it is taken from a dataset.
+    """
     for item in reversed(dataclasses.fields(ConvertOptions)):
         if item.name not in without:
+            has_default = not (appends and item.metadata["content"])
             special = _SPECIAL.get(item.name)
-            command = special(command) if special else _field_option(item)(command)
+            command = special(command) if special else _field_option(item, has_default)(command)
     return command
 
 
-def _field_option(item: dataclasses.Field[Any]) -> Callable[[Any], Any]:
+def _field_option(item: dataclasses.Field[Any], has_default: bool) -> Callable[[Any], Any]:
     name = item.name.replace("_", "-")
-    settings: dict[str, Any] = {"default": item.default, "help": item.metadata["help"]}
+    default = item.default if has_default else None
+    settings: dict[str, Any] = {"default": default, "help": item.metadata["help"]}
     if item.name == "progress" or item.default is True:
         return click.option(f"--{name}/--no-{name}", **settings)
     if item.default is False:
         return click.option(f"--{name}", is_flag=True, **settings)
-    settings["show_default"] = item.default is not None
+    settings["show_default"] = default is not None
     if item.metadata["metavar"]:
         settings["metavar"] = item.metadata["metavar"]
-    return click.option(f"--{name}", **settings, **_TYPES.get(item.name, {}))
+    if isinstance(item.default, int):
+        settings["type"] = int
+    return click.option(f"--{name}", **{**settings, **_TYPES.get(item.name, {})})
 
 
 @click.command(
@@ -240,6 +250,47 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
         options["progress"] = False
     run: Callable[..., Any] = conversion.dry_run if dry_run else conversion.convert
     show(run(opened(source), output_dir, **options), as_json, has_options=True)
+
+
+@click.command(
+    help=f"""Add SOURCE to the finished dataset in OUTPUT_DIR, as a further generation.
+
+    Rows whose image is in the dataset already are passed over. What decides on the records,
+    as --image-size or --schema, is as it was for the dataset unless it is given. An
+    interrupted append is continued by the same command.
+
+    {SOURCE_HELP}""",
+    epilog="Example: tfrecorder append more.csv out",
+)
+@click.argument("source")
+@click.argument("output_dir")
+@click.option(
+    "--duplicates",
+    type=click.Choice(DUPLICATES),
+    default="skip",
+    show_default=True,
+    help="Rows whose image is in the dataset already: skip passes over them, keep adds them.",
+)
+@click.option(
+    "--retry-rejects",
+    is_flag=True,
+    help="Add also rows that are in the dataset as rejects alone: their images may be there now.",
+)
+@functools.partial(convert_options, without={"overwrite", "retry_rejects"}, appends=True)
+@json_option
+@quiet_option
+@click.pass_context
+def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.growing.append import append as run
+
+    given = {
+        name: value
+        for name, value in options.items()
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    if is_quiet():
+        given["progress"] = False
+    show(run(opened(source), output_dir, **given), as_json, has_options=True)
 
 
 @click.command(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.output import complain, is_quiet, quiet_option, show
+from tfrecorder.cli.output import at_option, complain, is_quiet, quiet_option, show
 from tfrecorder.cli.read import refuse_split
 from tfrecorder.display.tables import counted, one_line, text_table
 
@@ -49,15 +49,21 @@ _SIZE = ("image/height", "image/width", "image/channels")
     metavar="FOLDER",
     help="A new or empty folder for the images and records.csv.",
 )
+@at_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole table as CSV.")
 def inspect(
-    directory: str, split: str, num_records: int, output_dir: str | None, as_csv: bool
+    directory: str,
+    split: str,
+    num_records: int,
+    output_dir: str | None,
+    at: int | None,
+    as_csv: bool,
 ) -> None:
     from tfrecorder.inspection.inspect import inspect as run
     from tfrecorder.stored.records import open_stored
 
-    refuse_split(open_stored(directory), split)
-    table = run(directory, split, num_records, output_dir)
+    refuse_split(open_stored(directory, at), split)
+    table = run(directory, split, num_records, output_dir, at)
     if as_csv:
         click.echo(table.to_csv(index=False), nl=False)
         return
@@ -144,6 +150,7 @@ def _cell(value: Any) -> str:
     default=None,
     help="A progress bar. Default: in a terminal.",
 )
+@at_option
 @quiet_option
 def preview(directory: str, html: str | None, opened: bool, **options: Any) -> None:
     from tfrecorder.inspection.preview import preview as run

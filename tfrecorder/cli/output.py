@@ -49,6 +49,14 @@ def coloured(words: str) -> str:
     )
 
 
+at_option = click.option(
+    "--at",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The last generation that counts, of a dataset that was appended to. Default: the newest.",
+)
+
+
 def complain(kind: str, words: object) -> None:
     """One `error:` or `warning:` on standard error."""
     click.echo(coloured(f"{kind}: {words}"), err=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfrecorder.cli.output import json_option, show
+from tfrecorder.cli.output import at_option, json_option, show
 from tfrecorder.errors import DatasetError, OptionError
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     epilog="Example: tfrecorder info out",
 )
 @click.argument("directory")
+@at_option
 @json_option
-def info(directory: str, as_json: bool) -> None:
+def info(directory: str, at: int | None, as_json: bool) -> None:
     from tfrecorder.stored.info import info as run
 
-    show(run(directory), as_json)
+    show(run(directory, at), as_json)
 
 
 def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from tfrecorder.cli.output import (
+    at_option,
     is_quiet,
     json_option,
     quiet_option,
@@ -32,17 +33,23 @@ _progress_option = click.option(
 )
 @click.argument("directory")
 @click.option("--decode", is_flag=True, help="Also decode every image, as training does.")
+@at_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print all faults as CSV.")
 @json_option
 @_progress_option
 @quiet_option
 def verify(
-    directory: str, decode: bool, as_csv: bool, as_json: bool, progress: bool | None
+    directory: str,
+    decode: bool,
+    at: int | None,
+    as_csv: bool,
+    as_json: bool,
+    progress: bool | None,
 ) -> None:
     refuse_both(as_json, as_csv)
     from tfrecorder.verification.verify import verify as run
 
-    report = run(directory, decode, False if is_quiet() else progress)
+    report = run(directory, decode, False if is_quiet() else progress, at)
     if as_csv:
         click.echo(report.faults.to_csv(index=False), nl=False)
     else:

@@ -113,6 +113,18 @@ _OPTIONS = record(
         "apply_exif": truth,
     },
 )
+_SHAPES = each(row(whole(), whole(), whole()))
+
+_LARGEST_SIDE = 2**31 - 1
+_SIDE = whole(0, _LARGEST_SIDE)
+_SIDES = either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE)))
+_FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
+_SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
+
+#: What an appended generation says of those before it.
+_BEFORE = record(
+    {"plan": string, "rows": whole(1), "image_shapes": table(_SHAPE), "image_sides": _SIDES}
+)
 _PLAN = record(
     {
         **_COLUMNS,
@@ -123,7 +135,7 @@ _PLAN = record(
         "fingerprint": string,
         "options": _OPTIONS,
     },
-    {"remote": truth},
+    {"remote": truth, "before": _BEFORE},
 )
 
 
@@ -141,8 +153,6 @@ def plan_form(value: Any) -> str | None:
     more = [split for split in rows if shards[split] > rows[split]]
     return f"split_shards: {more[0]} has more shards than rows" if more else None
 
-
-_SHAPES = each(row(whole(), whole(), whole()))
 
 #: A form of `json_form`: the fields of a done-record.
 DONE = record(
@@ -169,10 +179,6 @@ DONE = record(
 )
 
 
-_LARGEST_SIDE = 2**31 - 1
-_SIDE = whole(0, _LARGEST_SIDE)
-_FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
-_SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
 _SHARD = record(
     {"file": text, "split": SPLIT, "records": whole(), "bytes": whole()}, {"crc32c": whole()}
 )
@@ -186,7 +192,9 @@ METADATA = record(
         "image_shapes": table(_SHAPE),
     },
     {
-        "image_sides": either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE))),
+        "plan": string,
+        "before": _BEFORE,
+        "image_sides": _SIDES,
         "options": table(anything),
         "totals": record(
             {},

@@ -18,6 +18,7 @@ out/
     progress/train-00000-of-00012   records written so far by a shard under way
     tmp/                            files not complete yet
     next/                           the dataset that is to replace this one, in the same form
+  appended/00001/                   generation 1: a dataset directory in the same form
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ SHARD_REJECTS = f"{PRIVATE}/rejects"
 SHARD_SUSPECTS = f"{PRIVATE}/suspects"
 PROGRESS = f"{PRIVATE}/progress"
 NEXT = f"{PRIVATE}/next"
+APPENDED = folders.APPENDED
 
 #: Folders with a file a shard; and all else in our folder but the lock and `next/`.
 SHARD_FOLDERS = (DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS)
@@ -132,6 +134,37 @@ def dataset_of(folder: str) -> str:
     ('out', 'out')
     """
     return folder.removesuffix(f"/{NEXT}")
+
+
+def generation_of(output_dir: str, number: int) -> str:
+    """The directory of a generation; generation 0 is the dataset directory itself.
+
+    >>> generation_of("out", 0), generation_of("out", 3)
+    ('out', 'out/appended/00003')
+    """
+    return output_dir if not number else os.path.join(output_dir, APPENDED, f"{number:05d}")
+
+
+def generation_number(name: str) -> int | None:
+    """The number that a folder in `appended/` stands for, or None where it is no such name.
+
+    >>> generation_number("00003"), generation_number("00000"), generation_number("3")
+    (3, None, None)
+    """
+    number = int(name) if folders.GENERATION.fullmatch(name) else 0
+    return number if number and name == f"{number:05d}" else None
+
+
+def grown_of(folder: str) -> str:
+    """The dataset directory that a generation belongs to; any other directory is its own.
+
+    >>> grown_of("out/appended/00003"), grown_of("out")
+    ('out', 'out')
+    """
+    above, _, name = folder.rstrip("/").rpartition("/")
+    if generation_number(name) is None or os.path.basename(above) != APPENDED:
+        return folder
+    return os.path.dirname(above) or "."
 
 
 def labels_file(key: str) -> str:

@@ -68,7 +68,8 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
         >>> for images, labels in train:  # doctest: +SKIP
         ...     step(images, labels)
     """
-    return Batches(open_by_number(directory), split, BatchOptions.of(options))
+    chosen = BatchOptions.of(options)
+    return Batches(open_by_number(directory, chosen.at), split, chosen)
 
 
 class Batches:

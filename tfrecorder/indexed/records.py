@@ -43,7 +43,7 @@ class Records(Sequence[Any]):
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
         **options: those of `load` that say what an element holds: `image_size`, `resize`,
             `antialias`, `dtype`, `value_range`, `decode`, `features`, `inputs`, `targets`,
-            `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`.
+            `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`, `at`.
 
     Attributes:
         fingerprint: a short text that tells these records from others, wherever they lie.
@@ -59,7 +59,7 @@ class Records(Sequence[Any]):
 
     def __init__(self, directory: str | os.PathLike[str], split: str, **options: Any) -> None:
         self._options = ReadOptions.of(options)
-        stored = open_by_number(directory)
+        stored = open_by_number(directory, self._options.at)
         self._split = stored.split(split)
         self._reader = RecordReader(stored, self._split)
         seed = secrets.randbits(32) if self._options.seed is None else int(self._options.seed)
@@ -133,9 +133,9 @@ class Records(Sequence[Any]):
         return found % len(self)
 
 
-def open_by_number(directory: str | os.PathLike[str]) -> StoredDataset:
+def open_by_number(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
     """`open_stored`, where bare files tell their own features."""
-    stored = open_stored(directory)
+    stored = open_stored(directory, at)
     return as_found(stored, _first_record) if stored.form == "files" else stored
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -184,7 +183,6 @@ def gather(
         large = _show(pool, stored, sheet, SIDE, stage)
         small = _show(pool, stored, [*itertools.chain(*extremes), *firsts], SMALL_SIDE, stage)
     darkest, brightest, constant = ([small[one] for one in some] for some in extremes)
-    own = info.form == "tfrecorder"
     return Gathered(
         info=info,
         seed=seed,
@@ -200,8 +198,8 @@ def gather(
         ),
         duplicates=duplicates,
         pictures={one: small[one] for one in firsts},
-        rejects=_first_rows(stored.directory, layout.REJECTS) if own else None,
-        suspects=_first_rows(stored.directory, layout.SUSPECTS) if own else None,
+        rejects=_first_rows(stored, layout.REJECTS),
+        suspects=_first_rows(stored, layout.SUSPECTS),
     )
 
 
@@ -307,5 +305,11 @@ def _counted(seen: Mapping[str, Sequence[Seen]]) -> dict[str, dict[str, int]]:
     }
 
 
-def _first_rows(directory: str, name: str) -> Sequence[Sequence[str]]:
-    return read_side_file(os.fspath(directory), name)[:SHOWN_ROWS]
+def _first_rows(stored: StoredDataset, name: str) -> Sequence[Sequence[str]] | None:
+    """The first rows of a list; None of what other tools wrote, which has none."""
+    if stored.form != "tfrecorder":
+        return None
+    found: list[Sequence[str]] = []
+    for directory in stored.generations:
+        found += read_side_file(directory, name)[: SHOWN_ROWS - len(found)]
+    return found

@@ -41,6 +41,7 @@ def inspect(
     split: str = "TRAIN",
     num_records: int = 20,
     output_dir: str | os.PathLike[str] | None = None,
+    at: int | None = None,
 ) -> pd.DataFrame:
     """The first records of a split as a table, and on demand their images as files.
 
@@ -53,6 +54,7 @@ def inspect(
         num_records: how many records; fewer where the split has fewer.
         output_dir: a folder, new, empty or of an earlier inspection, for the images, named by
             split and number, and for `records.csv`, the table.  Nothing is written elsewhere.
+        at: the last generation that counts, of a dataset that was appended to; None is the newest.
 
     Returns:
         A row a record: split, record (its number), image_file (its name in `output_dir`, else
@@ -70,7 +72,7 @@ def inspect(
     if fault := whole(1)(num_records):
         raise OptionError(f"num_records={num_records!r}: {fault}")
     target = None if output_dir is None else local_path("output_dir", output_dir)
-    stored = open_stored(directory)
+    stored = open_stored(directory, at)
     name = stored.split(split)
     earlier = set() if target is None else _earlier_files(target)
     numbers = range(min(num_records, stored.records(name) or 0))

@@ -81,6 +81,7 @@ def preview(
     seconds: float = 60.0,
     seed: int = 0,
     progress: bool | None = None,
+    at: int | None = None,
 ) -> Preview:
     """Make a page that shows a dataset: one HTML file that needs no network and no other file.
 
@@ -100,6 +101,7 @@ def preview(
             the image's bytes; where the time does not suffice, the page says how many it compared.
         seed: of the random choice.
         progress: show a bar; None shows it in a terminal and in a notebook.
+        at: the last generation that counts, of a dataset that was appended to; None is the newest.
 
     Returns:
         The page with its main figures.
@@ -116,11 +118,11 @@ def preview(
     if not (progress is None or isinstance(progress, bool)):
         raise OptionError(f"progress={progress!r}: give True, False or None.")
     target = None if html is None else _target(html, directory)
-    stored = open_stored(directory)
+    stored = open_stored(directory, at)
     with record_bar(is_shown(progress)) as stage:
         gathered = gather(
             stored,
-            info(directory),
+            info(directory, at),
             num_records=max(num_records, per_split),
             per_split=per_split,
             seed=seed,

@@ -64,7 +64,7 @@ def load(
         >>> model.fit(train, epochs=5)  # doctest: +SKIP
     """
     chosen = LoadOptions.of(options)
-    stored = open_for_reading(directory)
+    stored = open_for_reading(directory, chosen.at)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
     if stored.raw or not chosen.decode:  # decoding hides what would be gained
@@ -74,10 +74,10 @@ def load(
     return {name: _load_split(stored, name, chosen) for name in stored.splits}
 
 
-def open_for_reading(directory: str | os.PathLike[str]) -> StoredDataset:
+def open_for_reading(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
     """`open_dataset` by TensorFlow's file systems, where bare files tell their own features."""
     where = os.fspath(directory)
-    stored = open_dataset(where, files_of(where))
+    stored = open_dataset(where, files_of(where), at)
     return as_found(stored, _first_record) if stored.form == "files" else stored
 
 

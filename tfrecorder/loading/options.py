@@ -54,6 +54,8 @@ class LoadOptions(ReadOptions):
             numbers that the schema calls targets.
         max_boxes: pad the boxes of each image to this many, with zeros and the class -1, and leave
             out further ones; None gives as many as there are, in batches ragged.
+        at: of a dataset that was appended to, the number of the last generation to read, from 0;
+            None reads all that are there when it is opened.
         shard: (index, count): only this host's part.  The parts of all hosts are disjoint,
             complete, and differ in length by at most one record.
         ram_budget: bytes, or a text as "4GiB", for buffers of this split; None is a quarter of

@@ -30,7 +30,7 @@ def files_of(path: str) -> Files:
             "Copy the directory to a local disk or to gs://, mount the bucket as a folder, or "
             "install and import tensorflow-io, which adds s3 and az."
         )
-    return Files(read=_read, sizes=_sizes, glob=_glob, count=lambda path: None)
+    return Files(read=_read, sizes=_sizes, folders=_folders, glob=_glob, count=lambda path: None)
 
 
 def _read(path: str) -> bytes:
@@ -69,6 +69,21 @@ def _sizes_one_by_one(folder: str) -> dict[str, int]:
         stats = list(pool.map(tf.io.gfile.stat, paths))
     found = zip(files, stats, strict=True)
     return {name: stat.length for name, stat in found if not stat.is_directory}
+
+
+def _folders(folder: str) -> list[str]:
+    with (
+        contextlib.suppress(DatasetError, UnreachableError),
+        storage.impatient(),
+    ):
+        return stored_files().folders(folder)
+    try:
+        names = tf.io.gfile.listdir(folder)
+    except tf.errors.NotFoundError:
+        return []
+    except tf.errors.OpError as error:
+        raise DatasetError(f"{folder} cannot be listed: {error.message}") from error
+    return [name.rstrip("/") for name in names]
 
 
 def _glob(pattern: str) -> list[str]:

@@ -32,6 +32,9 @@ from tfrecorder.schema.splits import SPELLINGS, SPLITS, Division
 
 ON_ERROR = ("reject", "raise")
 
+#: What `append` does with rows whose image is in the dataset already.
+DUPLICATES = ("skip", "keep")
+
 
 DEFAULT_SHARD_SIZE = "128MiB"
 

@@ -73,7 +73,11 @@ def budget_of(ram_budget: int | str | None) -> int:
     return default_budget() if ram_budget is None else parse_size(ram_budget)
 
 
+#: The number of a generation; None is the newest.
+AT = whole(0, none=True)
+
 CHECKS: dict[str, Check] = {
+    "at": AT,
     "image_size": _check_image_size,
     "resize": one_of(*RESIZES),
     "antialias": flag,
@@ -111,6 +115,7 @@ class ReadOptions:
     inputs: Sequence[str] | None = None
     targets: Sequence[str] | None = None
     max_boxes: int | None = None
+    at: int | None = None
 
     def __post_init__(self) -> None:
         if hasattr(self.dtype, "name"):  # tf.float32, numpy.dtype("float32")

@@ -57,15 +57,33 @@ def refuse_foreign(output_dir: str) -> None:
     """Raise an OutputError where the directory holds anything that no conversion wrote."""
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
-    known = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(read_plan(output_dir))}
+    plan = read_plan(output_dir)
+    known = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(plan)}
     foreign = set(storage.names(output_dir)) - known
     if foreign and exchange_begun(output_dir):
         foreign -= _public_files(read_plan(layout.next_of(output_dir)))
+    if layout.APPENDED in foreign and (plan is not None or exchange_begun(output_dir)):
+        foreign.remove(layout.APPENDED)
+        names = set(storage.names(os.path.join(output_dir, layout.APPENDED)))
+        others = {name for name in names if layout.generation_number(name) is None}
+        foreign |= {f"{layout.APPENDED}/{name}" for name in others - layout.DESKTOP_FILES}
     if foreign:
         raise OutputError(
             f"{output_dir} holds {min(foreign)!r}, which is not of a dataset that tfrecorder "
             "wrote; choose a new or empty directory as output_dir."
         )
+
+
+def refuse_foreign_generations(output_dir: str) -> None:
+    """Raise an OutputError where a generation of a dataset holds anything that no append wrote."""
+    for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
+        if number := layout.generation_number(name):
+            refuse_foreign(layout.generation_of(output_dir, number))
+
+
+def has_generations(output_dir: str) -> bool:
+    """True if something was appended to the dataset in a directory, or an append was begun."""
+    return bool(storage.names(os.path.join(output_dir, layout.APPENDED)))
 
 
 def exchange_begun(output_dir: str) -> bool:
@@ -126,6 +144,12 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
         OutputError: the directory is committed, or was planned with another source or options.
     """
     staged = read_plan(folder)
+    if options.retry_rejects and _is_committed(folder) and has_generations(folder):
+        raise OutputError(
+            f"retry_rejects=True: {folder} was appended to, and what is in it keeps its numbers. "
+            f"Use tfrecorder.append(source, {folder!r}, retry_rejects=True), which adds the images "
+            "that can be read now as a new generation."
+        )
     if staged is None:
         return None
     differences = [] if staged.earlier else describe_difference(staged, wanted)
@@ -136,13 +160,18 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
         words = "; ".join(differences)
         raise OutputError(
             f"{words}; {folder} is a finished dataset. Give overwrite=True to replace it, or "
-            "another output_dir."
+            "another output_dir; tfrecorder.append adds to it."
         )
     if staged.earlier:
         raise OutputError(
             f"{folder} holds {'a' if committed else 'an unfinished'} conversion of an earlier "
             "version of tfrecorder, which this one cannot continue; give overwrite=True to start "
             "anew, or another output_dir."
+        )
+    if differences and layout.grown_of(folder) != folder:
+        raise OutputError(
+            f"{folder} holds an unfinished append of another kind: {'; '.join(differences)}. Run "
+            "the same append again to complete it, or remove that folder to give it up."
         )
     if differences:
         raise OutputError(
@@ -181,8 +210,22 @@ def clear(folder: str) -> None:
     if folder != layout.dataset_of(folder):
         return
     # The plan last: it makes the directory known as ours should we be interrupted on the way.
+    refuse_foreign_generations(folder)
+    remove_generations(folder)
     remove_files(folder, read_plan(folder), keep={layout.PLAN})
     storage.remove(folder, layout.PLAN)
+
+
+def remove_generations(output_dir: str) -> None:
+    """Remove all that was appended to a dataset; whoever is interrupted leaves nothing foreign."""
+    for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
+        if number := layout.generation_number(name):
+            folder = layout.generation_of(output_dir, number)
+            # The plan last: it makes the others known as ours.
+            remove_files(folder, read_plan(folder), keep={layout.PLAN})
+            storage.remove(folder, layout.PRIVATE)
+            storage.remove(output_dir, f"{layout.APPENDED}/{name}")
+    storage.remove(output_dir, layout.APPENDED)
 
 
 def remove_files(folder: str, plan: Plan | None, keep: Collection[str]) -> None:

@@ -1,6 +1,7 @@
 """The exchange: a finished dataset below `_tfrecorder/next/` takes the place of the old one.
 
-    old commit away ──► old files away ──► new files in place ──► new plan ──► new commit
+    old commit away ──► its generations and files away ──► new files in place ──► new plan
+    ──► new commit
 
 The files themselves say how far it is, so that whoever finds it interrupted goes on from there:
 
@@ -19,7 +20,14 @@ import os
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.plan.directory import dataset_files, exchange_begun, refuse_foreign, remove_files
+from tfrecorder.plan.directory import (
+    dataset_files,
+    exchange_begun,
+    refuse_foreign,
+    refuse_foreign_generations,
+    remove_files,
+    remove_generations,
+)
 from tfrecorder.plan.staging import read_plan
 
 
@@ -35,7 +43,9 @@ def exchange(output_dir: str) -> None:
     if new is not None:  # else all but the commit is in its place
         if storage.exists(os.path.join(output_dir, layout.COMMIT)):
             refuse_foreign(output_dir)
+            refuse_foreign_generations(output_dir)
             storage.remove(output_dir, layout.COMMIT)
+        remove_generations(output_dir)  # which belong to the old dataset
         files = dataset_files(new)
         remove_files(output_dir, read_plan(output_dir), keep=files)
         last = (layout.PLAN, layout.COMMIT)

@@ -62,6 +62,9 @@ class Plan:
         fingerprint: SHA-256 of the rows as validated.
         options: `ConvertOptions.content_options()`.
         remote: images are on a store elsewhere, so that many can be asked for at once.
+        before: of an appended generation, what is known of all those before it: "plan", the digest
+            of the last one's; "rows", of their sources; "image_shapes" and "image_sides" as in its
+            metadata.  None of any other dataset.
         earlier: the digest of a plan that an earlier version of this package staged, which can be
             looked at but not continued; empty of all others.
     """
@@ -76,6 +79,7 @@ class Plan:
     fingerprint: str
     options: dict[str, Any]
     remote: bool = False
+    before: dict[str, Any] | None = None
     earlier: str = ""
 
     @cached_property
@@ -141,6 +145,8 @@ def _plain(plan: Plan) -> dict[str, Any]:
     """A plan as JSON values."""
     found = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
     del found["earlier"]
+    if plan.before is None:  # as plans were before there were generations
+        del found["before"]
     return {**found, "fields": fields_to_json(plan.fields)}
 
 
@@ -221,7 +227,11 @@ def _random(seed: int, stream: int) -> np.random.RandomState:
 
 
 def make_plan(
-    checked: Checked, base: str, sizes: Sequence[int], options: ConvertOptions
+    checked: Checked,
+    base: str,
+    sizes: Sequence[int],
+    options: ConvertOptions,
+    before: dict[str, Any] | None = None,
 ) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
 
@@ -230,6 +240,7 @@ def make_plan(
         base: the folder that relative uris are taken from.
         sizes: file sizes in bytes of a sample of the images.
         options: what the user asked for.
+        before: of `Plan`.
 
     Returns:
         The plan, and its rows in the order of the shards: an Arrow table with the row's number
@@ -258,6 +269,7 @@ def make_plan(
         fingerprint=fingerprint(splits, checked.values),
         options=options.content_options(),
         remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
+        before=before,
     )
     return plan, planned
 
@@ -280,6 +292,8 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         if then != given:
             was, now_is = ("not given" if one is None else repr(one) for one in (then, given))
             faults.append(f"{name} was {was} and now is {now_is}")
+    if staged.before != now.before:
+        faults.append("the generations before it were others")
     return faults
 
 

@@ -5,6 +5,7 @@ A worker reads only the row groups of its own shards.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Hashable, Iterator
@@ -33,6 +34,38 @@ def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
         OutputError: another plan was staged there meanwhile, in a bucket.
         OSError: they cannot be written.
     """
+    _stage_rows(plan, planned, output_dir)
+    if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
+        raise OutputError(
+            f"{output_dir}: another conversion was begun there at the same moment. Wait for its "
+            "end, or choose another output_dir."
+        )
+
+
+def restage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+    """Write the rows of a staged plan again, where they are gone or are those of another one.
+
+    Two that were staged at once in a bucket may leave a file each: the plan of one, the rows of the
+    other.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    import pyarrow as pa
+
+    with contextlib.suppress(OutputError, OSError, pa.ArrowException):
+        if rows_plan(read_footer(output_dir)) in (None, plan.digest):
+            return
+    _stage_rows(plan, planned, output_dir)
+
+
+def rows_plan(footer: Any) -> str | None:
+    """The digest of the plan that staged rows are of; None where an earlier version wrote them."""
+    found = (footer.metadata or {}).get(PLAN_OF_ROWS.encode())
+    return None if found is None else str(found.decode(errors="replace"))
+
+
+def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     import pyarrow.parquet as pq
 
     first = primary_image(plan.fields)
@@ -59,11 +92,6 @@ def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
         buffered.detach()
 
     storage.publish_by(output_dir, layout.PLAN_ROWS, write)
-    if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
-        raise OutputError(
-            f"{output_dir}: another conversion was begun there at the same moment. Wait for its "
-            "end, or choose another output_dir."
-        )
 
 
 def read_plan(output_dir: str) -> Plan | None:

@@ -21,13 +21,14 @@ def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def number_labels(
-    column: pd.Series, given: tuple[str, ...] | None
+    column: pd.Series, given: tuple[str, ...] | None, known: tuple[str, ...] = ()
 ) -> tuple[np.ndarray, np.ndarray | pd.Series, tuple[str, ...] | None]:
     """Integers and texts of checked labels, and the class names where there are any.
 
     Args:
         column: of int64, or of texts.
         given: all class names in the order of their integers; None takes those found.
+        known: the class names that a dataset has already; others get the next integers.
     """
     if column.dtype == np.int64:
         numbers = column.to_numpy(dtype=np.int64)
@@ -35,7 +36,8 @@ def number_labels(
         texts = [str(number) if given is None else given[number] for number in lookup]
         return numbers, np.array(texts, dtype=object)[inverse], given
     codes, distinct = pd.factorize(column)
-    names = build_vocabulary(distinct) if given is None else given
+    found = (*known, *build_vocabulary(set(distinct).difference(known)))
+    names = found if given is None else given
     place = {name: number for number, name in enumerate(names)}
     numbers = np.array([place[label] for label in distinct], dtype=np.int64)[codes]
     return numbers, column, names

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfrecorder.schema.kinds import BOX_COLUMNS
@@ -23,3 +25,62 @@ def by_name(
         for what in BOX_NUMBERS:
             shown = f"{name} {'per image' if what == 'per_image' else what}"
             yield from ((shown, split, numbers[what]) for split, numbers in boxes.items())
+
+
+def merged(
+    several: Iterable[Mapping[str, Mapping[str, Mapping[str, Any]]]],
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The statistics of all rows, where each is of some of them.
+
+    The most frequent values of a column are left out where a part does not list all that it has:
+    those of all rows cannot be told from them.
+    """
+    found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for one in several:
+        for name, of_split in one.items():
+            for split, told in of_split.items():
+                found.setdefault(name, {}).setdefault(split, []).append(told)
+    made = {
+        name: {split: _of_all(told) for split, told in of_split.items()}
+        for name, of_split in found.items()
+    }
+    return {
+        name: {split: told for split, told in of_split.items() if told}
+        for name, of_split in made.items()
+    }
+
+
+def _of_all(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    if len(parts) == 1:
+        return dict(parts[0])
+    boxes: dict[str, Any] = {}
+    if all("boxes" in one for one in parts):
+        names = [name for name in BOX_NUMBERS if all(name in one["boxes"] for one in parts)]
+        boxes = {"boxes": {name: _numbers([one["boxes"][name] for one in parts]) for name in names}}
+    if not any("top" in one for one in parts):
+        return {**_numbers(parts), **boxes}
+    if not all(one.get("distinct") == len(one.get("top", ())) for one in parts):
+        return boxes
+    counts: Counter[Any] = Counter()
+    for one in parts:
+        counts.update(dict(one["top"]))
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    top = [list(one) for one in ranked]
+    return {"count": counts.total(), "distinct": len(counts), "top": top, **boxes}
+
+
+def _numbers(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    count = sum(one["count"] for one in parts)
+    filled = [one for one in parts if "mean" in one]
+    if not filled:
+        return {"count": count}
+    finite = sum(one["count"] for one in filled)
+    mean = sum(one["mean"] * one["count"] for one in filled) / finite
+    squares = sum((one["std"] ** 2 + (one["mean"] - mean) ** 2) * one["count"] for one in filled)
+    return {
+        "count": count,
+        "min": min(one["min"] for one in filled),
+        "max": max(one["max"] for one in filled),
+        "mean": mean,
+        "std": math.sqrt(squares / finite),
+    }

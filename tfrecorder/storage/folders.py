@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 import uuid
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,11 @@ from tfrecorder.storage.store import UnwritableError
 
 #: The folder of ours in a dataset.  In a path, it and all behind it is not of the user's naming.
 PRIVATE = "_tfrecorder"
+
+#: The folder of ours in a dataset that holds its further generations, each named by its number;
+#: like the one above, such a folder and all behind it is not of the user's naming.
+APPENDED = "appended"
+GENERATION = re.compile(r"[0-9]{5,}")
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _NOT_THROUGH_LINKS = _FOLDER | os.O_NOFOLLOW
@@ -38,7 +44,7 @@ def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, st
 
     Args:
         folder: a directory that the user named, which may be a link, or one below its
-            `_tfrecorder`.
+            `_tfrecorder` or its `appended`.
         name: of the file below it, with a "/" after each folder.
         make: make the folders that are missing.
 
@@ -62,12 +68,19 @@ def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, st
 def _divided(folder: str, name: str) -> tuple[str, list[str]]:
     """The directory that the user named, and the names from there to a file."""
     parts = folder.split("/")
-    at = parts.index(PRIVATE) if PRIVATE in parts else len(parts)
+    at = next((at for at in range(len(parts)) if _is_ours(parts, at)), len(parts))
     top = os.path.join("/" if folder.startswith("/") else ".", *parts[:at])
     names = [part for part in (*parts[at:], *name.split("/")) if part]
     if not names or not {".", ".."}.isdisjoint(names):
         raise UnwritableError(f"{name!r} is not a name below a dataset")
     return top, names
+
+
+def _is_ours(parts: list[str], at: int) -> bool:
+    """True where a path enters a folder that was named by us and not by the user."""
+    if parts[at] == APPENDED:
+        return at + 1 < len(parts) and GENERATION.fullmatch(parts[at + 1]) is not None
+    return parts[at] == PRIVATE
 
 
 def _opened_top(path: str, make: bool) -> int:

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from tfrecorder.dataset.lists import value_of
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
+from tfrecorder.stored.planned import read_planned
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: For each split, the records of each class by its integer, ascending.
 ClassCounts = dict[str, dict[int, int]]
@@ -46,7 +51,7 @@ def count_classes(
             f"{sum(split_rows.values()):,} were planned. Copy it again; `tfrecorder verify "
             f"{directory}` checks every file."
         )
-    kept = ~np.isin(numbers, _rejected_rows(directory))
+    kept = ~np.isin(numbers, rejected_rows(directory))
     ends = np.cumsum(list(split_rows.values()))
     places = np.searchsorted(rows, [0, *ends])
     return {
@@ -58,27 +63,18 @@ def count_classes(
 def _plan_columns(directory: str, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """The source row of every planned row; and for each of its classes, once, its place and it."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    path = os.path.join(directory, layout.PLAN_ROWS)
-    if not storage.exists(path):
+    def chosen(schema: pa.Schema) -> list[str] | None:
+        types = {field.name: field.type for field in schema}
+        names = earlier.names_of_rows(types, key)
+        one, several = pa.int64(), pa.large_list(pa.int64())
+        known = types.get(names[0]) == one and types.get(names[1]) in (one, several)
+        return names if known else None
+
+    found = read_planned(directory, chosen)
+    if found is None:
         return None
-    try:
-        with (
-            storage.open_seekable(path) as opened,
-            pq.ParquetFile(opened, page_checksum_verification=True) as file,
-        ):
-            types = {field.name: field.type for field in file.schema_arrow}
-            names = earlier.names_of_rows(types, key)
-            one, several = pa.int64(), pa.large_list(pa.int64())
-            if types.get(names[0]) != one or types.get(names[1]) not in (one, several):
-                return None
-            # Two columns need no threads, and Arrow's can abort a process that ends right after.
-            numbers, labels = file.read(columns=names, use_threads=False).select(names).columns
-    except (OSError, storage.UnreadableError, pa.ArrowException) as error:
-        raise DatasetError(
-            f"{path} cannot be read: {error}. `tfrecorder verify {directory}` checks every file."
-        ) from error
+    numbers, labels = found.columns
     labels = labels.combine_chunks()
     rows = np.arange(len(labels))
     if pa.types.is_large_list(labels.type):
@@ -88,7 +84,7 @@ def _plan_columns(directory: str, key: str) -> tuple[np.ndarray, np.ndarray, np.
     return numbers.to_numpy(), rows, labels.to_numpy()
 
 
-def _rejected_rows(directory: str) -> np.ndarray:
+def rejected_rows(directory: str) -> np.ndarray:
     return np.array([int(row[0]) for row in read_side_file(directory, layout.REJECTS)], np.int64)
 
 

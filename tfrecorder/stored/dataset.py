@@ -51,6 +51,8 @@ class StoredDataset:
         sides: (smallest, largest) of the first image's shorter sides and of its longer sides, in
             pixels; None where that is not known.
         raw: images are stored as their pixels.
+        generations: the directories that hold the records, oldest first; of a dataset that was
+            never appended to, its own alone.
     """
 
     directory: str
@@ -61,6 +63,7 @@ class StoredDataset:
     shapes: Mapping[str, Shape] = dataclass_field(default_factory=dict)
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None
     raw: bool = False
+    generations: tuple[str, ...] = ()
 
     @property
     def features(self) -> dict[str, str]:
@@ -127,12 +130,14 @@ class Files:
     Attributes:
         read: a path -> its bytes; raises `UnreadableError` or `OSError`.
         sizes: a folder -> the size of each file in it; empty where there is no such folder.
+        folders: a folder -> the names of the folders in it; none where there is no such folder.
         glob: a pattern -> the paths that match it, sorted.
         count: a path -> the records in it, or None where that would mean reading it whole.
     """
 
     read: Callable[[str], bytes]
     sizes: Callable[[str], dict[str, int]]
+    folders: Callable[[str], list[str]]
     glob: Callable[[str], list[str]]
     count: Callable[[str], int | None]
 

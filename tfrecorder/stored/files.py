@@ -19,6 +19,7 @@ def local_files() -> Files:
     return Files(
         read=storage.read_bytes,
         sizes=_sizes,
+        folders=_folders,
         glob=lambda pattern: sorted(glob.glob(pattern, recursive=True)),
         count=count_records,
     )
@@ -29,6 +30,7 @@ def stored_files() -> Files:
     return Files(
         read=storage.read_bytes,
         sizes=_sizes,
+        folders=_folders,
         glob=_matching,
         count=lambda path: None,
     )
@@ -50,6 +52,11 @@ def _sizes(folder: str) -> dict[str, int]:
         for name, size in found.items()
         if size or (size == 0 and (not here or os.path.isfile(os.path.join(folder, name))))
     }
+
+
+def _folders(folder: str) -> list[str]:
+    with storage.failing_as(DatasetError, folder):
+        return [name for name, size in storage.sizes(folder).items() if size is None]
 
 
 def count_records(path: str) -> int:

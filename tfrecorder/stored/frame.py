@@ -20,13 +20,16 @@ from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number, T
 from tfrecorder.schema.schema_file import kind_of
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.stored.open import open_dataset, read_metadata
+from tfrecorder.stored.open import open_generations
 
 IMAGES = ("uri", "bytes")
 
 
 def to_frame(
-    directory: str | os.PathLike[str], split: str | None = None, images: str = "uri"
+    directory: str | os.PathLike[str],
+    split: str | None = None,
+    images: str = "uri",
+    at: int | None = None,
 ) -> pd.DataFrame:
     """The rows and columns that a dataset was made from, without TensorFlow.
 
@@ -36,11 +39,13 @@ def to_frame(
         directory: what `convert` wrote.
         split: one split alone; None gives all.
         images: "uri" gives images and masks as the source named them, "bytes" as they are stored.
+        at: the last generation that counts, of a dataset that was appended to; None is the newest.
 
     Returns:
-        The columns of the schema in the order of the source's rows, which are the index; a column
-        `split` where the schema names none.  Arrays are NumPy arrays, lists are lists, boxes have
-        a row or a list each, as in the source.  Rows that became rejects are missing.
+        The columns of the schema in the order of the source's rows, which are the index and are
+        numbered on from one generation to the next; a column `split` where the schema names none.
+        Arrays are NumPy arrays, lists are lists, boxes have a row or a list each, as in the
+        source.  Rows that became rejects are missing.
 
     Raises:
         DatasetError: the directory is no whole dataset that this package wrote.
@@ -53,13 +58,13 @@ def to_frame(
         raise OptionError(f"images={images!r}: give one of {', '.join(map(repr, IMAGES))}.")
     where = os.fspath(directory)
     files = local_files() if not storage.scheme(where) else stored_files()
-    stored = open_dataset(where, files)
+    stored, found = open_generations(where, files, at)
     if stored.form != "tfrecorder":
         raise DatasetError(
             f"{where} was not written by tfrecorder, so what columns it was made from is not "
             "known; read it with tfrecorder.load(features=True)."
         )
-    options = (read_metadata(where, files) or {}).get("options", {})
+    options = found[-1].metadata.get("options", {})
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
     rows = [
         (int(features[keys.SOURCE_ID][0]), name, features)
@@ -67,9 +72,9 @@ def to_frame(
         for features in _records(stored, name)
     ]
     rows.sort(key=lambda row: row[0])
-    found = _frame(stored.fields, options, rows, images)
+    frame = _frame(stored.fields, options, rows, images)
     boxes = [one for one in stored.fields if isinstance(one.kind, Boxes) and one.gathered]
-    return _one_row_a_box(found, boxes[0]) if boxes else found
+    return _one_row_a_box(frame, boxes[0]) if boxes else frame
 
 
 def _records(stored: StoredDataset, split: str) -> Iterator[Mapping[str, Values]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,15 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.schema.fields import Field, class_field, image_of
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Labels, Mask, Number, Text
-from tfrecorder.schema.statistics import by_name
+from tfrecorder.schema.statistics import by_name, merged
 from tfrecorder.stored.class_counts import count_classes
 from tfrecorder.stored.dataset import Shape, StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.stored.open import open_dataset, read_metadata
+from tfrecorder.stored.generations import Generation
+from tfrecorder.stored.open import open_generations
+
+#: Generations that the table for people shows, the newest; a program gets all.
+SHOWN_GENERATIONS = 10
 
 #: Classes that the table for people shows; a program gets all.
 SHOWN_CLASSES = 20
@@ -67,6 +71,8 @@ class DatasetInfo(Report):
             count, distinct and the most frequent values of others; of boxes also, under "boxes",
             such numbers of per_image, x_min, y_min, x_max, y_max and area.
         columns: the kind, type and shape of each by its name.
+        generations: records, shards and bytes of each, from generation 0 on; empty for directories
+            from elsewhere.
     """
 
     directory: str
@@ -85,6 +91,7 @@ class DatasetInfo(Report):
     image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
+    generations: tuple[SplitInfo, ...] = ()
 
     @property
     def records(self) -> int | None:
@@ -114,7 +121,19 @@ class DatasetInfo(Report):
             records = "?" if split.records is None else f"{split.records:,}"
             table.append([name, records, f"{split.shards:,}", readable_bytes(split.bytes)])
         columns = map(Table, column_tables(self.columns, self.statistics))
-        return [Table(table), *self._class_table(), *columns]
+        return [Table(table), *self._generation_table(), *self._class_table(), *columns]
+
+    def _generation_table(self) -> list[Table]:
+        """The newest generations; none of a dataset that was never appended to."""
+        if len(self.generations) < 2:
+            return []
+        table = [["generation", "records", "shards", "bytes"]]
+        for number in range(len(self.generations))[-SHOWN_GENERATIONS:]:
+            one = self.generations[number]
+            counts = [f"{one.records:,}", f"{one.shards:,}", readable_bytes(one.bytes)]
+            table.append([str(number), *counts])
+        more = len(self.generations) - SHOWN_GENERATIONS
+        return [Table(table, f"… {more:,} earlier" if more > 0 else "")]
 
     def _class_table(self) -> list[Table]:
         """Records by class and split, the most frequent classes; none where not known."""
@@ -160,10 +179,9 @@ class DatasetInfo(Report):
             notes.append(("classes", number))
         notes.append(("features", ", ".join(self.features)))
         if self.rejects:
-            where = os.path.join(self.directory, layout.REJECTS)
-            notes.append(("rejects", f"{_counts(self.rejects)}; see {where}"))
+            notes.append(("rejects", f"{_counts(self.rejects)}; see {self._list(layout.REJECTS)}"))
         if self.suspects:
-            where = os.path.join(self.directory, layout.SUSPECTS)
+            where = self._list(layout.SUSPECTS)
             one, many = "image decodes with a warning", "images decode with a warning"
             notes.append(("suspects", f"{counted(self.suspects, one, many)}; see {where}"))
         if self.oriented:
@@ -176,6 +194,11 @@ class DatasetInfo(Report):
                 chosen["shard_size"] = readable_bytes(chosen["shard_size"])
             notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
         return [f"{name}: {words}" for name, words in notes]
+
+    def _list(self, name: str) -> str:
+        """Where a list of rows is, in words."""
+        where = os.path.join(self.directory, name)
+        return f"{where}, and those of the generations" if len(self.generations) > 1 else where
 
 
 def _sizes_in_words(shape: Shape) -> str:
@@ -196,11 +219,12 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def info(directory: str | os.PathLike[str]) -> DatasetInfo:
+def info(directory: str | os.PathLike[str], at: int | None = None) -> DatasetInfo:
     """What a dataset directory holds; its shards are checked by name and size.
 
     Args:
         directory: as for `load`.
+        at: the last generation that counts, of a dataset that was appended to; None is the newest.
 
     Raises:
         DatasetError: the directory is no whole dataset, or cannot be read.
@@ -215,12 +239,12 @@ def info(directory: str | os.PathLike[str]) -> DatasetInfo:
         raise DatasetError(f"{where}: {kind}:// cannot be read: {storage.refusal(kind)}.")
     files = stored_files() if kind else local_files()
     with storage.failing_as(DatasetError, where):
-        stored = open_dataset(where, files)
-        return _info(stored, read_metadata(where, files) or {})
+        return _info(*open_generations(where, files, at))
 
 
-def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
-    totals = metadata.get("totals", {})
+def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
+    totals = [one.metadata.get("totals", {}) for one in found]
+    options = found[0].metadata.get("options", {}) if found else {}
     labels = class_field(stored.fields)
     return DatasetInfo(
         directory=stored.directory,
@@ -231,35 +255,56 @@ def _info(stored: StoredDataset, metadata: Mapping[str, Any]) -> DatasetInfo:
         },
         class_names=stored.class_names,
         num_classes=labels.num_classes if labels else 0,
-        class_counts=_class_counts(stored, labels, metadata) if labels else None,
+        class_counts=_class_counts(stored, labels, found) if labels else None,
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
-        formats=totals.get("formats", {}),
-        rejects=totals.get("reasons", {}),
-        suspects=totals.get("suspects", 0),
-        oriented=totals.get("oriented", 0),
-        options=by_present_names(metadata.get("options", {})),
-        statistics=metadata.get("statistics", {}),
+        formats=_summed(one.get("formats", {}) for one in totals),
+        rejects=_summed(one.get("reasons", {}) for one in totals),
+        suspects=sum(one.get("suspects", 0) for one in totals),
+        oriented=sum(one.get("oriented", 0) for one in totals),
+        options=by_present_names(options),
+        statistics=merged(one.metadata["statistics"] for one in found),
         columns=columns_of(stored),
+        generations=tuple(map(_generation, found)),
     )
 
 
+def _generation(one: Generation) -> SplitInfo:
+    shards = one.metadata["shards"]
+    records, size = (sum(shard[name] for shard in shards) for name in ("records", "bytes"))
+    return SplitInfo(records, len(shards), size)
+
+
+def _summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by name, added up, in the order in which the names are met."""
+    counts: dict[str, int] = {}
+    for one in several:
+        for name, count in one.items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
 def _class_counts(
-    stored: StoredDataset, labels: Field, metadata: Mapping[str, Any]
+    stored: StoredDataset, labels: Field, found: Sequence[Generation]
 ) -> dict[str, dict[str, int]] | None:
     """For each split, the records of each class by its name; None where that is not known.
 
     Args:
-        metadata: of a dataset of this package; empty for directories from elsewhere.
+        found: the generations; none of directories from elsewhere.
     """
-    if not metadata or storage.refusal(storage.scheme(stored.directory)) is not None:
+    if not found or storage.refusal(storage.scheme(stored.directory)) is not None:
         return None
-    counts = count_classes(stored.directory, metadata["split_rows"], labels)
-    if counts is None:
-        return None
+    counts: dict[str, dict[int, int]] = {split: {} for split in stored.splits}
+    for one in found:
+        own = count_classes(one.directory, one.metadata["split_rows"], labels)
+        if own is None:
+            return None
+        for split, of_split in own.items():
+            for number, count in of_split.items():
+                counts[split][number] = counts[split].get(number, 0) + count
     return {
-        split: {class_name(labels, number): count for number, count in of_split.items()}
+        split: {class_name(labels, number): of_split[number] for number in sorted(of_split)}
         for split, of_split in counts.items()
     }
 

@@ -1,53 +1,78 @@
 """Opening a dataset directory: what is in it, and whether its files are all there.
 
-Three forms are known: a directory of this package, one of TFDS with images and labels, and bare
-TFRecord files with the usual image keys (`foreign.py` knows the last two).  No TensorFlow here:
-whoever opens gives the functions that read files.
+Three forms are known: a directory of this package with its generations, one of TFDS with images
+and labels, and bare TFRecord files with the usual image keys (`foreign.py` knows the last two).  No
+TensorFlow here: whoever opens gives the functions that read files.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.dataset.forms import parse_metadata
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
-from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset, check_shards, damaged
+from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset, check_shards
+from tfrecorder.stored.generations import (
+    Generation,
+    check_at,
+    read_generations,
+    read_metadata,
+)
 
 
-def open_dataset(directory: str | os.PathLike[str], files: Files) -> StoredDataset:
+def open_dataset(
+    directory: str | os.PathLike[str], files: Files, at: int | None = None
+) -> StoredDataset:
     """The dataset in a directory, its shards checked by name and size.
 
     Args:
         directory: of one of the known forms, or a pattern of TFRecord files, as "in/*.tfrecord".
         files: how to read them.
+        at: the last generation that counts, of a dataset that was appended to; None is the newest.
 
     Raises:
         DatasetError: no known form, not committed yet, or a shard is missing, of another size
-            than was written, or of another conversion.
+            than was written, or of another conversion; or there is no generation `at`.
     """
+    return open_generations(directory, files, at)[0]
+
+
+def open_generations(
+    directory: str | os.PathLike[str], files: Files, at: int | None = None
+) -> tuple[StoredDataset, list[Generation]]:
+    """`open_dataset`, and its generations, oldest first; none of what other tools wrote."""
+    where = os.fspath(directory)
+    check_at(at)
+    sizes = {} if _is_pattern(where) else files.sizes(where)
+    metadata = read_metadata(where, files) if layout.COMMIT in sizes else None
+    if metadata is not None:
+        found = read_generations(where, sizes, metadata, files, at)
+        return _open_own(where, found), found
+    stored = _open_foreign(where, sizes, files)
+    if at:
+        raise DatasetError(f"at={at}: {where} has no generations; only `append` makes them.")
+    return stored, []
+
+
+def _open_foreign(where: str, sizes: dict[str, int], files: Files) -> StoredDataset:
     from tfrecorder.stored import foreign  # it builds on the types above
 
-    where = os.fspath(directory)
     if _is_pattern(where):
         return foreign.open_files(where, files.glob(where), files)
-    sizes = files.sizes(where)
     if layout.COMMIT not in sizes:
         return foreign.open_uncommitted(where, sizes, files)
-    metadata = read_metadata(where, files)
-    if metadata is None:
-        try:
-            return foreign.open_tfds(where, sizes, files)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise DatasetError(
-                f"{where}: {layout.COMMIT} and {layout.FEATURES} do not have the form that TFDS "
-                f"writes: {type(error).__name__}: {error}. Copy them again."
-            ) from error
-    return _open_own(where, sizes, metadata)
+    try:
+        return foreign.open_tfds(where, sizes, files)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{where}: {layout.COMMIT} and {layout.FEATURES} do not have the form that TFDS "
+            f"writes: {type(error).__name__}: {error}. Copy them again."
+        ) from error
 
 
 def _is_pattern(where: str) -> bool:
@@ -57,48 +82,31 @@ def _is_pattern(where: str) -> bool:
     return any(character in where for character in "*?[") or where.endswith(".tfrecord")
 
 
-def read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
-    """What this package wrote of a dataset; None where there is none.
-
-    Raises:
-        DatasetError: it is damaged.
-    """
-    path = os.path.join(directory, layout.METADATA)
-    try:
-        return parse_metadata(files.read(path))
-    except (storage.UnreadableError, OSError):
-        return None
-    except ValueError as error:
-        raise damaged(directory, layout.METADATA, error) from error
-
-
-def _open_own(directory: str, sizes: dict[str, int], metadata: dict[str, Any]) -> StoredDataset:
-    written = {shard["file"]: shard["bytes"] for shard in metadata["shards"]}
+def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:
+    """All generations as one dataset: in each split the records of the oldest come first."""
     remedy = f"`tfrecorder repair {directory}` mends it from the source; or copy the files again."
-    check_shards(directory, sizes, written, remedy)
-    splits = {
-        split: tuple(
-            ShardFile(
-                os.path.join(directory, shard["file"]),
-                shard["records"],
-                shard["bytes"],
-                shard.get("crc32c"),
-            )
-            for shard in metadata["shards"]
-            if shard["split"] == split
-        )
-        for split in sorted(metadata["split_rows"], key=SPLITS.index)
-    }
+    splits: dict[str, list[ShardFile]] = {}
+    for one in found:
+        written = {shard["file"]: shard["bytes"] for shard in one.metadata["shards"]}
+        check_shards(one.directory, one.sizes, written, remedy)
+        for split in one.metadata["split_rows"]:
+            splits.setdefault(split, [])
+        for shard in one.metadata["shards"]:
+            path = os.path.join(one.directory, shard["file"])
+            file = ShardFile(path, shard["records"], shard["bytes"], shard.get("crc32c"))
+            splits.setdefault(shard["split"], []).append(file)
+    metadata = found[-1].metadata
     fields = from_json(metadata["fields"])
     return StoredDataset(
         directory=directory,
         form="tfrecorder",
-        splits=splits,
+        splits={split: tuple(splits[split]) for split in sorted(splits, key=SPLITS.index)},
         fields=fields,
         record=record_features(fields),
         shapes={key: tuple(shape) for key, shape in metadata["image_shapes"].items()},
         sides=_sides(metadata.get("image_sides")),
         raw=metadata.get("options", {}).get("image_format") == "raw",
+        generations=tuple(one.directory for one in found),
     )
 
 

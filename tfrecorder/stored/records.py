@@ -34,8 +34,11 @@ class Record:
     features: dict[str, Values]
 
 
-def open_stored(directory: str | os.PathLike[str]) -> StoredDataset:
+def open_stored(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
     """The dataset in a directory whose records can be read one by one.
+
+    Args:
+        at: the last generation that counts; None is the newest.
 
     Raises:
         DatasetError: it is no whole dataset, or not where records can be read one by one.
@@ -44,7 +47,7 @@ def open_stored(directory: str | os.PathLike[str]) -> StoredDataset:
     words = storage.refusal(storage.scheme(where))
     if words is not None:
         raise DatasetError(f"{where}: its records cannot be read here; {words}.")
-    stored = open_dataset(where, local_files() if storage.is_local(where) else stored_files())
+    stored = open_dataset(where, local_files() if storage.is_local(where) else stored_files(), at)
     if any(stored.records(split) is None for split in stored.splits):
         raise DatasetError(
             f"{where}: without metadata, records are found only on a disk; copy the files first."

@@ -51,13 +51,14 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
     checked, findings = check_labels(column, field.kind.names)
     if has_faults(findings):
         return Outcome(field, {}, findings, checked)
-    numbers, texts, names = number_labels(checked, field.kind.names)
+    numbers, texts, names = number_labels(checked, field.kind.names, field.names or ())
     values = {
         f"{field.key}/label": pa.array(numbers, pa.int64()),
         f"{field.key}/text": _arrow_texts(texts),
     }
     made = _with_classes(field, checked, numbers, names)
-    findings.append(_check_gaps(field.column, numbers, made))
+    if not field.num_classes:
+        findings.append(_check_gaps(field.column, numbers, made))
     return Outcome(made, values, findings, checked)
 
 
@@ -115,7 +116,7 @@ def number_flat(
     checked, findings = check_labels(as_objects(flat), given)
     if has_faults(findings):
         return Outcome(field, {}, findings)
-    numbers, texts, names = number_labels(checked, given)
+    numbers, texts, names = number_labels(checked, given, field.names or ())
     values = {
         keys[0]: as_lists(sizes, pa.array(numbers, pa.int64())),
         keys[1]: as_lists(sizes, _arrow_texts(texts)),
@@ -141,8 +142,11 @@ def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:
 def _with_classes(
     field: Field, checked: pd.Series, numbers: np.ndarray, names: tuple[str, ...] | None
 ) -> Field:
+    if field.num_classes and not len(checked):
+        return field
     integer = checked.dtype == np.int64
-    count = len(names) if names is not None else int(numbers.max(initial=-1)) + 1
+    count = max(int(numbers.max(initial=-1)) + 1, field.num_classes or 0)
+    count = len(names) if names is not None else count
     return dataclasses.replace(field, names=names, num_classes=count, integer=integer)
 
 

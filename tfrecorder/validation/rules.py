@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -50,6 +50,9 @@ _SYNONYMS = {
 
 
 DEFAULT_DIVISION = Division()
+
+#: What is odd about a dataset, and says nothing about a table that is added to one.
+_OF_WHOLE_DATASETS = ("no_train", "label_not_in_train", "few_images")
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,16 @@ class Checked:
         return found
 
 
-def check_source(source: Source, division: Division = DEFAULT_DIVISION) -> Checked:
+def check_source(
+    source: Source, division: Division = DEFAULT_DIVISION, known: Sequence[Field] = ()
+) -> Checked:
     """Apply every rule to a source's table, by the kinds of its columns.
 
     Args:
         source: the table with its schema.
         division: how rows without a split get one.
+        known: the columns of a dataset that the table is to be added to; their classes keep their
+            integers.
     """
     schema, table = source.schema, source.frame
     findings = list(_check_columns(source))
@@ -118,7 +125,7 @@ def check_source(source: Source, division: Division = DEFAULT_DIVISION) -> Check
         findings += found
     outcomes = [
         _check_field(field, table, boxes)
-        for field in fields_of(schema)
+        for field in _with_known(fields_of(schema), known)
         if field.column in there or not is_required(field.kind)
     ]
     findings += [finding for outcome in outcomes for finding in outcome.findings]
@@ -131,7 +138,8 @@ def check_source(source: Source, division: Division = DEFAULT_DIVISION) -> Check
     findings += _check_division(frame, source, division)
     _assign(frame, {} if has_faults(findings) else values, division, source.groups)
     if not any(finding.code == "missing_column" for finding in findings):
-        findings += check_rows(frame)
+        passed = _OF_WHOLE_DATASETS if known else ()
+        findings += (one for one in check_rows(frame) if one.code not in passed)
         findings += check_divided(frame[SPLIT_COLUMN], was_open, division)
     return Checked(
         frame=frame,
@@ -146,6 +154,22 @@ def check_source(source: Source, division: Division = DEFAULT_DIVISION) -> Check
         source_rows=len(source.frame),
         assigned=describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups),
     )
+
+
+def _with_known(fields: Sequence[Field], known: Sequence[Field]) -> list[Field]:
+    """Columns with the classes that a dataset has already."""
+    there = {one.column: one for one in known}
+    return [
+        dataclasses.replace(
+            field,
+            names=there[field.column].names,
+            num_classes=there[field.column].num_classes,
+            integer=there[field.column].integer,
+        )
+        if field.column in there
+        else field
+        for field in fields
+    ]
 
 
 def is_required(kind: Kind) -> bool:

@@ -301,6 +301,7 @@ def _plan_of_metadata(metadata: Any) -> Plan | None:
             base="",
             fingerprint="",
             options=dict(metadata["options"]),
+            before=known.get("before"),
             earlier=str(metadata["plan"]) if is_earlier else "",
         )
         agree = shards == plan.shards and plan.split_rows.keys() == plan.split_shards.keys()

@@ -24,11 +24,13 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.json_form import anything, parse
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.tfrecord import read_places
+from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.plan.directory import claim, exchange_begun, refuse_foreign
 from tfrecorder.plan.exchange import complete
 from tfrecorder.storage import folders
+from tfrecorder.stored.generations import committed_directories
 from tfrecorder.threads import ThreadPool, cores
 from tfrecorder.verification.commit_files import check_commit, check_gathered
 from tfrecorder.verification.expectation import (
@@ -40,7 +42,13 @@ from tfrecorder.verification.expectation import (
 from tfrecorder.verification.faults import Fault
 from tfrecorder.verification.shard import ShardFindings
 from tfrecorder.verification.source_change import describe
-from tfrecorder.verification.verify import check_all, check_common, check_shards
+from tfrecorder.verification.verify import (
+    Advance,
+    byte_bar,
+    check_all,
+    check_common,
+    check_shards,
+)
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.shards import Pool, write_shard
@@ -117,9 +125,8 @@ def repair(
                 complete(where)
         _refuse_foreign(where)
     with claim(where):
-        files = _repair(
-            where, None if base is None else storage.absolute(os.fspath(base)), progress
-        )
+        folder = None if base is None else storage.absolute(os.fspath(base))
+        files = _repair_all(where, folder, progress)
     sizes = [storage.size_or_none(os.path.join(where, file)) or 0 for file in files]
     return RepairResult(where, tuple(files), sum(sizes), time.perf_counter() - started)
 
@@ -140,9 +147,26 @@ def _refuse_foreign(directory: str) -> None:
         ) from error
 
 
-def _repair(directory: str, base: str | None, progress: bool | None) -> list[str]:
-    expected = read_expectation(directory)
-    shards, faults = check_all(expected, progress=progress)
+def _repair_all(directory: str, base: str | None, progress: bool | None) -> list[str]:
+    """Repair each generation; gives the files by their names below the dataset directory."""
+    written: list[str] = []
+    refused: SourceError | None = None
+    every = list(map(read_expectation, committed_directories(directory)))
+    with byte_bar(every, is_shown(progress)) as advance:
+        for number, expected in enumerate(every):
+            folder = layout.generation_of("", number)
+            try:
+                written += [os.path.join(folder, file) for file in _repair(expected, base, advance)]
+            except SourceError as error:
+                refused = refused or error
+    if refused is not None:
+        raise refused
+    return written
+
+
+def _repair(expected: Expectation, base: str | None, advance: Advance) -> list[str]:
+    directory = expected.directory
+    shards, faults = check_all(expected, None, advance)
     if not faults:
         return []
     _refuse_damaged_plan(directory, faults)
@@ -170,7 +194,7 @@ def _check_again(directory: str, groups: Sequence[int]) -> None:
     """Raise a DatasetError where what had a fault still has one."""
     expected = read_expectation(directory)
     found = [*expected.faults]
-    for one in check_shards(expected, groups, progress=False):
+    for one in check_shards(expected, groups):
         found += one.faults
     found += check_common(expected, expected.done, found)
     if found:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import bar_class, is_shown
 from tfrecorder.errors import DatasetError
+from tfrecorder.stored.generations import committed_directories
 from tfrecorder.threads import ThreadPool, cores, map_ahead
 from tfrecorder.verification.commit_files import (
     check_commit,
@@ -20,28 +23,36 @@ from tfrecorder.verification.commit_files import (
     check_plan_rows,
     common_files,
 )
-from tfrecorder.verification.expectation import Expectation, read_expectation
+from tfrecorder.verification.expectation import Expectation, read_expectation, refuse
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.tfds import image_shape
 
+#: What is called with the bytes that were read.
+Advance = Callable[[int], None]
+
 
 def verify(
-    directory: str | os.PathLike[str], decode: bool = False, progress: bool | None = None
+    directory: str | os.PathLike[str],
+    decode: bool = False,
+    progress: bool | None = None,
+    at: int | None = None,
 ) -> VerificationReport:
     """Check every byte of a dataset directory that `convert` wrote; change nothing.
 
     Each file must hold the bytes that were written: shards, indexes, lists, done-records and the
     plan by their size and CRC32C, the files of the commit by what plan and done-records make of
     them.  Of a damaged shard, both checksums of each record say where the damage is.  Rows in must
-    be records and rejects out.  A bucket's own CRC32Cs prove the same without a download.
+    be records and rejects out.  A bucket's own CRC32Cs prove the same without a download.  Of a
+    dataset that was appended to, all generations are checked.
 
     Args:
         directory: the output_dir of a finished conversion.
         decode: also decode every image as `load` does, which takes TensorFlow and many times as
             long.
         progress: show a bar; None shows it in a terminal and in a notebook.
+        at: the last generation that counts, of a dataset that was appended to; None is the newest.
 
     Returns:
         The faults, each with its file and, for a shard, its record and byte offset; `.ok` is True
@@ -58,20 +69,21 @@ def verify(
     """
     started = time.perf_counter()
     where = os.fspath(directory)
-    decoder: Decode | None = None
+    shards: list[ShardFindings] = []
+    faults: list[Fault] = []
     with storage.failing_as(DatasetError, where):
-        expected = read_expectation(where)
-        if decode:
-            from tfrecorder.loading.start import quiet_start
-
-            with quiet_start():  # TensorFlow, only where it is asked for
-                from tfrecorder.loading import decode_check
-
-            decoder = decode_check.decoder(image_shape(expected.done.values()))
-        shards, faults = check_all(expected, decoder, progress)
+        refuse(where)
+        every = list(map(read_expectation, committed_directories(where, at)))
+        with byte_bar(every, is_shown(progress)) as advance:
+            for number, expected in enumerate(every):
+                decoder = _decoder(expected) if decode else None
+                checked, found = check_all(expected, decoder, advance)
+                found += check_follows(every[number - 1] if number else None, expected)
+                shards += checked
+                faults += [of_generation(number, fault) for fault in found]
     return VerificationReport(
         directory=where,
-        files=sum(one.files for one in shards) + common_files(expected),
+        files=sum(one.files for one in shards) + sum(map(common_files, every)),
         records=sum(one.records for one in shards),
         bytes=sum(one.bytes for one in shards),
         seconds=time.perf_counter() - started,
@@ -80,12 +92,35 @@ def verify(
     )
 
 
+def _decoder(expected: Expectation) -> Decode:
+    from tfrecorder.loading.start import quiet_start
+
+    with quiet_start():  # TensorFlow, only where it is asked for
+        from tfrecorder.loading import decode_check
+
+    return decode_check.decoder(image_shape(expected.done.values()))
+
+
+def of_generation(number: int, fault: Fault) -> Fault:
+    """A fault with its file's name below the dataset directory."""
+    file = layout.generation_of("", number)
+    return dataclasses.replace(fault, file=os.path.join(file, fault.file))
+
+
+def check_follows(before: Expectation | None, expected: Expectation) -> Iterator[Fault]:
+    """Where a generation was appended to another dataset than the one that it stands in."""
+    known = expected.plan.before
+    if (known is None) != (before is None) or (known and before and known["plan"] != before.digest):
+        words = "it was not appended to the generation before it: one of the two was exchanged"
+        yield Fault(layout.PLAN, "differs", words)
+
+
 def check_all(
-    expected: Expectation, decode: Decode | None = None, progress: bool | None = None
+    expected: Expectation, decode: Decode | None, advance: Advance
 ) -> tuple[list[ShardFindings], list[Fault]]:
     """All shards, and the faults of the whole directory, those of one file together."""
     groups = range(len(expected.plan.shards))
-    shards = check_shards(expected, groups, decode, progress)
+    shards = check_shards(expected, groups, decode, advance)
     done = {one.shard: one.done for one in shards if one.done is not None}
     faults = [*expected.faults, *(fault for one in shards for fault in one.faults)]
     return shards, _sorted([*faults, *check_common(expected, done, faults)])
@@ -95,16 +130,12 @@ def check_shards(
     expected: Expectation,
     groups: Iterable[int],
     decode: Decode | None = None,
-    progress: bool | None = None,
+    advance: Advance = lambda size: None,
 ) -> list[ShardFindings]:
     """Some shards, by their places in the plan, in parallel."""
-    groups = list(groups)
     local = storage.is_local(expected.directory)
     threads = cores() if local else storage.REMOTE_THREADS
-    with (
-        _byte_bar(expected, groups, is_shown(progress)) as advance,
-        ThreadPool(threads, "verify") as pool,
-    ):
+    with ThreadPool(threads, "verify") as pool:
 
         def check(group: int) -> ShardFindings:
             return check_shard(expected, group, decode, advance)
@@ -140,18 +171,12 @@ def _sorted(faults: list[Fault]) -> list[Fault]:
 
 
 @contextlib.contextmanager
-def _byte_bar(
-    expected: Expectation, groups: Iterable[int], shown: bool
-) -> Iterator[Callable[[int], None]]:
-    """A progress bar over the bytes of shards; gives the function that moves it."""
+def byte_bar(every: Iterable[Expectation], shown: bool) -> Iterator[Advance]:
+    """A progress bar over the bytes of all shards; gives the function that moves it."""
     if not shown:
         yield lambda size: None
         return
-    files = [expected.plan.shards[group].file for group in groups]
-    listed = [expected.standing[file].size for file in files if file in expected.standing]
-    others = [expected.path(file) for file in files if file not in expected.standing]
-    asked = storage.each(storage.size_or_none, others, expected.directory)
-    total = sum(listed) + sum(size or 0 for size in asked)
+    total = sum(map(_shard_bytes, every))
     lock = threading.Lock()
     with bar_class()(total=total, unit="B", unit_scale=True, dynamic_ncols=True) as bar:
 
@@ -160,3 +185,11 @@ def _byte_bar(
                 bar.update(size)
 
         yield advance
+
+
+def _shard_bytes(expected: Expectation) -> int:
+    files = [shard.file for shard in expected.plan.shards]
+    listed = [expected.standing[file].size for file in files if file in expected.standing]
+    others = [expected.path(file) for file in files if file not in expected.standing]
+    asked = storage.each(storage.size_or_none, others, expected.directory)
+    return sum(listed) + sum(size or 0 for size in asked)

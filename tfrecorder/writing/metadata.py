@@ -76,11 +76,12 @@ def metadata_json(
             "statistics": plan.statistics,
             "source_rows": plan.source_rows,
             "image_shapes": image_shapes(plan, done.values()),
-            "image_sides": image_sides(done.values()),
+            "image_sides": image_sides(plan, done.values()),
             "split_rows": plan.split_rows,
             "totals": asdict(totals),
             "shards": shards,
             "files": files,
+            **({} if plan.before is None else {"before": plan.before}),
         }
     )
     return seal(document)

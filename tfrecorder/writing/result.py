@@ -74,6 +74,8 @@ class ConversionResult(Report):
         was_finished: the dataset was finished before the call, which wrote nothing.
         shards_before: that were done before the call, which wrote the others.
         rows_before: of these shards.
+        generation: that these figures are of; 0 but for what was appended.
+        rows_there: of an append, rows passed over because their images are in the dataset already.
     """
 
     output_dir: str
@@ -91,6 +93,13 @@ class ConversionResult(Report):
     was_finished: bool = False
     shards_before: int = 0
     rows_before: int = 0
+    generation: int = 0
+    rows_there: int = 0
+
+    @property
+    def directory(self) -> str:
+        """Where the files are: `output_dir`, or a folder below it of what was appended."""
+        return layout.generation_of(self.output_dir, self.generation)
 
     @property
     def rows(self) -> int:
@@ -109,7 +118,10 @@ class ConversionResult(Report):
         return {**dataclasses.asdict(self), "rows": self.rows, "records": self.records}
 
     def _headline(self) -> str:
-        what = f"{counted(self.records, 'record')} in {self.output_dir}"
+        if not self.splits:
+            rows = counted(self.rows_there, "row is", "rows are")
+            return f"{self.output_dir}: nothing to append, {rows} there already"
+        what = f"{counted(self.records, 'record')} in {self.directory}"
         if self.was_finished:
             return f"{what}, which was finished before: nothing was written"
         if not self.seconds:
@@ -118,6 +130,8 @@ class ConversionResult(Report):
         return f"{what} ({self.seconds:.1f} s, {rate:,.0f} images/s)"
 
     def _tables(self) -> list[Table]:
+        if not self.splits:
+            return []
         table = [["split", "records", "rejects", "shards", "bytes"]]
         for name, split in self.splits.items():
             counts = [split.records, split.rejects, split.shards]
@@ -133,6 +147,9 @@ class ConversionResult(Report):
             notes.append(
                 f"continued: {self.shards_before:,} of {shards} ({rows}) were there before"
             )
+        if self.rows_there and self.splits:
+            rows = counted(self.rows_there, "row")
+            notes.append(f"passed over: {rows} whose images are there already")
         if self.class_names is not None:
             notes.append(class_words(self.class_names))
         notes += self.notes
@@ -140,11 +157,11 @@ class ConversionResult(Report):
             notes.append(f"warnings: {counts_in_words(self.warnings)}")
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
-            notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
+            notes.append(f"rejects: {reasons}; see {os.path.join(self.directory, layout.REJECTS)}")
             if self.was_finished and any(why.startswith("read/") for why in self.rejects):
                 notes.append("the option retry_rejects tries again what could not be read")
         if self.suspects:
-            where = os.path.join(self.output_dir, layout.SUSPECTS)
+            where = os.path.join(self.directory, layout.SUSPECTS)
             words = counted(self.suspects, "image decodes", "images decode")
             notes.append(f"suspects: {words} with a warning; see {where}")
         if self.retries:

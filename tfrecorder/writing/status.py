@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,9 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.plan.directory import exchange_begun
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
+from tfrecorder.schema.splits import SPLITS
 from tfrecorder.stored.dataset import shard_faults
+from tfrecorder.stored.generations import committed_directories
 from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
 from tfrecorder.writing.failure import read_failure
 from tfrecorder.writing.progress import read_notes
@@ -63,6 +66,8 @@ class ConversionStatus(Report):
         damage: of a finished dataset, each shard that is missing or of another size than was
             written, in words.
         earlier: an earlier version of this package began it, and this one cannot continue it.
+        appends: the number of the generation that an append writes, which is not finished; the
+            dataset before it still stands.  0 where there is none.
     """
 
     output_dir: str
@@ -73,6 +78,7 @@ class ConversionStatus(Report):
     overwrites: bool = False
     damage: tuple[str, ...] = ()
     earlier: bool = False
+    appends: int = 0
 
     @property
     def rows(self) -> int:
@@ -124,7 +130,8 @@ class ConversionStatus(Report):
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             lists = layout.REJECTS if self.committed else layout.SHARD_REJECTS
-            folder = layout.next_of(self.output_dir) if self.overwrites else self.output_dir
+            folder = layout.generation_of(self.output_dir, self.appends)
+            folder = layout.next_of(folder) if self.overwrites else folder
             notes.append(f"rejects: {reasons}; see {os.path.join(folder, lists)}")
         if self.damage:
             shown = "; ".join(self.damage[:_SHOWN])
@@ -137,10 +144,13 @@ class ConversionStatus(Report):
             notes.append(f"failed: {self.failure}")
         if self.overwrites:
             notes.append("overwrite: the finished dataset stands until this one takes its place")
+        if self.appends:
+            notes.append(f"append: the finished dataset stands; this is generation {self.appends}")
         if self.earlier:
             words = "begun by an earlier version of tfrecorder, which this one cannot continue"
             return [*notes, f"not committed: {words}; overwrite=True starts it anew"]
-        words = "under way, or stopped; the same conversion, run again, continues it"
+        verb = "append" if self.appends else "conversion"
+        words = f"under way, or stopped; the same {verb}, run again, continues it"
         return [*notes, f"not committed: {words}"]
 
 
@@ -182,7 +192,7 @@ def _status(output_dir: str, plan: Plan) -> ConversionStatus:
     new = read_plan(following)
     if storage.exists(os.path.join(output_dir, layout.COMMIT)):
         if new is None:
-            return _of_committed(output_dir, plan)
+            return _of_generations(output_dir, plan)
         found = _of_unfinished(following, new)
         return dataclasses.replace(found, output_dir=output_dir, overwrites=True)
     if not exchange_begun(output_dir):
@@ -192,17 +202,48 @@ def _status(output_dir: str, plan: Plan) -> ConversionStatus:
     return dataclasses.replace(found, output_dir=output_dir, committed=False, damage=())
 
 
-def _of_committed(output_dir: str, plan: Plan) -> ConversionStatus:
+def _of_generations(output_dir: str, plan: Plan) -> ConversionStatus:
+    """All committed generations together; or the append under way, where there is one."""
+    every = committed_directories(output_dir)
+    unfinished = layout.generation_of(output_dir, len(every))
+    if (new := read_plan(unfinished)) is not None:
+        found = _of_unfinished(unfinished, new)
+        return dataclasses.replace(found, output_dir=output_dir, appends=len(every))
+    found = _of_committed(output_dir, plan)
+    for number, directory in enumerate(every[1:], 1):
+        one = _of_committed(directory, None)
+        folder = layout.generation_of("", number)
+        damage = tuple(os.path.join(folder, words) for words in one.damage)
+        found = dataclasses.replace(
+            found,
+            splits=_added(found.splits, one.splits),
+            rejects=Counter(found.rejects) + Counter(one.rejects),
+            damage=found.damage + damage,
+        )
+    return dataclasses.replace(found, rejects=dict(found.rejects))
+
+
+def _added(
+    splits: Mapping[str, SplitStatus], more: Mapping[str, SplitStatus]
+) -> dict[str, SplitStatus]:
+    def both(name: str) -> SplitStatus:
+        pairs = [dataclasses.astuple(one[name]) for one in (splits, more) if name in one]
+        return SplitStatus(*map(sum, zip(*pairs, strict=True)))
+
+    return {name: both(name) for name in SPLITS if name in splits or name in more}
+
+
+def _of_committed(output_dir: str, plan: Plan | None) -> ConversionStatus:
     """From the metadata: one file, instead of one for each shard."""
     known = json.loads(storage.read_bytes(os.path.join(output_dir, layout.METADATA)))
     splits = {}
-    for name, rows in plan.split_rows.items():
+    for name, rows in known["split_rows"].items():
         shards = [shard for shard in known["shards"] if shard["split"] == name]
         records = sum(shard["records"] for shard in shards)
         splits[name] = SplitStatus(
             rows=rows,
             rows_through=rows,
-            shards=plan.split_shards[name],
+            shards=len(shards) if plan is None else plan.split_shards[name],
             shards_done=len(shards),
             records=records,
             rejects=rows - records,

@@ -7,7 +7,7 @@ core/proto/dataset_info.proto).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,11 @@ DATASET_VERSION = "1.0.0"
 _TFDS = "tensorflow_datasets.core.features"
 
 
-def image_shape(done: Iterable[DoneRecord]) -> tuple[int | None, int | None, int]:
+#: (height, width, channels), None where images differ.
+Shape = tuple[int | None, int | None, int]
+
+
+def image_shape(done: Iterable[DoneRecord]) -> Shape:
     """(height, width, channels) that hold for every image; None where images differ.
 
     Channels that differ, or are 2, become 3: what a decoder is then asked for.
@@ -40,19 +44,23 @@ def image_shape(done: Iterable[DoneRecord]) -> tuple[int | None, int | None, int
     return height or None, width or None, channels if channels in (1, 3, 4) else 3
 
 
-def image_sides(done: Iterable[DoneRecord]) -> list[list[int]]:
+def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int]] | None:
     """[smallest, largest] of the shorter sides of all images, and of their longer sides.
 
-    From these a reader may know, before it looks at an image, how small it can be decoded.
+    Of all generations so far; None where an earlier version did not note those of the first.  From
+    these a reader may know, before it looks at an image, how small it can be decoded.
     """
     extremes = [sides for one in done for sides in one.sides]
+    if plan.before is not None:
+        sides = plan.before["image_sides"]
+        if sides is None:
+            return None
+        extremes += [list(ends) for ends in zip(*sides, strict=True)]
     return [[min(axis), max(axis)] for axis in zip(*extremes, strict=True)]
 
 
-def image_shapes(
-    plan: Plan, done: Iterable[DoneRecord]
-) -> dict[str, tuple[int | None, int | None, int]]:
-    """`image_shape` of each key that holds encoded images."""
+def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
+    """`image_shape` of each key that holds encoded images, of all generations so far."""
     done = list(done)
     keys = [feature.key for feature in plan.features if feature.kind == "image"]
     shapes = {}
@@ -60,7 +68,15 @@ def image_shapes(
         stem = key.removesuffix("/encoded")
         of_key = done if number == 0 else [_of_further(one, stem) for one in done]
         shapes[key] = image_shape(of_key)
+        if plan.before is not None:
+            shapes[key] = _of_both(plan.before["image_shapes"].get(key, shapes[key]), shapes[key])
     return shapes
+
+
+def _of_both(one: Sequence[int | None], other: Shape) -> Shape:
+    """What holds for all images where these hold for some of them and for the others."""
+    height, width = (a if a == b else None for a, b in zip(one[:2], other[:2], strict=True))
+    return height, width, other[2] if one[2] == other[2] else 3
 
 
 def _of_further(one: DoneRecord, stem: str) -> DoneRecord:
@@ -81,9 +97,7 @@ def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
 _TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "string"}
 
 
-def _tfds_form(
-    feature: Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
-) -> dict[str, Any]:
+def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
     if feature.shape == (None,):
         of_one = _tfds_form(replace(feature, shape=()), plan, shapes)
         content = {"feature": of_one, "length": "-1"}
@@ -105,9 +119,7 @@ def _tfds_form(
     return {"pythonClassName": f"{_TFDS}.scalar.Scalar", "tensor": scalar}
 
 
-def _tfds_image(
-    feature: Feature, plan: Plan, shapes: Mapping[str, tuple[int | None, int | None, int]]
-) -> dict[str, Any]:
+def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
     if feature.kind == "mask":
         sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
     else:

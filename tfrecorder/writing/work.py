@@ -15,7 +15,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError, TfrecorderError, limits_explained
 from tfrecorder.plan.exchange import complete, exchange, is_in_place
-from tfrecorder.plan.staging import PLAN_OF_ROWS, StagedPlan, read_footer, staged_plan
+from tfrecorder.plan.staging import StagedPlan, read_footer, rows_plan, staged_plan
 from tfrecorder.threads import ThreadPool, side_by_side
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit
@@ -81,11 +81,10 @@ class Worker:
             self._plan = self._staged.read()
             self._shards = self._plan.shards
             self._footer = read_footer(task.output_dir)
-            told = (self._footer.metadata or {}).get(PLAN_OF_ROWS.encode())
-            if told not in (None, task.digest.encode()):
+            if rows_plan(self._footer) not in (None, task.digest):
                 raise OutputError(
                     f"{task.output_dir} holds the rows of another conversion, which began at the "
-                    "same time. Let one at a time write there: run it again with overwrite=True."
+                    "same time. Let one at a time write there: run it again."
                 )
         threads = task.threads or default_threads(self._plan)
         self._pool = shared(lambda: _make_pool(threads, self._plan.base))

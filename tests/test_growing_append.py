@@ -1,0 +1,475 @@
+"""`append`: what it adds, what it passes over, what it takes over, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from growing_cases import QUIET, drawn, table
+from support import SAMPLES, error_of, public_files, records, rejects, run, start, stop, wait_for
+
+import tfrecorder
+from tfrecorder.dataset import layout
+from tfrecorder.errors import (
+    DatasetError,
+    OptionError,
+    OutputError,
+    RejectedError,
+    SourceError,
+    TfrecorderError,
+    ValidationError,
+)
+from tfrecorder.plan.staging import read_plan
+from tfrecorder.storage import folders
+
+FIRST = Path("out/appended/00001")
+
+
+@pytest.fixture
+def out() -> str:
+    """Twelve photographs of two classes, in "out"."""
+    tfrecorder.convert(table(0, 12), "out", num_shards=2, **QUIET)
+    return "out"
+
+
+def add(rows: object, **options: object) -> tfrecorder.ConversionResult:
+    found = tfrecorder.append(rows, "out", **{**QUIET, **options})
+    assert isinstance(found, tfrecorder.ConversionResult)
+    return found
+
+
+def refusal(kind: type[TfrecorderError], rows: object, **options: object) -> str:
+    with pytest.raises(kind) as caught:
+        add(rows, **options)
+    return str(caught.value)
+
+
+def all_files(directory: str) -> dict[str, bytes]:
+    paths = [path for path in Path(directory).rglob("*") if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
+
+
+# ------------------------------------------------------------------------------ what is added
+
+
+def test_an_append_is_a_generation_and_leaves_the_dataset_alone(out) -> None:
+    before = all_files("out")
+    result = add(table(12, 4))
+    assert (result.generation, result.records, result.rows_there) == (1, 4, 0)
+    assert result.directory == "out/appended/00001"
+    assert "4 records in out/appended/00001" in str(result)
+    now = all_files("out")
+    assert {name: now[name] for name in before} == before
+    assert {Path(name).parts[:2] for name in now.keys() - before} == {("appended", "00001")}
+    assert tfrecorder.info("out").records == 16
+
+
+def test_source_ids_go_on(out) -> None:
+    add(table(0, 14))
+    add(table(8, 10))
+    found = [int(one["image/source_id"]) for one in records("out/appended/00002")]
+    assert sorted(found) == [14, 15, 16, 17]
+    assert list(tfrecorder.to_frame("out").index) == list(range(18))
+
+
+def test_classes_are_only_added_with_the_next_integers(out) -> None:
+    before = tfrecorder.info("out").class_names
+    assert add(table(12, 2, label="aardvark")).class_names == (*before, "aardvark")
+    assert add(table(14, 2, label="a")).class_names == (*before, "aardvark", "a")
+    assert {one["image/class/label"] for one in records("out/appended/00002")} == {len(before) + 1}
+    assert add(table(16, 2, label=before[0])).class_names == (*before, "aardvark", "a")
+    assert {one["image/class/label"] for one in records("out/appended/00003")} == {0}
+
+
+def test_integer_classes_go_on() -> None:
+    tfrecorder.convert(table(0, 4).assign(label=[0, 1, 2, 0]), "out", **QUIET)
+    add(table(4, 2).assign(label=[1, 1]))
+    assert tfrecorder.info("out").num_classes == 3
+    add(table(6, 2).assign(label=[4, 1]))
+    assert tfrecorder.info("out").num_classes == 5
+    assert [label for _, label in tfrecorder.Records("out", "TRAIN", decode=False)][4:6] == [1, 1]
+
+
+def test_class_names_of_digits_alone_stay_names() -> None:
+    tfrecorder.convert(table(0, 4).assign(label=["7", "x", "7", "x"]), "out", **QUIET)
+    table(4, 2).assign(label="8").to_csv("more.csv", index=False)
+    assert add("more.csv").class_names == ("7", "x", "8")
+
+
+def test_a_csv_a_folder_and_an_accessor_append_too(out) -> None:
+    table(12, 2).to_csv("more.csv", index=False)
+    assert add("more.csv").records == 2
+    assert table(14, 2).tensorflow.to_tfrecord("out", append=True, **QUIET).generation == 2
+    shutil.copytree(SAMPLES / "photos" / "gravel", "folder/TRAIN/gravel")
+    assert add("folder").generation == 3
+    with pytest.raises(OptionError, match="append='yes'"):
+        table(16, 2).tensorflow.to_tfrecord("out", append="yes")
+
+
+def test_an_append_is_the_same_bytes_wherever_it_is_written(out) -> None:
+    shutil.copytree("out", "other")
+    add(table(12, 8))
+    tfrecorder.append(table(12, 8), "other", num_workers=2, num_threads=3, **QUIET)
+    ours, theirs = all_files("out"), all_files("other")
+    assert {name for name in ours if ours[name] != theirs.get(name)} == set()
+
+
+# ------------------------------------------------------------------------- what is there already
+
+
+def test_rows_that_are_there_are_passed_over_and_counted(out) -> None:
+    result = add(table(0, 15))
+    assert (result.records, result.rows_there) == (3, 12)
+    assert "passed over: 12 rows whose images are there already" in str(result)
+    assert result.as_dict()["rows_there"] == 12
+
+
+def test_the_same_table_again_writes_nothing(out) -> None:
+    add(table(0, 15))
+    before = all_files("out")
+    result = add(table(0, 15))
+    assert (result.was_finished, result.records, result.rows_there) == (True, 0, 15)
+    assert str(result) == "out: nothing to append, 15 rows are there already" + _classes(result)
+    assert all_files("out") == before
+
+
+def _classes(result: tfrecorder.ConversionResult) -> str:
+    return str(result).partition("already")[2]
+
+
+def test_a_class_of_rows_that_are_there_is_no_class(out) -> None:
+    rows = pd.concat([table(0, 3, label="other"), table(12, 1)])
+    assert "other" not in add(rows).class_names
+
+
+def test_duplicates_can_be_kept(out) -> None:
+    assert add(table(0, 5), duplicates="keep").records == 5
+    assert "skip" in refusal(OptionError, table(0, 5), duplicates="drop")
+
+
+def test_rows_without_images_are_all_added() -> None:
+    schema = tfrecorder.Schema(age=tfrecorder.Number())
+    tfrecorder.convert(pd.DataFrame({"age": [1.0, 2.0]}), "out", schema=schema, **QUIET)
+    assert add(pd.DataFrame({"age": [2.0]})).records == 1
+
+
+def test_known_rejects_are_passed_over_unless_they_are_to_be_tried_again(out) -> None:
+    rows = table(12, 12).assign(
+        image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")
+    )
+    first = add(rows)
+    assert (first.records, first.rejects) == (11, {"read/not_found": 1})
+    assert rejects(FIRST)["row"].tolist() == [15]
+    assert add(rows).rows_there == 12
+    shutil.copyfile(rows["image_uri"][0], "late.jpg")
+    assert add(rows).rows_there == 12
+    result = add(rows, retry_rejects=True)
+    assert (result.records, result.rows_there, result.generation) == (1, 11, 2)
+    assert add(rows, retry_rejects=True).was_finished
+
+
+def test_retry_rejects_of_generation_0_says_how_to_do_it() -> None:
+    rows = table(0, 12).assign(
+        image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")
+    )
+    tfrecorder.convert(rows, "out", **QUIET)
+    add(table(12, 2))
+    shutil.copyfile(rows["image_uri"][0], "late.jpg")
+    before = all_files("out")
+    words = error_of(OutputError, rows, retry_rejects=True)
+    assert "tfrecorder.append(source, " in words
+    assert "retry_rejects=True)" in words
+    assert all_files("out") == before
+    assert add(rows, retry_rejects=True).records == 1
+
+
+# --------------------------------------------------------------------------------- taken over
+
+
+def test_options_of_the_dataset_are_taken_over() -> None:
+    tfrecorder.convert(
+        table(0, 12), "out", image_size=(24, 32), image_format="png", seed=5, num_shards=4, **QUIET
+    )
+    add(table(12, 12))
+    found = tfrecorder.info("out")
+    assert found.image_shape == (24, 32, 3)
+    assert found.formats == {"png": 24}
+    plan = read_plan(str(FIRST))
+    assert (plan.options["seed"], plan.options["num_shards"]) == (5, None)
+
+
+def test_other_sizes_are_allowed_and_the_shape_says_so() -> None:
+    tfrecorder.convert(table(0, 12), "out", image_size=(24, 32), **QUIET)
+    add(table(12, 2), image_size=(24, 40))
+    assert tfrecorder.info("out").image_shape == (24, None, 3)
+    assert tfrecorder.info("out", at=0).image_shape == (24, 32, 3)
+    add(table(14, 2))
+    assert tfrecorder.info("out").image_shape == (24, None, 3)
+
+
+def test_grey_images_make_the_channels_3(out) -> None:
+    Path("grey").mkdir()
+    rows = pd.DataFrame(
+        {"split": "TRAIN", "image_uri": drawn("grey", 4, (20, 20), "L"), "label": "x"}
+    )
+    tfrecorder.convert(rows[:2], "small", **QUIET)
+    assert tfrecorder.info("small").image_shape == (20, 20, 1)
+    tfrecorder.append(rows[2:], "small", **QUIET)
+    assert tfrecorder.info("small").image_shape == (20, 20, 1)
+    tfrecorder.append(table(0, 2), "small", **QUIET)
+    assert tfrecorder.info("small").image_shape == (None, None, 3)
+
+
+def test_raw_pixels_must_stay_of_one_size() -> None:
+    tfrecorder.convert(table(0, 4), "out", image_format="raw", image_size=(8, 8), **QUIET)
+    assert "image_size=(8, 8)" in refusal(OptionError, table(4, 2), image_size=(9, 9))
+    assert "image_format='raw'" in refusal(OptionError, table(4, 2), image_format="jpeg")
+    add(table(4, 2))
+    assert len(list(tfrecorder.load("out", "TRAIN"))) == 6
+    tfrecorder.convert(table(0, 4), "plain", image_size=(8, 8), **QUIET)
+    with pytest.raises(OptionError, match="raw pixels"):
+        tfrecorder.append(table(4, 2), "plain", image_format="raw", **QUIET)
+
+
+def test_given_class_names_may_only_be_continued() -> None:
+    tfrecorder.convert(table(0, 4, label="b"), "out", labels=["b", "a"], **QUIET)
+    assert "is not among the given labels" in refusal(ValidationError, table(4, 2, label="c"))
+    words = refusal(SourceError, table(4, 2, label="c"), labels=["a", "b", "c"])
+    assert "must begin with those of the dataset, in their order: ['b', 'a']" in words
+    assert add(table(4, 2, label="c"), labels=["b", "a", "c"]).class_names == ("b", "a", "c")
+    assert add(table(6, 2, label="c")).class_names == ("b", "a", "c")
+
+
+def test_rows_keep_their_split_when_more_are_added() -> None:
+    rows = table(0, 40).drop(columns="split")
+    tfrecorder.convert(rows[:20], "out", splits={"TRAIN": 0.5, "TEST": 0.5}, seed=3, **QUIET)
+    add(rows)
+    tfrecorder.convert(rows, "whole", splits={"TRAIN": 0.5, "TEST": 0.5}, seed=3, **QUIET)
+    parts, whole = (
+        tfrecorder.to_frame(one).set_index("image_uri")["split"].to_dict()
+        for one in ("out", "whole")
+    )
+    assert parts == whole
+
+
+# ------------------------------------------------------------------------------------ refused
+
+
+def test_a_schema_that_does_not_fit_is_refused_with_what_differs() -> None:
+    columns = {"image_uri": tfrecorder.Image(), "age": tfrecorder.Number(dtype="int64")}
+    schema = tfrecorder.Schema(columns)
+    rows = table(0, 4)[["image_uri"]].assign(age=1)
+    tfrecorder.convert(rows, "out", schema=schema, **QUIET)
+    other = tfrecorder.Schema({**columns, "age": tfrecorder.Number()})
+    words = refusal(SourceError, rows, schema=other, duplicates="keep")
+    assert "column 'age' is number of float32, and number of int64 in the dataset" in words
+    more = tfrecorder.Schema({**columns, "name": tfrecorder.Text()})
+    words = refusal(SourceError, rows.assign(name="x"), schema=more, duplicates="keep")
+    assert "column 'name', text, is not in the dataset" in words
+    fewer = tfrecorder.Schema(image_uri=tfrecorder.Image())
+    words = refusal(SourceError, rows, schema=fewer, duplicates="keep")
+    assert "there is no column 'age', which is number of int64 in the dataset" in words
+    assert not Path("out/appended").exists()
+
+
+def test_labels_of_another_kind_are_refused(out) -> None:
+    words = refusal(SourceError, table(12, 2).assign(label=[3, 4]))
+    assert "the classes of 'label' are integers, and names in the dataset" in words
+    words = refusal(SourceError, table(12, 2).drop(columns="label"))
+    assert "there are no labels, and the dataset has" in words
+    tfrecorder.convert(table(0, 4).drop(columns="label"), "bare", **QUIET)
+    with pytest.raises(SourceError, match="'label' has labels, and the dataset has none"):
+        tfrecorder.append(table(4, 2), "bare", **QUIET)
+    tfrecorder.append(table(4, 2).drop(columns="label"), "bare", **QUIET)
+
+
+def test_faults_of_the_table_name_its_own_rows(out) -> None:
+    rows = table(8, 8)
+    rows.loc[6, "label"] = ""
+    with pytest.raises(ValidationError) as caught:
+        add(rows)
+    assert caught.value.report["row"].tolist() == [6]
+    assert not Path("out/appended").exists()
+
+
+def test_an_empty_table_is_refused(out) -> None:
+    assert "the table has no rows" in refusal(ValidationError, table(0, 0))
+
+
+def test_what_is_no_dataset_is_refused(out, dataset) -> None:
+    with pytest.raises(DatasetError, match="there is no such directory"):
+        tfrecorder.append(table(0, 2), "nowhere", **QUIET)
+    assert not Path("nowhere").exists()
+    shutil.copytree(dataset, "theirs", ignore=shutil.ignore_patterns("_tfrecorder"))
+    with pytest.raises(DatasetError, match="was not written by tfrecorder"):
+        tfrecorder.append(table(0, 2), "theirs", **QUIET)
+    assert "overwrite=True: an append keeps what is there" in refusal(
+        OptionError, table(12, 2), overwrite=True
+    )
+    with pytest.raises(OptionError, match=r"is where tfrecorder\.append adds to"):
+        tfrecorder.convert(table(0, 2), "out/appended/00007", **QUIET)
+
+
+def test_foreign_files_are_refused(out) -> None:
+    FIRST.mkdir(parents=True)
+    (FIRST / "mine.txt").write_text("mine")
+    assert "00001 holds 'mine.txt'" in refusal(OutputError, table(12, 2))
+    (FIRST / "mine.txt").rename("out/appended/notes")
+    assert "holds 'appended/notes'" in refusal(OutputError, table(12, 2))
+    assert Path("out/appended/notes").read_text() == "mine"
+
+
+def test_nothing_is_written_through_a_link(out) -> None:
+    Path("elsewhere").mkdir()
+    Path("out/appended").symlink_to(Path("elsewhere").absolute())
+    assert "is a link" in refusal(OutputError, table(12, 2))
+    assert list(Path("elsewhere").iterdir()) == []
+
+
+# ---------------------------------------------------------------------------- begun and interrupted
+
+
+def test_an_append_that_fails_goes_on_by_the_same_call(out) -> None:
+    rows = table(12, 16).assign(
+        image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")
+    )
+    words = refusal(RejectedError, rows, max_reject_fraction=0.0, num_shards=4)
+    assert "Nothing was committed" in words
+    assert tfrecorder.info("out").records == 12
+    status = tfrecorder.status("out")
+    assert (status.committed, status.appends, status.shards_done) == (False, 1, 4)
+    assert "the same append, run again, continues it" in str(status)
+    words = refusal(OutputError, table(12, 9), num_shards=4)
+    assert "00001 holds an unfinished append of another kind" in words
+    assert "remove that folder to give it up" in words
+    shutil.copyfile(rows["image_uri"][0], "late.jpg")
+    result = add(rows, max_reject_fraction=0.0, num_shards=4)
+    assert (result.records, result.shards_before, result.generation) == (16, 3, 1)
+    assert tfrecorder.verify("out", progress=False).ok
+
+
+def test_leftovers_of_an_append_before_its_plan_are_nothing(out) -> None:
+    (FIRST / "_tfrecorder").mkdir(parents=True)
+    (FIRST / "_tfrecorder" / "plan.parquet").write_bytes(b"half")
+    assert tfrecorder.info("out").records == 12
+    assert tfrecorder.status("out").committed
+    assert add(table(12, 2)).generation == 1
+
+
+def test_two_at_once_are_one_after_the_other(out) -> None:
+    code = "import sys, tfrecorder; tfrecorder.append(sys.stdin, 'out', progress=False)"
+    first, second = (start(code, stdin=subprocess.PIPE) for _ in range(2))
+    wait_for(_is_held)  # by the one that reads its table now
+    words = refusal(OutputError, table(20, 2))
+    assert "another conversion is writing this directory" in words
+    assert "\n" not in words
+    wait_for(lambda: _one_ended(first, second))
+    loser, winner = (first, second) if first.poll() is not None else (second, first)
+    assert "another conversion is writing" in loser.communicate(timeout=60)[1]
+    _, said = winner.communicate(table(12, 4).to_csv(index=False), timeout=60)
+    assert winner.returncode == 0, said
+    assert add(table(20, 2)).generation == 2
+    assert tfrecorder.info("out").records == 18
+
+
+def _one_ended(*processes: subprocess.Popen[str]) -> bool:
+    return any(one.poll() is not None for one in processes)
+
+
+def _is_held() -> bool:
+    with folders.locked("out", layout.LOCK) as is_ours:
+        return not is_ours
+
+
+def test_the_claim_dies_with_its_holder(out) -> None:
+    code = "import sys, tfrecorder; tfrecorder.append(sys.stdin, 'out', progress=False)"
+    process = start(code, stdin=subprocess.PIPE)
+    wait_for(_is_held)
+    stop(process)
+    assert add(table(12, 4)).generation == 1
+
+
+def test_a_reader_that_is_open_keeps_what_it_opened(out) -> None:
+    opened = tfrecorder.Records("out", "TRAIN", decode=False)
+    add(table(12, 4))
+    assert len(opened) == len(list(opened)) == 12
+    assert len(tfrecorder.Records("out", "TRAIN", decode=False)) == 16
+
+
+# ------------------------------------------------------------------------------------- overwrite
+
+
+def test_overwrite_replaces_all_generations(out) -> None:
+    add(table(12, 4))
+    add(table(16, 4))
+    tfrecorder.convert(table(0, 6), "out", overwrite=True, num_shards=3, **QUIET)
+    assert not Path("out/appended").exists()
+    assert tfrecorder.info("out").records == 6
+    tfrecorder.convert(table(0, 6), "fresh", num_shards=3, **QUIET)
+    assert public_files("out") == public_files("fresh")
+
+
+def test_an_overwrite_that_fails_leaves_all_generations(out) -> None:
+    add(table(12, 4))
+    before = all_files("out")
+    broken = table(0, 6).assign(image_uri="nowhere.jpg")
+    with pytest.raises(TfrecorderError):
+        tfrecorder.convert(broken, "out", overwrite=True, **QUIET)
+    missing = table(0, 60).assign(
+        image_uri=lambda one: one["image_uri"].where(one.index > 9, "gone.jpg")
+    )
+    error_of(RejectedError, missing, overwrite=True, progress=False)
+    now = all_files("out")
+    assert {name: now[name] for name in before} == before
+    assert tfrecorder.info("out").records == 16
+
+
+def test_overwrite_refuses_what_is_foreign_in_a_generation(out) -> None:
+    add(table(12, 4))
+    (FIRST / "mine.txt").write_text("mine")
+    assert "00001 holds 'mine.txt'" in error_of(OutputError, table(0, 6), overwrite=True, **QUIET)
+    assert tfrecorder.info("out").records == 16
+
+
+def test_convert_of_another_table_mentions_append(out) -> None:
+    assert "tfrecorder.append adds to it" in error_of(OutputError, table(0, 13), **QUIET)
+
+
+def test_the_same_conversion_is_finished_still(out) -> None:
+    add(table(12, 4))
+    assert tfrecorder.convert(table(0, 12), "out", num_shards=2, **QUIET).was_finished
+
+
+# -------------------------------------------------------------------------------------- the shell
+
+
+def test_the_shell_appends(out) -> None:
+    table(8, 8).to_csv("more.csv", index=False)
+    shell = run("-m", "tfrecorder", "append", "more.csv", "out", "--json")
+    assert shell.returncode == 0, shell.stderr
+    found = json.loads(shell.stdout)
+    assert (found["records"], found["rows_there"], found["generation"]) == (4, 4, 1)
+    again = run("-m", "tfrecorder", "append", "more.csv", "out")
+    assert "out: nothing to append, 8 rows are there already" in again.stdout
+    kept = run(
+        "-m",
+        "tfrecorder",
+        "append",
+        "more.csv",
+        "out",
+        "--duplicates",
+        "keep",
+        "--seed",
+        "5",
+        "--image-size",
+        "16x16",
+    )
+    assert "8 records in out/appended/00002" in kept.stdout
+    info = run("-m", "tfrecorder", "info", "out", "--at", "1", "--json")
+    assert json.loads(info.stdout)["records"] == 16
+    wrong = run("-m", "tfrecorder", "append", "more.csv", "out", "--retry-rejects", "--labels", "x")
+    assert wrong.returncode == 2

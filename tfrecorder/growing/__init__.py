@@ -1,0 +1,1 @@
+"""Datasets that grow: what is appended becomes a further generation."""

@@ -1,0 +1,205 @@
+"""`append`: more rows for a dataset, as a further generation.
+
+A generation is an ordinary dataset directory, `appended/00001/`, written by the same conversion:
+the same checks, plan, runners and commit.  What it must know of those before it stands in its plan,
+so that workers, the commit and `verify` need nothing else.
+
+One append at a time writes the next number.  On a disk the lock of the dataset sees to that; on a
+bucket the staged plan claims the number, which only one of two can put there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+from tfrecorder import storage
+from tfrecorder.conversion import (
+    Known,
+    check_table,
+    follow,
+    how_to_go_on,
+    output_path,
+    prepare,
+    result_of,
+    warn_of_source,
+)
+from tfrecorder.dataset import layout
+from tfrecorder.display.bars import is_shown, stage_line
+from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
+from tfrecorder.growing.fitting import fit_texts, numbered, refuse_other_schema
+from tfrecorder.growing.known_rows import pass_over_known
+from tfrecorder.growing.taken_over import taken_over
+from tfrecorder.options.checks import one_of
+from tfrecorder.options.convert import DUPLICATES
+from tfrecorder.plan.directory import claim, refuse_foreign
+from tfrecorder.runners import run
+from tfrecorder.sources.source import read_with
+from tfrecorder.storage import folders
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.generations import Generation
+from tfrecorder.stored.open import open_generations
+from tfrecorder.validation.report import count_warnings
+from tfrecorder.writing.result import ConversionResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tfrecorder.runners.dataflow.job import DataflowJob
+
+
+def append(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    output_dir: str | os.PathLike[str],
+    *,
+    duplicates: str = "skip",
+    **options: Any,
+) -> ConversionResult | DataflowJob:
+    """Add rows to a finished dataset, as a further generation; nothing in it is written again.
+
+    All readers then see the old records and the new ones as one dataset. Rows whose image is in
+    the dataset already are passed over and counted: appending a longer table adds the rest, and the
+    same table again adds nothing. An append that was interrupted is continued by the same call.
+
+    Args:
+        source: as for `tfrecorder.convert`. The columns must be those of the dataset; labels may
+            be new, and get the next integers.
+        output_dir: the directory of a finished dataset.
+        duplicates: "skip" passes over rows whose image_uri is in the dataset, as a record or as a
+            reject; "keep" adds all rows.
+        **options: see `tfrecorder.ConvertOptions`. What decides on the records, as image_size,
+            schema or seed, is by default as it was for the dataset. retry_rejects=True adds rows
+            that are in the dataset as rejects alone.
+
+    Returns:
+        What `tfrecorder.convert` returns, of the new generation; `generation` is its number, and
+        `rows_there` how many rows were passed over. Where no row is left, nothing is written.
+
+    Raises:
+        OptionError: an option's name or value is wrong, or does not go with the dataset.
+        DatasetError: there is no finished dataset that this package wrote.
+        SourceError: the source cannot be read as a table, or its columns are not the dataset's.
+        OutputError: another conversion or append is at work there, or another one was begun and
+            not finished.
+        TfrecorderError: else as `tfrecorder.convert` raises them.
+
+    Example:
+        >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
+    """
+    started = time.perf_counter()
+    if fault := one_of(*DUPLICATES)(duplicates):
+        raise OptionError(f"duplicates={duplicates!r}: {fault}")
+    if options.get("overwrite"):
+        raise OptionError(
+            "overwrite=True: an append keeps what is there; leave it out, or replace the dataset "
+            "by tfrecorder.convert."
+        )
+    where = storage.absolute(output_path(output_dir))
+    _open(where)  # or the claim would make a directory
+    try:
+        with claim(where):
+            found = _append(source, where, duplicates == "keep", options, started)
+    except (UnreachableError, KeyboardInterrupt) as error:
+        if (explained := how_to_go_on(error, where, "append")) is None:
+            raise
+        raise explained from (error if isinstance(error, UnreachableError) else None)
+    if isinstance(found, ConversionResult):
+        return dataclasses.replace(found, output_dir=os.fspath(output_dir))
+    return found
+
+
+def _open(where: str) -> tuple[StoredDataset, list[Generation]]:
+    files = local_files() if storage.is_local(where) else stored_files()
+    with storage.failing_as(DatasetError, where):
+        stored, found = open_generations(where, files)
+    if not found:
+        raise DatasetError(
+            f"{where} was not written by tfrecorder, which appends only to its own datasets."
+        )
+    return stored, found
+
+
+def _append(
+    source: Any, where: str, keep: bool, given: dict[str, Any], started: float
+) -> ConversionResult | DataflowJob:
+    stored, found = _open(where)
+    options = taken_over(where, found, given)
+    number = found[-1].number + 1
+    folder = layout.generation_of(where, number)
+    shown = is_shown(options.progress)
+    with stage_line(shown) as begin:
+        run.check_runner(options)
+        begin("reading the table")
+        table = fit_texts(read_with(source, options), stored.fields, source)
+        rows_there = 0
+        if not keep:
+            begin("looking for what is there already")
+            retry = bool(given.get("retry_rejects"))
+            table, rows_there = pass_over_known(table, stored.generations, retry)
+        if rows_there and not len(table.frame):
+            seconds = time.perf_counter() - started
+            return _nothing(stored, number - 1, rows_there, dict(table.passed_over), seconds)
+        begin("checking the table")
+        refuse_other_schema(where, stored.fields, table)
+        table, checked, report = check_table(table, folder, options, stored.fields)
+        refuse_other_schema(where, stored.fields, table, checked.fields)
+        known = Known(dict(table.passed_over), report.notes, count_warnings(report))
+    warn_of_source(known.warnings, source, options)
+    before = _before(found[-1])
+    with stage_line(shown) as begin:
+        begin("planning")
+        _refuse_foreign(folder)
+        prepared = prepare(folder, table, numbered(checked, table, before["rows"]), options, before)
+    del table, checked  # a million rows, which only the plan was made from
+    job = None if prepared is None else follow(prepared, options)
+    if job is not None:
+        return dataclasses.replace(job, passed_over=known.passed_over)
+    result = result_of(folder, prepared, known, time.perf_counter() - started)
+    return dataclasses.replace(result, generation=number, rows_there=rows_there)
+
+
+def _refuse_foreign(folder: str) -> None:
+    with storage.failing_as(OutputError, folder):
+        refuse_foreign(folder)
+    if storage.is_local(folder):
+        folders.refuse_links(folder, layout.PRIVATE_FOLDERS)
+
+
+def _before(newest: Generation) -> dict[str, Any]:
+    """What the plan of a generation says of those before it; see `Plan.before`."""
+    metadata = newest.metadata
+    earlier = metadata.get("before") or {"rows": 0}
+    return {
+        "plan": metadata.get("plan", ""),
+        "rows": earlier["rows"] + metadata["source_rows"],
+        "image_shapes": metadata["image_shapes"],
+        "image_sides": metadata.get("image_sides"),
+    }
+
+
+def _nothing(
+    stored: StoredDataset,
+    generation: int,
+    rows_there: int,
+    passed_over: dict[str, int],
+    seconds: float,
+) -> ConversionResult:
+    """The result of an append that had no new row."""
+    return ConversionResult(
+        output_dir=stored.directory,
+        splits={},
+        rejects={},
+        suspects=0,
+        oriented=0,
+        retries=0,
+        input_bytes=0,
+        class_names=stored.class_names,
+        passed_over=passed_over,
+        seconds=seconds,
+        was_finished=True,
+        generation=generation,
+        rows_there=rows_there,
+    )

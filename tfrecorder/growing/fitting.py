@@ -1,0 +1,105 @@
+"""Does a table fit the dataset that it is added to?  And its rows numbered on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.display.tables import counted
+from tfrecorder.errors import SourceError
+from tfrecorder.schema.fields import Field, fields_of
+from tfrecorder.schema.kinds import Boxes, Label, Number
+from tfrecorder.sources.table import Source
+from tfrecorder.validation.rules import Checked
+
+
+def fit_texts(table: Source, known: Sequence[Field], source: Any) -> Source:
+    """A text file's labels as texts where the dataset has names: "7" alone looks like a number."""
+    if isinstance(source, pd.DataFrame):
+        return table
+    names = [_label_column(one) for one in known if one.num_classes and not one.integer]
+    frame = table.frame
+    digits = [name for name in names if name in frame and frame[name].dtype == np.int64]
+    texts = {name: frame[name].astype(str) for name in digits}
+    return dataclasses.replace(table, frame=frame.assign(**texts)) if texts else table
+
+
+def _label_column(field: Field) -> str:
+    return field.kind.label or "" if isinstance(field.kind, Boxes) else field.column
+
+
+def refuse_other_schema(
+    directory: str,
+    known: Sequence[Field],
+    table: Source,
+    checked: Sequence[Field] | None = None,
+) -> None:
+    """Raise a SourceError where a table's columns are not those of a dataset, and say which.
+
+    Args:
+        directory: of the dataset, for the message.
+        known: its columns.
+        checked: the table's columns with their classes, once these are known.
+    """
+    there = {one.column: one for one in known}
+    if checked is None:
+        faults = [*_column_faults(there, {one.column: one for one in fields_of(table.schema)})]
+        faults += [
+            f"there are no labels, and the dataset has {counted(one.num_classes or 0, 'class')}"
+            for one in known
+            if isinstance(one.kind, Label) and one.num_classes and one.column not in table.frame
+        ]
+    else:
+        pairs = ((there[one.column], one) for one in checked)
+        faults = [fault for pair in pairs if (fault := _class_fault(*pair))]
+    if faults:
+        raise SourceError(
+            f"the table does not fit {directory}: {'; '.join(faults)}. Nothing was written."
+        )
+
+
+def _column_faults(there: Mapping[str, Field], here: Mapping[str, Field]) -> Iterator[str]:
+    for name in there.keys() - here.keys():
+        yield f"there is no column {name!r}, which is {_words(there[name])} in the dataset"
+    for name, field in here.items():
+        if name not in there:
+            yield f"column {name!r}, {_words(field)}, is not in the dataset"
+        elif field.features != there[name].features:
+            yield f"column {name!r} is {_words(field)}, and {_words(there[name])} in the dataset"
+
+
+def _words(field: Field) -> str:
+    kind = field.kind
+    dtype = f" of {kind.dtype}" if isinstance(kind, Number) else ""
+    shape = getattr(kind, "shape", ())
+    return f"{kind.word}{dtype}{f' of the shape {shape}' if shape else ''}"
+
+
+def _class_fault(there: Field, here: Field) -> str | None:
+    name = here.column
+    if isinstance(here.kind, Label) and there.num_classes == 0 and here.num_classes:
+        return f"column {name!r} has labels, and the dataset has none"
+    if not there.num_classes:
+        return None
+    if there.integer != here.integer:
+        words = ("integers", "names") if here.integer else ("names", "integers")
+        return f"the classes of {name!r} are {words[0]}, and {words[1]} in the dataset"
+    before, now = there.names or (), here.names or ()
+    if now[: len(before)] != before or (here.num_classes or 0) < there.num_classes:
+        shown = list(before[:5]) if before else there.num_classes
+        return (
+            f"the given classes of {name!r} must begin with those of the dataset, in their order: "
+            f"{shown}{', …' if len(before) > 5 else ''}"
+        )
+    return None
+
+
+def numbered(checked: Checked, table: Source, first: int) -> Checked:
+    """A checked table whose rows are numbered from `first` on, whatever was passed over in it."""
+    rows = table.frame.index.to_numpy()
+    numbers = np.searchsorted(rows, checked.frame.index.to_numpy()) + first
+    return dataclasses.replace(checked, frame=checked.frame.set_axis(numbers))

@@ -1,0 +1,193 @@
+"""The generations of a dataset: which are committed, and what is known of each and of all.
+
+Generation 0 is what `convert` wrote into the directory; each `append` adds one below `appended/`.
+A generation counts once its own `dataset_info.json` is there.  The newest describes all: its
+columns, classes and sizes cover those of every one before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.forms import parse_metadata
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.options.read import AT
+from tfrecorder.stored.dataset import Files, damaged
+from tfrecorder.stored.files import local_files, stored_files
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One committed generation.
+
+    Attributes:
+        number: from 0.
+        directory: that holds it.
+        sizes: of its files, by name.
+        metadata: what this package wrote of it.
+    """
+
+    number: int
+    directory: str
+    sizes: Mapping[str, int]
+    metadata: Mapping[str, Any]
+
+
+def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[str]:
+    """The directories that hold the records of a dataset, the newest first.
+
+    TFDS and plain tf.data read all records from them. TFDS takes the features and the class names
+    from the first, and those of the newest cover all:
+
+        tfds.builder_from_directories(tfrecorder.generations("out"))
+        tf.data.Dataset.list_files([f"{g}/train-*.tfrecord" for g in tfrecorder.generations("out")])
+
+    Args:
+        directory: what `convert` and `append` wrote.
+        at: the last generation that counts, from 0; None is the newest.
+
+    Raises:
+        DatasetError: the directory is no dataset that this package wrote, a generation of it is
+            missing, or there is no generation `at`.
+        OptionError: `at` is no whole number from 0.
+
+    Example:
+        >>> tfrecorder.generations("out")  # doctest: +SKIP
+        ['out/appended/00002', 'out/appended/00001', 'out']
+    """
+    where = os.fspath(directory)
+    files = stored_files() if storage.scheme(where) else local_files()
+    with storage.failing_as(DatasetError, where):
+        sizes = files.sizes(where)
+        metadata = read_metadata(where, files) if layout.COMMIT in sizes else None
+        if metadata is None:
+            raise DatasetError(f"{where} is no finished dataset that tfrecorder wrote.")
+        found = read_generations(where, sizes, metadata, files, at)
+    return [one.directory for one in reversed(found)]
+
+
+def read_generations(
+    directory: str,
+    sizes: Mapping[str, int],
+    metadata: Mapping[str, Any],
+    files: Files,
+    at: int | None = None,
+) -> list[Generation]:
+    """The committed generations of a dataset, oldest first: the one place that decides on them.
+
+    Args:
+        directory: of the dataset.
+        sizes: of its files, by name.
+        metadata: of its generation 0.
+        files: how to read them.
+        at: as of `generations`.
+
+    Raises:
+        DatasetError, OptionError: as `generations`.
+    """
+    found = [Generation(0, directory, sizes, metadata)]
+    check_at(at)
+    numbers = begun_numbers(files.folders(os.path.join(directory, layout.APPENDED)))
+    wanted = [number for number in numbers if at is None or number <= at]
+
+    def read(number: int) -> Generation | None:
+        where = layout.generation_of(directory, number)
+        of_number = files.sizes(where)
+        if layout.COMMIT not in of_number:
+            return None
+        known = read_metadata(where, files)
+        if known is None:
+            raise damaged(where, layout.METADATA, "it is not there")
+        return Generation(number, where, of_number, known)
+
+    read_all = storage.each(read, wanted, directory)
+    found += [one for one in read_all if one is not None]
+    check_chain(directory, [one.number for one in found], at)
+    for one, next_one in itertools.pairwise(found):
+        _check_follows(one, next_one)
+    return found
+
+
+def begun_numbers(names: Sequence[str]) -> list[int]:
+    """The numbers of the generations that folders in `appended/` stand for, ascending."""
+    numbers = map(layout.generation_number, names)
+    return sorted(number for number in numbers if number is not None)
+
+
+def committed_directories(directory: str, at: int | None = None) -> list[str]:
+    """The directories of the committed generations, oldest first, whatever is damaged in them.
+
+    Raises:
+        DatasetError, OptionError: as `generations`.
+    """
+    check_at(at)
+    names = storage.names(os.path.join(directory, layout.APPENDED))
+    numbers = [number for number in begun_numbers(names) if at is None or number <= at]
+
+    def is_committed(number: int) -> bool:
+        where = layout.generation_of(directory, number)
+        return storage.exists(os.path.join(where, layout.COMMIT))
+
+    committed = storage.each(is_committed, numbers, directory)
+    found = [0, *(one for one, there in zip(numbers, committed, strict=True) if there)]
+    check_chain(directory, found, at)
+    return [layout.generation_of(directory, number) for number in found]
+
+
+def check_at(at: Any) -> None:
+    """Raise an OptionError where `at` can be no generation's number."""
+    if fault := AT(at):
+        raise OptionError(f"at={at!r}: {fault}")
+
+
+def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
+    """Refuse a dataset of which a generation is missing.
+
+    Args:
+        numbers: of the committed generations up to `at`, ascending, 0 among them.
+
+    Raises:
+        DatasetError: one is missing before the last, or there is none of the number `at`.
+    """
+    last = numbers[-1]
+    missing = sorted(set(range(last)).difference(numbers))
+    if missing:
+        lost = layout.generation_of(directory, missing[0])
+        earlier = missing[0] - 1
+        raise DatasetError(
+            f"{lost} is missing or not committed, but generation {last} is there. Copy it again; "
+            f"until then, at={earlier} reads the generations before it."
+        )
+    if at is not None and last < at:
+        has = "generation 0 alone" if last == 0 else f"the generations 0 to {last}"
+        raise DatasetError(f"at={at}: {directory} has {has}.")
+
+
+def _check_follows(one: Generation, next_one: Generation) -> None:
+    before = next_one.metadata.get("before")
+    if before is None or before["plan"] != one.metadata.get("plan"):
+        raise DatasetError(
+            f"{next_one.directory} was not appended to what {one.directory} holds: one of the two "
+            "was copied from another dataset. Copy both again."
+        )
+
+
+def read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
+    """What this package wrote of a dataset; None where there is none.
+
+    Raises:
+        DatasetError: it is damaged.
+    """
+    path = os.path.join(directory, layout.METADATA)
+    try:
+        return parse_metadata(files.read(path))
+    except (storage.UnreadableError, OSError):
+        return None
+    except ValueError as error:
+        raise damaged(directory, layout.METADATA, error) from error

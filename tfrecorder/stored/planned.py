@@ -1,0 +1,52 @@
+"""Columns of the rows that were planned, from `plan.parquet`: no shard is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.errors import DatasetError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read_planned(
+    directory: str, chosen: Callable[[pa.Schema], list[str] | None]
+) -> pa.Table | None:
+    """Some columns of the planned rows of a committed dataset, as an Arrow table.
+
+    Args:
+        chosen: the names of the wanted columns, by the schema of all; or None.
+
+    Returns:
+        The columns in the order of their names; None where the plan is not there, or `chosen` gave
+        None.
+
+    Raises:
+        DatasetError: the plan cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = os.path.join(directory, layout.PLAN_ROWS)
+    if not storage.exists(path):
+        return None
+    try:
+        with (
+            storage.open_seekable(path) as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+        ):
+            names = chosen(file.schema_arrow)
+            if names is None:
+                return None
+            # Two columns need no threads, and Arrow's can abort a process that ends right after.
+            found: Any = file.read(columns=names, use_threads=False)
+            return found.select(names)
+    except (OSError, storage.UnreadableError, pa.ArrowException) as error:
+        raise DatasetError(
+            f"{path} cannot be read: {error}. `tfrecorder verify {directory}` checks every file."
+        ) from error
