@@ -26,6 +26,7 @@ from torture import (
     expense,
     faults,
     fuzzing,
+    growing,
     hostile_directories,
     hostile_links,
     hostile_tables,
@@ -92,6 +93,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
     return {
         "crashes": attack_conversions,
         "overwrites": lambda: overwrites.overwrite(folder / "overwrites"),
+        "growing": lambda: growing.grow(folder / "growing"),
         "disks": attack_disks,
         "faults": lambda: faults.disturb(options.often, ROWS // 3, folder / "faults", options.seed),
         "outages": lambda: outages.outlast(ROWS // 10),

@@ -18,7 +18,7 @@ from typing import Any
 CHANGES = {"os.rename": 2, "os.remove": 1, "os.rmdir": 1}
 
 #: Imported once, by the process that all others are forked from.
-_SLOW_IMPORTS = ["torture.steps", "tfrecorder.conversion", "tfrecorder.writing.pipeline"]
+_SLOW_IMPORTS = ["torture.steps", "tfrecorder.growing.append", "tfrecorder.writing.pipeline"]
 
 
 @dataclass(frozen=True)
@@ -34,27 +34,30 @@ class Moment:
     after: str = ""
 
 
-def convert_until(moment: Moment, source: str, out: str, **options: Any) -> bool:
+def convert_until(
+    moment: Moment, source: str, out: str, verb: str = "convert", **options: Any
+) -> bool:
     """A conversion in another process: True where it was killed, False where it ended before.
 
     Args:
         source: a CSV.
         out: an absolute path; changes below it count.
+        verb: or "append".
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_SLOW_IMPORTS)
-    process = context.Process(target=_convert, args=(moment, source, out, options))
+    process = context.Process(target=_convert, args=(moment, source, out, verb, options))
     process.start()
     process.join(120)
     assert process.exitcode in (0, -signal.SIGKILL), f"it ended with {process.exitcode}"
     return process.exitcode != 0
 
 
-def _convert(moment: Moment, source: str, out: str, options: dict[str, Any]) -> None:
+def _convert(moment: Moment, source: str, out: str, verb: str, options: dict[str, Any]) -> None:
     import tfrecorder
 
     sys.addaudithook(_Killer(moment, os.path.realpath(out)).hear)
-    tfrecorder.convert(source, out, progress=False, **options)
+    getattr(tfrecorder, verb)(source, out, progress=False, **options)
 
 
 class _Killer:

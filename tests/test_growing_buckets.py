@@ -1,0 +1,96 @@
+"""Appending to a dataset in a bucket, against a loopback server."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gcs.control import Gcs
+from growing_cases import QUIET, table
+from support import shorten_pauses
+
+import tfrecorder
+from tfrecorder import conversion
+from tfrecorder.errors import OutputError
+
+pytest_plugins = ["gcs.fixtures"]
+
+OUT = "gs://bkt/sets/out"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may pass is asked for again at once."""
+    shorten_pauses(monkeypatch)
+
+
+@pytest.fixture
+def grown(gcs: Gcs) -> Gcs:
+    tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
+    return gcs
+
+
+def local_files(directory: str) -> dict[str, bytes]:
+    paths = [path for path in Path(directory).rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
+
+
+def files_in(gcs: Gcs) -> dict[str, bytes]:
+    names = gcs.names(f"{OUT}/")
+    return {name.removeprefix("sets/out/"): gcs.get(f"gs://bkt/{name}") for name in names}
+
+
+def test_a_bucket_holds_the_bytes_of_a_disk(grown: Gcs) -> None:
+    tfrecorder.append(table(0, 20), OUT, **QUIET)
+    tfrecorder.convert(table(0, 12), "out", num_shards=2, **QUIET)
+    tfrecorder.append(table(0, 20), "out", **QUIET)
+    assert files_in(grown) == local_files("out")
+    assert tfrecorder.info(OUT).records == 20
+    assert tfrecorder.info(OUT, at=0).records == 12
+    assert tfrecorder.generations(OUT) == [f"{OUT}/appended/00001", OUT]
+    assert len(tfrecorder.Records(OUT, "TRAIN", decode=False)) == 20
+    assert tfrecorder.verify(OUT, progress=False).ok
+    assert tfrecorder.append(table(0, 20), OUT, **QUIET).was_finished
+
+
+def test_a_dataset_without_generations_costs_one_listing(grown: Gcs) -> None:
+    grown.forget_requests()
+    tfrecorder.Records(OUT, "TRAIN")
+    assert grown.count("list") == 2, "the directory and appended/"
+
+
+def test_of_two_appends_at_once_one_has_the_number(
+    grown: Gcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_planned = threading.Barrier(2)
+    stage_plan = conversion.stage_plan
+
+    def staged_together(*given: Any) -> None:
+        both_planned.wait(60)
+        stage_plan(*given)
+
+    monkeypatch.setattr(conversion, "stage_plan", staged_together)
+    errors: list[str] = []
+
+    def add(first: int) -> None:
+        try:
+            tfrecorder.append(table(first, 4), OUT, **QUIET)
+        except OutputError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=add, args=(first,)) for first in (12, 20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert errors, "both have the same number"
+    assert all("\n" not in words for words in errors)
+    monkeypatch.undo()
+    for first in (12, 20, 12):  # of which one must be run again before the other
+        with contextlib.suppress(OutputError):
+            tfrecorder.append(table(first, 4), OUT, **QUIET)
+    assert [one.records for one in tfrecorder.info(OUT).generations] == [12, 4, 4]
+    assert tfrecorder.verify(OUT, progress=False).ok
