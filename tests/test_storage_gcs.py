@@ -547,15 +547,17 @@ def test_certificates_that_are_not_there_are_told(gcs: Gcs, tls: TlsProxy, tmp_p
     assert "none.pem" in found.stderr
 
 
-def test_without_credentials_the_remedy_is_told(tmp_path: Path) -> None:
+def test_without_credentials_the_remedy_is_told(gcs: Gcs, tls: TlsProxy, tmp_path: Path) -> None:
+    gcs.put("gs://bkt/a", b"not for everybody")
+    gcs.rule("bkt", unsigned="none")
     code = (
         "from tfrecorder import storage\n"
         "try:\n    storage.read_bytes('gs://bkt/a')\n"
         "except storage.UnreadableError as error:\n    print(error.code, error.detail)\n"
     )
     drop = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT")
-    own = {key: value for key, value in os.environ.items() if key not in drop}
-    found = run("-c", code, env={**own, "NO_GCE_CHECK": "true", "HOME": str(tmp_path)})
+    env = {**os.environ, **tls.environment(), "HOME": str(tmp_path)}
+    found = run("-c", code, env={key: value for key, value in env.items() if key not in drop})
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("no_credentials ")
     assert "gcloud auth application-default login" in found.stdout

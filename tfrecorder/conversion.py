@@ -99,6 +99,16 @@ def convert(
     """
     started = time.perf_counter()
     chosen = ConvertOptions.of(options)
+    with storage.acting_as(chosen.account):
+        return _convert(source, output_dir, chosen, started)
+
+
+def _convert(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    output_dir: str | os.PathLike[str],
+    chosen: ConvertOptions,
+    started: float,
+) -> ConversionResult | DataflowJob:
     where = storage.absolute(output_path(output_dir))
     shown = is_shown(chosen.progress)
     with stage_line(shown) as begin:
@@ -298,6 +308,15 @@ def dry_run(
         TfrecorderError: as `convert` raises them before its launch.
     """
     chosen = ConvertOptions.of(options)
+    with storage.acting_as(chosen.account):
+        return _dry_run(source, output_dir, chosen)
+
+
+def _dry_run(
+    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    output_dir: str | os.PathLike[str],
+    chosen: ConvertOptions,
+) -> DryRun:
     where = storage.absolute(output_path(output_dir))
     with stage_line(is_shown(chosen.progress)) as begin:
         table, checked, report = read_and_check(source, where, chosen, begin)

@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, wait
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, Generic, TypeVar
 
 from tfrecorder.process_limits import address_space_left, cpu_quota
@@ -139,17 +139,13 @@ def is_unwanted() -> bool:
 
 
 def stoppable(work: Callable[[T], R], stop: threading.Event) -> Callable[[T], R]:
-    """`work` for other threads: unwanted there as soon as it is here, or once `stop` is set."""
-    stops = (*_STOPS.get(), stop)
+    """`work` for other threads: unwanted there as soon as it is here, or once `stop` is set.
 
-    def run(item: T) -> R:
-        before = _STOPS.set(stops)
-        try:
-            return work(item)
-        finally:
-            _STOPS.reset(before)
-
-    return run
+    It sees all that is set for this thread by context variables.
+    """
+    here = copy_context()
+    here.run(_STOPS.set, (*_STOPS.get(), stop))
+    return lambda item: here.copy().run(work, item)
 
 
 def map_ahead(

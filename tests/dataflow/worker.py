@@ -1,6 +1,6 @@
 """A worker of the loopback Dataflow: it gets what was staged, installs it and runs the pipeline.
 
-python worker.py run FOLDER        within the worker's own environment
+python worker.py FOLDER PROCESSES        within the worker's own environment
 """
 
 from __future__ import annotations
@@ -8,14 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 #: What Beam's container runs for each extra package (sdks/python/container/piputil.go): first the
 #: package alone, then once more with all that it requires.
 _ROUNDS = (["--upgrade", "--force-reinstall", "--no-deps"], [])
+#: What the container starts for each core, and how often the service tries a bundle.
+WORKER = "apache_beam.runners.worker.sdk_worker_main"
+ATTEMPTS = 4
+
 _PIP = ["install", "--no-cache-dir", "--disable-pip-version-check"]
 
 
@@ -63,27 +69,50 @@ def _install(python: Path, staged: Path) -> None:
             )
 
 
-def start(python: Path, folder: Path) -> subprocess.Popen[str]:
-    """Run the pipeline, in a process group of its own."""
-    command = [str(python), "-I", __file__, "run", str(folder)]
+def start(python: Path, folder: Path, processes: int) -> subprocess.Popen[str]:
+    """Run the pipeline, in a process group of its own.
+
+    Of the launcher's variables it has those that name the loopback servers, which a real worker
+    does not need.
+
+    Args:
+        processes: of workers that Beam's own container would start; 0 runs it all in one process.
+    """
+    env = {name: value for name, value in os.environ.items() if name != "GS_USER_PROJECT"}
+    command = [str(python), "-I", __file__, str(folder), str(processes)]
     return subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=folder
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=folder, env=env
     )
 
 
-def run(folder: Path) -> None:
-    """Run the pipeline in this process and no other."""
+def run(folder: Path, processes: int) -> None:
+    """Run the pipeline to its end, as often as the service would."""
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.portability import python_urns
     from apache_beam.portability.api import beam_runner_api_pb2 as api
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    pipeline = api.Pipeline.FromString((folder / "pipeline.pb").read_bytes())
-    for environment in pipeline.components.environments.values():
-        environment.urn, environment.payload = python_urns.EMBEDDED_PYTHON, b""
-        del environment.dependencies[:]
-    result = FnApiRunner().run_via_runner_api(pipeline, PipelineOptions([]))
-    result.wait_until_finish()
+    urn, payload, attempts = python_urns.EMBEDDED_PYTHON, b"", 1
+    if processes:
+        from dataflow.twice import Twice
+
+        command = f"exec {shlex.quote(sys.executable)} -I -m {WORKER}"
+        urn, payload, attempts = python_urns.SUBPROCESS_SDK, command.encode(), ATTEMPTS
+    for left in reversed(range(attempts)):
+        pipeline = api.Pipeline.FromString((folder / "pipeline.pb").read_bytes())
+        for environment in pipeline.components.environments.values():
+            environment.urn, environment.payload = urn, payload
+            del environment.dependencies[:]
+        runner = Twice(processes) if processes else FnApiRunner()
+        try:
+            result = runner.run_via_runner_api(pipeline, PipelineOptions([]))
+            result.wait_until_finish()
+            break
+        except RuntimeError:  # a lost worker among them
+            if not left:
+                raise
+            with open(folder / "failures", "a") as file:
+                file.write(f"{traceback.format_exc()}\n")
     (folder / "counters.json").write_text(json.dumps(_counters(result.metrics().query())))
 
 
@@ -104,4 +133,5 @@ def _counters(found: Any) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[2]))
+    sys.path.append(str(Path(__file__).parent.parent))
+    run(Path(sys.argv[1]), int(sys.argv[2]))

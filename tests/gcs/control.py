@@ -75,6 +75,18 @@ class Gcs:
         """No fault from now on."""
         self._ask("forget_faults", {})
 
+    def rule(self, bucket: str, **rule: Any) -> None:
+        """Ask more of requests to a bucket: see `gcs.access.Rule`."""
+        self._ask("rule", {"bucket": bucket}, json.dumps(rule).encode())
+
+    def callers(self) -> dict[tuple[str, str], int]:
+        """In whose name each operation was asked for, and how often; "" is nobody's.
+
+        An operation "act as ACCOUNT" is the request for that account's token.
+        """
+        rows = json.loads(self._ask("callers", {}))
+        return {(caller, operation): count for caller, operation, count in rows}
+
     def count(self, operation: str = "*", object: str = "*", outcome: str = "*") -> int:
         """How many requests were made; patterns as those of `gcs.faults.Fault`.
 

@@ -29,6 +29,10 @@ class Request:
         lower = {key.lower(): value for key, value in headers.items()}
         return cls("GET" if method == "HEAD" else method, path, dict(pairs), lower, body)
 
+    def caller(self) -> str:
+        """Whose token it brings, which on the loopback is a name; "" without one."""
+        return self.headers.get("authorization", "").removeprefix("Bearer ")
+
     @property
     def is_download(self) -> bool:
         return self.query.get("alt") == "media" or "/storage/v1/" not in self.path

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from gcs.access import Rule
 from gcs.faults import Fault, Journal
 from gcs.messages import Answer, Request, error, ok
 from gcs.objects import Preconditions, Refused, Store, StoredObject, compose
@@ -34,6 +36,7 @@ _ROUTES = [
         ("POST", _OBJECT + _COPY, "copy"),
         # The second is TensorFlow's own, whatever the key file says.
         ("POST", "/token|/oauth2/v4/token", "token"),
+        ("POST", "/v1/projects/-/serviceAccounts/(?P<account>[^/:]+):generateAccessToken", "act"),
         # The older API, which TensorFlow downloads by.
         ("GET", "/(?!storage/|upload/|download/)(?P<bucket>[^/]+)/(?P<name>.+)", "plain"),
     )
@@ -69,6 +72,8 @@ class Service:
         self.store = Store()
         self.sessions = Sessions(self.store)
         self.journal = Journal()
+        self.rules: dict[str, Rule] = {}
+        self.callers: Counter[tuple[str, str]] = Counter()
 
     def understand(self, request: Request) -> Call:
         for method, pattern, what in _ROUTES:
@@ -80,6 +85,18 @@ class Service:
         return Call("other", what, lambda: self._unknown(request))
 
     def _call(self, what: str, request: Request, names: dict[str, str]) -> Call:
+        call = self._granted_call(what, request, names)
+        self.callers[request.caller(), call.operation] += 1
+        rule = self.rules.get(names.get("bucket", ""))
+        # Whoever has the address of a session may go on with it.
+        if rule is None or call.operation in ("piece", "offset"):
+            return call
+        refused = rule.refusal(request, call.operation)
+        if refused is None:
+            return call
+        return _refused(call.operation, call.target, error(refused, request))
+
+    def _granted_call(self, what: str, request: Request, names: dict[str, str]) -> Call:
         bucket, name = names.get("bucket", ""), names.get("name", "")
         target = f"{bucket}/{name}" if name else bucket
         if what in ("object", "plain"):
@@ -250,6 +267,15 @@ class Service:
         size = {"totalBytesRewritten": made["size"], "objectSize": made["size"]}
         return ok({"kind": "storage#rewriteResponse", "done": True, "resource": made, **size})
 
+    def _act(self, request: Request, names: dict[str, str]) -> Answer:
+        """A token of another account: its name."""
+        if not request.caller():
+            raise Refused(401, "required", "Request is missing required authentication credential.")
+        delegates = json.loads(request.body).get("delegates", ())
+        by = ",".join([*delegates, request.caller()])
+        self.callers[by, f"act as {names['account']}"] += 1
+        return ok({"accessToken": names["account"], "expireTime": "2100-01-01T00:00:00Z"})
+
     def _token(self, request: Request, names: dict[str, str]) -> Answer:
         return ok({"access_token": "loopback", "expires_in": 3600, "token_type": "Bearer"})
 
@@ -275,6 +301,10 @@ class Service:
             self.journal.add(Fault(**json.loads(request.body)))
         elif what == "requests":
             return ok({"peak": self.journal.peak(), "answered": self.journal.answered()})
+        elif what == "rule":
+            self.rules[bucket] = Rule(**json.loads(request.body))
+        elif what == "callers":
+            return ok([[*key, count] for key, count in self.callers.items()])
         elif what == "forget_faults":
             self.journal.forget_faults()
         elif what == "forget_requests":

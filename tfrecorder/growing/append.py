@@ -33,7 +33,7 @@ from tfrecorder.growing.fitting import fit_texts, numbered, refuse_other_schema
 from tfrecorder.growing.known_rows import pass_over_known
 from tfrecorder.growing.taken_over import taken_over
 from tfrecorder.options.checks import one_of
-from tfrecorder.options.convert import DUPLICATES
+from tfrecorder.options.convert import DUPLICATES, ConvertOptions
 from tfrecorder.plan.directory import claim, refuse_foreign
 from tfrecorder.runners import run
 from tfrecorder.sources.source import read_with
@@ -98,10 +98,11 @@ def append(
             "by tfrecorder.convert."
         )
     where = storage.absolute(output_path(output_dir))
-    _open(where)  # or the claim would make a directory
     try:
-        with claim(where):
-            found = _append(source, where, duplicates == "keep", options, started)
+        with storage.acting_as(ConvertOptions.of(options).account):
+            _open(where)  # or the claim would make a directory
+            with claim(where):
+                found = _append(source, where, duplicates == "keep", options, started)
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_go_on(error, where, "append")) is None:
             raise

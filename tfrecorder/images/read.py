@@ -25,8 +25,8 @@ def read_image(
 
     Raises:
         Reject: it cannot be read, today or tomorrow.
-        UnreachableError: its store or its disk is away, or has no credentials for us: that is no
-            property of the image.
+        UnreachableError: its store or its disk is away, or we lack credentials or a project to
+            bill: that says nothing of the image.
     """
     path = storage.resolve(uri, base)
     try:
@@ -34,6 +34,6 @@ def read_image(
             return storage.read_bytes(path, note_retry)
         return storage.read_source(path, folders, note_retry)
     except storage.UnreadableError as error:
-        if error.code == "no_credentials":
+        if error.code in storage.OF_THE_READER:
             raise UnreachableError(f"{path} cannot be read: {error.detail}.") from error
         raise Reject("read", error.code, error.detail) from None

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError, UnreachableError
+from tfrecorder.loading.start import HEADER, header
 from tfrecorder.stored.dataset import Files
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.threads import ThreadPool
@@ -38,7 +39,19 @@ def _read(path: str) -> bytes:
         with tf.io.gfile.GFile(path, "rb") as file:
             return file.read()
     except tf.errors.OpError as error:
+        if "no user project" in error.message:
+            raise DatasetError(f"{path} cannot be read: {_remedy()}") from error
         raise OSError(f"{path}: {error.message}") from error
+
+
+def _remedy() -> str:
+    """How TensorFlow's own reader is billed, which is where it differs from all others."""
+    project = storage.access().user_project
+    return (
+        f"whoever reads this bucket pays for it. Set {storage.USER_PROJECT} to the Google Cloud "
+        "project to bill, before Python starts; where TensorFlow is imported before "
+        f"tfrecorder.load, set {HEADER}={header(project or 'PROJECT')} too."
+    )
 
 
 def _sizes(folder: str) -> dict[str, int]:

@@ -272,6 +272,12 @@ class ConvertOptions:
         """True if images are not stored as they are."""
         return self.image_size is not None or self.image_format != "keep" or self.apply_exif
 
+    @property
+    def account(self) -> str | None:
+        """The service account to act as, after those that delegate to it; Beam's own option."""
+        given = (self.runner_options or {}).get("impersonate_service_account")
+        return None if given is None else str(given)
+
     def shards_of(self, split: str) -> int | None:
         """The number of shards asked for a split, or None where the size decides."""
         if isinstance(self.num_shards, Mapping):

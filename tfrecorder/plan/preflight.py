@@ -79,7 +79,7 @@ def unreachable(
 
 
 #: Faults of a store, which another day may not have; all others are of the one file.
-_OF_STORES = ("read_failed", "no_credentials")
+_OF_STORES = frozenset(("read_failed", *storage.OF_THE_READER))
 
 
 def sizes_of_some(

@@ -46,6 +46,29 @@ def _is_not_of_beam(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
+def credentials_looked_for() -> Iterator[None]:
+    """A launch for which Beam looks for credentials anew, and after which it does so again.
+
+    Mends: Beam keeps the first credentials that it finds in a process, so that a launch in the name
+    of one account would decide in whose name all later ones are made.
+    Seen in: apache-beam 2.77, `_Credentials.get_service_credentials`.
+    Without it: the first launch of a process decides.
+    """
+    _forget_credentials()
+    try:
+        yield
+    finally:
+        _forget_credentials()
+
+
+def _forget_credentials() -> None:
+    with contextlib.suppress(ImportError, AttributeError):
+        found = importlib.import_module("apache_beam.internal.gcp.auth")._Credentials
+        if found._credentials_init:
+            found._credentials_init = False
+
+
+@contextlib.contextmanager
 def quiet_threads() -> Iterator[None]:
     """Keep Beam's threads from printing tracebacks of a worker process that is gone.
 

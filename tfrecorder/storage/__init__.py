@@ -3,6 +3,15 @@
 What the rest of the package uses of this folder, as `storage.read_bytes` and so on.
 """
 
+from tfrecorder.storage.credentials import (
+    NO_CREDENTIALS,
+    USER_PROJECT,
+    Access,
+    access,
+    accessing,
+    acting_as,
+    find_credentials,
+)
 from tfrecorder.storage.files import (
     REMOTE_THREADS,
     crc32c_or_none,
@@ -13,6 +22,7 @@ from tfrecorder.storage.files import (
     failing_as,
     files_below,
     is_folder,
+    is_unsigned,
     local_copy,
     move,
     names,
@@ -39,6 +49,7 @@ from tfrecorder.storage.known_folders import KnownFolders
 from tfrecorder.storage.retry import impatient, retried
 from tfrecorder.storage.services import waits
 from tfrecorder.storage.store import (
+    OF_THE_READER,
     Description,
     OtherStandsError,
     UnreadableError,
@@ -48,12 +59,19 @@ from tfrecorder.storage.uris import absolute, is_local, parent, resolve, scheme
 
 __all__ = [
     "KnownFolders",
+    "NO_CREDENTIALS",
+    "OF_THE_READER",
     "REMOTE_THREADS",
+    "USER_PROJECT",
+    "Access",
     "Description",
     "OtherStandsError",
     "UnreadableError",
     "UnwritableError",
     "absolute",
+    "access",
+    "accessing",
+    "acting_as",
     "crc32c_or_none",
     "describe",
     "descriptions",
@@ -61,9 +79,11 @@ __all__ = [
     "exists",
     "failing_as",
     "files_below",
+    "find_credentials",
     "impatient",
     "is_folder",
     "is_local",
+    "is_unsigned",
     "local_copy",
     "move",
     "names",

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Collection, Hashable, Iterator
-from typing import BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage.known_folders import KnownFolders
@@ -390,6 +390,14 @@ def refusal(kind: str) -> str | None:
     from tfrecorder.storage import fsspec_store
 
     return fsspec_store.refusal(kind)
+
+
+def is_unsigned(path: str) -> bool:
+    """Whether requests for a file go out without credentials: it can be read where it is public.
+
+    No request is made.
+    """
+    return scheme(path) == "gs" and cast(Any, _store(path)).is_unsigned()
 
 
 def _store(path: str) -> Store:

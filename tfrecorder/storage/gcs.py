@@ -7,10 +7,11 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import google_crc32c
 
+from tfrecorder.storage.credentials import NO_CREDENTIALS, Access, access, find_credentials
 from tfrecorder.storage.gcs_requests import (
     Ask,
     asker,
@@ -54,10 +55,19 @@ GONE = 410
 #: Requests under way where many objects are removed.
 REMOVALS = 16
 
-NO_CREDENTIALS = (
-    "there are no Google Cloud credentials: run `gcloud auth application-default login`, or set "
-    "GOOGLE_APPLICATION_CREDENTIALS to a service account's key file"
-)
+
+class Connection(NamedTuple):
+    """The service, accessed in one way.
+
+    Attributes:
+        client: the service's own, which uploads.
+        ask: makes short requests with the same credentials.
+        unsigned: there are no credentials: what is public can be read.
+    """
+
+    client: Any
+    ask: Ask
+    unsigned: bool
 
 
 class BucketStore:
@@ -65,17 +75,18 @@ class BucketStore:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._connected: tuple[Any, Ask] | None = None
+        self._connected: dict[Access, Connection] = {}
 
     def read(self, path: str) -> bytes:
         return _asked(lambda: read_object(*self._at(path)))
 
     def open(self, path: str) -> BinaryIO:
-        found = _asked(lambda: describe_object(*self._at(path)))
+        at = self._at(path)  # Arrow reads in threads of its own, which know nothing of ours
+        found = _asked(lambda: describe_object(*at))
 
         def read(start: int, end: int) -> bytes:
             # Of the generation that was just looked at: no two of them are mixed.
-            return _asked(lambda: read_range(*self._at(path), found.generation, start, end))
+            return _asked(lambda: read_range(*at, found.generation, start, end))
 
         return in_parts(path, found.size, read)
 
@@ -207,9 +218,17 @@ class BucketStore:
 
         _told(move)
 
+    def is_unsigned(self) -> bool:
+        """Whether there are no credentials, so that what is public can be read and no more."""
+        return self._connection().unsigned
+
     def _blob(self, path: str, chunk_size: int | None = None) -> Any:
         bucket, name = split_path(path)
-        return self._connection()[0].bucket(bucket).blob(name, chunk_size=chunk_size)
+        connection = self._connection()
+        if connection.unsigned:
+            raise UnreadableError("no_credentials", NO_CREDENTIALS)
+        billed = connection.client.bucket(bucket, user_project=access().user_project)
+        return billed.blob(name, chunk_size=chunk_size)
 
     def _list(
         self, folder: str, delimiter: str = "", contents: bool = False
@@ -226,13 +245,14 @@ class BucketStore:
     def _at(self, path: str) -> tuple[Ask, str, str]:
         """What asks for something, and the bucket and the name that it asks for."""
         bucket, name = split_path(path)
-        return self._connection()[1], bucket, name
+        return self._connection().ask, bucket, name
 
-    def _connection(self) -> tuple[Any, Ask]:
+    def _connection(self) -> Connection:
+        chosen = access()
         with self._lock:
-            if self._connected is None:
-                self._connected = _asked(_connect)
-            return self._connected
+            if chosen not in self._connected:
+                self._connected[chosen] = _asked(lambda: _connect(chosen))
+            return self._connected[chosen]
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -252,29 +272,27 @@ def _below(folder: str) -> str:
     return f"gs://{folder.removeprefix('gs://').rstrip('/')}/"
 
 
-def _connect() -> tuple[Any, Ask]:
-    """The service's own client, and what makes short requests with the same credentials."""
+def _connect(chosen: Access) -> Connection:
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.exceptions import DefaultCredentialsError
     from google.cloud import storage
 
-    credentials = _credentials(storage.Client.SCOPE)
+    unsigned = False
+    if os.environ.get("STORAGE_EMULATOR_HOST"):  # which asks for none
+        credentials: Any = AnonymousCredentials()
+    else:
+        try:
+            credentials = find_credentials(chosen.account, storage.Client.SCOPE)
+        except DefaultCredentialsError as error:
+            if chosen.account is not None:
+                raise UnreadableError("no_credentials", NO_CREDENTIALS) from error
+            credentials, unsigned = AnonymousCredentials(), True
     # A project is asked for only where buckets are made or listed, which nothing here does.
     project = os.environ.get("GOOGLE_CLOUD_PROJECT", "unused")
     client = storage.Client(project=project, credentials=credentials)
-    return client, asker(client.api_endpoint, credentials, TIMEOUT)
-
-
-def _credentials(scopes: tuple[str, ...]) -> Any:
-    """What the environment gives; none for an emulator, which asks for none."""
-    import google.auth
-    from google.auth.credentials import AnonymousCredentials
-    from google.auth.exceptions import DefaultCredentialsError
-
-    if os.environ.get("STORAGE_EMULATOR_HOST"):
-        return AnonymousCredentials()
-    try:
-        return google.auth.default(scopes=scopes)[0]
-    except DefaultCredentialsError as error:
-        raise UnreadableError("no_credentials", NO_CREDENTIALS) from error
+    signed = None if unsigned else credentials
+    ask = asker(client.api_endpoint, signed, TIMEOUT, chosen.user_project)
+    return Connection(client, ask, unsigned)
 
 
 def _asked(request: Callable[[], T]) -> T:

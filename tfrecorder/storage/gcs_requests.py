@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import google_crc32c
 
 from tfrecorder.storage.connections import sender
+from tfrecorder.storage.credentials import NO_CREDENTIALS, NO_USER_PROJECT
 from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
     Description,
@@ -48,19 +49,27 @@ _NOT_THAT_GENERATION = 412
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded")
 _LIMIT_WORDS = re.compile(r"(The )?(\w+ )?(rate limit|quota)\b", re.IGNORECASE)
 
+#: What is said where a bucket's reader pays and names no project, or one that it may not use.
+#: Source: https://cloud.google.com/storage/docs/requester-pays
+_PAYER_WORDS = re.compile(r"user project|serviceusage\.services\.use", re.IGNORECASE)
+
 #: The longest answer that is read for its words.
 _ERROR_BYTES = 65536
 
 #: What is wanted of the some 20 fields of an object.
 _DESCRIBED = "size,crc32c,generation"
 
-#: Under which an object's metadata hold its content in base64: a listing gives these of 1,000
-#: objects at once, where their bytes would take a request each.
-_CONTENT = "tfrecorder-content"
+#: Under which an object's metadata hold its content in base64, and where that is too long,
+#: compressed: a listing gives these of 1,000 objects at once, where their bytes would take a
+#: request each.
+_CONTENT, _ZIPPED = "tfrecorder-content", "tfrecorder-content-deflated"
 
-#: The longest content that is kept so: the service allows metadata of 8 KiB.
+#: The longest that is kept so: the service allows metadata of 8 KiB.
 #: Source: https://cloud.google.com/storage/quotas#objects
 _CONTENT_BYTES = 4096
+
+#: The longest content that is compressed for it.
+_MOST_ZIPPED = 2**16
 
 #: Bytes read at a time of a file that goes to the disk.
 _PART_BYTES = 2**20
@@ -69,7 +78,9 @@ _NOT_WHOLE = "the bytes that came are not those that are stored"
 _NOT_ZIPPED = "its Content-Encoding is gzip, but it is not zipped; correct it in the bucket"
 
 
-def asker(endpoint: str, credentials: Any, timeout: tuple[float, float]) -> Ask:
+def asker(
+    endpoint: str, credentials: Any, timeout: tuple[float, float], user_project: str | None = None
+) -> Ask:
     """A function that makes requests over connections that it keeps; threads may share it.
 
     Where its block begins, and in it, TransientError, UnreadableError and OtherStandsError say what
@@ -77,26 +88,33 @@ def asker(endpoint: str, credentials: Any, timeout: tuple[float, float]) -> Ask:
 
     Args:
         endpoint: of the service, as "https://storage.googleapis.com".
-        credentials: of google-auth.
+        credentials: of google-auth; None where there are none: what is public can be read.
         timeout: seconds for a connection, and for each wait for a part of an answer.
+        user_project: that is billed.
     """
     from google.auth.transport.requests import Request
 
     send, tokens = sender(endpoint, timeout), Request()
+    billed = "" if user_project is None else f"userProject={urllib.parse.quote(user_project)}"
 
     def signed(method: str, path: str, headers: Mapping[str, str]) -> dict[str, str]:
         found = dict(headers)
-        credentials.before_request(tokens, method, f"{endpoint}{path}", found)
+        if credentials is not None:
+            credentials.before_request(tokens, method, f"{endpoint}{path}", found)
         return found
 
     @contextlib.contextmanager
     def ask(
         path: str, method: str = "GET", headers: Mapping[str, str] = {}
     ) -> Iterator[HTTPResponse]:
+        if credentials is None and method != "GET":
+            raise UnreadableError("no_credentials", NO_CREDENTIALS)
+        if billed:
+            path = f"{path}{'&' if '?' in path else '?'}{billed}"
         try:
             with send(method, path, signed(method, path, headers)) as response:
-                if response.status != 401:
-                    yield _granted(response)
+                if response.status != 401 or credentials is None:
+                    yield _granted(response, unsigned=credentials is None)
                     return
             credentials.refresh(tokens)  # a token can end before its time
             with send(method, path, signed(method, path, headers)) as response:
@@ -235,26 +253,37 @@ def _description(found: Mapping[str, Any]) -> Description:
 
 def content_metadata(data: bytes) -> dict[str, str] | None:
     """The metadata that let a listing give an object's content; None where it is too long."""
+    name, kept = _CONTENT, data
     if len(data) > _CONTENT_BYTES:
+        name, kept = _ZIPPED, zlib.compress(data[:_MOST_ZIPPED])
+    if len(kept) > _CONTENT_BYTES or len(data) > _MOST_ZIPPED:
         return None
-    return {_CONTENT: base64.b64encode(data).decode()}
+    return {name: base64.b64encode(kept).decode()}
 
 
 def _content(metadata: Any, size: int, crc: int | None) -> bytes | None:
     """An object's content by its metadata, where the service's own checksum proves it."""
     try:
-        data = base64.b64decode(metadata[_CONTENT])
-    except (LookupError, TypeError, ValueError):
+        if _ZIPPED in metadata:
+            unzip = zlib.decompressobj()
+            data = unzip.decompress(base64.b64decode(metadata[_ZIPPED]), _MOST_ZIPPED)
+        else:
+            data = base64.b64decode(metadata[_CONTENT])
+    except (LookupError, TypeError, ValueError, zlib.error):
         return None
     return data if (len(data), google_crc32c.value(data)) == (size, crc) else None
 
 
-def _granted(response: HTTPResponse) -> HTTPResponse:
+def _granted(response: HTTPResponse, unsigned: bool = False) -> HTTPResponse:
     """The answer to a request that was granted; else the error that it means."""
     if 200 <= response.status < 300:
         return response
     text = response.read(_ERROR_BYTES).decode(errors="replace")
-    raise refused(response.status, text, response.reason, response.headers)
+    error = refused(response.status, text, response.reason, response.headers)
+    denied = isinstance(error, UnreadableError) and error.code == "no_permission"
+    if unsigned and (denied or response.status == 401):
+        raise UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({error})")
+    raise error
 
 
 def refused(
@@ -267,6 +296,8 @@ def refused(
         return TransientError(words, seconds_to_wait(headers.get("Retry-After")))
     if status == _NOT_THAT_GENERATION:
         return OtherStandsError(words)
+    if status in (400, 403) and _PAYER_WORDS.search(text):
+        return UnreadableError("no_user_project", f"{NO_USER_PROJECT} ({words})")
     return UnreadableError(_CODES.get(status, "read_failed"), words)
 
 

@@ -19,12 +19,16 @@ T = TypeVar("T")
 MAX_FILE_BYTES = 2**30
 
 
+#: Codes of what says nothing of the file: whoever asks has to mend how.
+OF_THE_READER = frozenset(("no_credentials", "no_user_project"))
+
+
 class UnreadableError(TfrecorderError):
     """A file cannot be read, and would not be if it were tried again.
 
     Attributes:
         code: what is wrong, in one word: not_found, no_permission, not_a_file, too_large,
-            bad_name, no_credentials or read_failed.
+            bad_name, no_credentials, no_user_project or read_failed.
         detail: the system's words, without the path.
     """
 

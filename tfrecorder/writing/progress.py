@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Collection, Iterable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,9 +99,9 @@ def progress_bar(
         bar_format=STARTING,  # Beam and its workers start for some seconds
     )
     with bar, instead_of_the_log():
-        watcher = threading.Thread(
-            target=_watch, args=(bar, ended, output_dir, plan, shards), name="progress", daemon=True
-        )
+        run = copy_context().run  # it reads the directory as this thread does
+        watching = (_watch, bar, ended, output_dir, plan, shards)
+        watcher = threading.Thread(target=run, args=watching, name="progress", daemon=True)
         with contextlib.suppress(RuntimeError, MemoryError):  # no thread to spare: no bar meanwhile
             watcher.start()
         rows = None

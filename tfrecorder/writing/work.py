@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tfrecorder import storage
@@ -38,6 +38,7 @@ class Task:
         on_error: "reject", or "raise" at the first image that cannot be used.
         progress: leave notes of the rows that are through.
         launch: marks the failures that the workers of this launch leave in the directory.
+        access: how Google Cloud is accessed, wherever the worker runs.
     """
 
     output_dir: str
@@ -46,6 +47,7 @@ class Task:
     on_error: str = "reject"
     progress: bool = False
     launch: str = ""
+    access: storage.Access = field(default_factory=storage.access)
 
 
 class Written(NamedTuple):
@@ -76,7 +78,7 @@ class Worker:
         self, task: Task, shared: Callable[[MakePool], Pool] = lambda make: make()
     ) -> None:
         self._task = task
-        with _failure_noted(task):
+        with storage.accessing(task.access), _failure_noted(task):
             self._staged = StagedPlan(task.output_dir, task.digest)
             self._plan = self._staged.read()
             self._shards = self._plan.shards
@@ -126,7 +128,7 @@ class Worker:
         def write_anew() -> DoneRecord:
             return settled(task.output_dir, shard, task.digest, write)
 
-        with _failure_noted(task, shard.name):
+        with storage.accessing(task.access), _failure_noted(task, shard.name):
             self._staged.read()  # fails where another conversion has put its own there
             # A disk that fails in passing loses the shard that is being written: it begins anew.
             done = storage.retried(write_anew, path)
@@ -145,7 +147,7 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
     output_dir = layout.dataset_of(task.output_dir)
-    with _failure_noted(task):
+    with storage.accessing(task.access), _failure_noted(task):
         if task.output_dir != output_dir:
             if complete(output_dir):
                 return

@@ -142,6 +142,8 @@ def _bucket_faults(settings: Settings, output_dir: str) -> Iterator[str]:
     buckets = [bucket_of(place) for place in places if place and storage.scheme(place) == "gs"]
     for bucket in dict.fromkeys(filter(None, buckets)):
         try:
+            if storage.is_unsigned(f"gs://{bucket}"):  # a public bucket would let us look
+                raise UnreadableError("no_credentials", storage.NO_CREDENTIALS)
             storage.is_folder(f"gs://{bucket}")
         except UnreadableError as error:
             if error.code == "no_credentials":

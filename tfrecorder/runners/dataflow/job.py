@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.plan.exchange import is_in_place
@@ -164,7 +165,9 @@ class DataflowJob:
         """
         told = ask_job(self._address)
         use = _use(ask_counters(self._address))
-        return JobStatus(_state(told), _seconds(told), status(self.output_dir), use)
+        with storage.acting_as(self.impersonate):
+            conversion = status(self.output_dir)
+        return JobStatus(_state(told), _seconds(told), conversion, use)
 
     def wait(self, timeout: float | None = None) -> JobStatus:
         """Wait for the end of the job.  Ctrl-C ends the waiting, not the job.
@@ -220,7 +223,9 @@ class DataflowJob:
         Raises:
             As `wait`.
         """
-        return read_result(self.output_dir, self.passed_over, self.wait().seconds)
+        seconds = self.wait().seconds
+        with storage.acting_as(self.impersonate):
+            return read_result(self.output_dir, self.passed_over, seconds)
 
     def cancel(self) -> None:
         """Stop the job.  Shards that are done stay; the same conversion continues from them.
@@ -253,7 +258,8 @@ class DataflowJob:
 
     def _is_committed(self) -> bool:
         try:
-            return is_in_place(self._folder)
+            with storage.acting_as(self.impersonate):
+                return is_in_place(self._folder)
         except UnreadableError as error:
             raise RunnerError(
                 f"job {self.job_id} is done, but {self.output_dir} cannot be read: {error}."
@@ -264,7 +270,8 @@ class DataflowJob:
         if state == "CANCELLED":
             return RunnerError(f"job {self.job_id} was cancelled. {_GO_ON}")
         with contextlib.suppress(UnreadableError):  # what Dataflow tells is the next best
-            noted = read_failure(self._folder)
+            with storage.acting_as(self.impersonate):
+                noted = read_failure(self._folder)
             # Of an earlier launch, it is no reason of this one.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()

@@ -8,11 +8,13 @@ import uuid
 from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, RunnerError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
+from tfrecorder.runners.beam_patches import credentials_looked_for
 from tfrecorder.runners.dataflow.job import DataflowJob
 from tfrecorder.runners.dataflow.machines import first_machines, shards_at_a_time, warn_of_rate
 from tfrecorder.runners.dataflow.settings import ENDPOINT, Settings
@@ -37,7 +39,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         RunnerError: the wheels cannot be had, the upload failed, or Dataflow refused the job.
     """
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
     from google.api_core.exceptions import GoogleAPICallError
 
     from tfrecorder.writing import pipeline
@@ -55,18 +57,24 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))
         except ValueError as error:
             raise OptionError(f"runner_options: {error}") from error
-        pipeline.build(
-            pipe,
-            plan,
-            output_dir,
-            threads=options.num_threads or 0,  # those of a remote source, decided on the worker
-            on_error=options.on_error,
-            max_reject_fraction=float(options.max_reject_fraction),
-            progress=False,
-            launch=mark,
-        )
+        with storage.acting_as(None):  # workers have an account, and need not act as another
+            pipeline.build(
+                pipe,
+                plan,
+                output_dir,
+                threads=options.num_threads or 0,  # those of a remote source, decided on the worker
+                on_error=options.on_error,
+                max_reject_fraction=float(options.max_reject_fraction),
+                progress=False,
+                launch=mark,
+            )
+        # A copy of options drops this one, so that workers never have it (apache-beam 2.77): also
+        # the copies that a pipeline makes of those that it is given, and in a test of itself.
+        pipe.options.view_as(GoogleCloudOptions).impersonate_service_account = settings.impersonate
+        tests_itself = "AUTO" if settings.impersonate is None else False
         try:
-            job_id = pipe.run().job_id()
+            with credentials_looked_for():
+                job_id = pipe.run(test_runner_api=tests_itself).job_id()
         except (GoogleAPICallError, OSError) as error:
             raise RunnerError(
                 f"the job was not started: {error}. Is the Dataflow API enabled in project "

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tfrecorder import storage
 from tfrecorder.errors import RunnerError
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -142,7 +143,7 @@ def _session(address: JobAddress) -> Any:
     else:
         from google.auth.transport.requests import AuthorizedSession
 
-        session = AuthorizedSession(_credentials(address.impersonate))
+        session = AuthorizedSession(storage.find_credentials(address.impersonate, [SCOPE]))
     methods = ("GET", "PUT")
     retry = Retry(
         RETRIES,
@@ -154,22 +155,6 @@ def _session(address: JobAddress) -> Any:
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(max_retries=retry))
     return session
-
-
-def _credentials(impersonate: str | None) -> Any:
-    import google.auth
-    from google.auth import impersonated_credentials
-
-    own, _ = google.auth.default(scopes=[SCOPE])
-    if impersonate is None:
-        return own
-    *delegates, target = impersonate.split(",")
-    return impersonated_credentials.Credentials(
-        source_credentials=own,
-        target_principal=target,
-        delegates=delegates,
-        target_scopes=[SCOPE],
-    )
 
 
 def _words(answer: Any) -> str:

@@ -61,7 +61,7 @@ class Settings:
             staging_location=given.get("staging_location") or temp,
             endpoint=given.get("dataflow_endpoint") or ENDPOINT,
             no_auth=given.get("no_auth") in (True, "true", "True"),
-            impersonate=given.get("impersonate_service_account"),
+            impersonate=options.account,
             machine_type=given.get("machine_type") or given.get("worker_machine_type"),
             disk_gb=_whole(given.get("disk_size_gb")),
             max_workers=_whole(given.get("max_num_workers")),

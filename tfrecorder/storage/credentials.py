@@ -1,0 +1,83 @@
+"""In whose name requests to Google Cloud are made, and which project pays for them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+#: The variable that names the project to bill for requests to requester-pays buckets, as GDAL has
+#: it.  Google's own tools take it as an option of each command.
+USER_PROJECT = "GS_USER_PROJECT"
+
+NO_CREDENTIALS = (
+    "there are no Google Cloud credentials: run `gcloud auth application-default login`, or set "
+    "GOOGLE_APPLICATION_CREDENTIALS to a service account's key file"
+)
+
+NO_USER_PROJECT = (
+    f"whoever reads this bucket pays for it: set {USER_PROJECT} to the Google Cloud project to "
+    "bill, in which you have the role Service Usage Consumer"
+)
+
+
+@dataclass(frozen=True)
+class Access:
+    """In whose name requests are made, and who pays for them.
+
+    Attributes:
+        account: the service account to act as, after those that delegate to it, with commas
+            between; None for the account that google-auth finds.
+        user_project: that is billed for requests to requester-pays buckets; None for none.
+    """
+
+    account: str | None = None
+    user_project: str | None = None
+
+
+_ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
+
+
+def access() -> Access:
+    """How this thread accesses Google Cloud: as a block says, else as the environment does."""
+    return _ACCESS.get() or Access(user_project=os.environ.get(USER_PROJECT) or None)
+
+
+@contextlib.contextmanager
+def accessing(chosen: Access) -> Iterator[None]:
+    """A block, with the threads that it starts, whose requests are made this way."""
+    before = _ACCESS.set(chosen)
+    try:
+        yield
+    finally:
+        _ACCESS.reset(before)
+
+
+def acting_as(account: str | None) -> contextlib.AbstractContextManager[None]:
+    """A block whose requests are made in the name of another account; None for one's own."""
+    return accessing(dataclasses.replace(access(), account=account))
+
+
+def find_credentials(account: str | None, scopes: Sequence[str]) -> Any:
+    """The credentials of google-auth that the environment gives, or of the account to act as.
+
+    Raises:
+        google.auth.exceptions.DefaultCredentialsError: there are none.
+    """
+    import google.auth
+    from google.auth import impersonated_credentials
+
+    own, _ = google.auth.default(scopes=scopes)
+    if account is None:
+        return own
+    *delegates, target = account.split(",")
+    return impersonated_credentials.Credentials(
+        source_credentials=own,
+        target_principal=target,
+        delegates=delegates,
+        target_scopes=list(scopes),
+    )
