@@ -4,8 +4,10 @@ worker's, which holds neither TensorFlow nor this package (see tests/dataflow)."
 from __future__ import annotations
 
 import dataclasses
+import os
 import pickle
 import re
+import signal
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -68,6 +70,32 @@ def test_a_job_makes_what_this_machine_makes(
     result = pickle.loads(pickle.dumps(job)).result()
     assert (result.records, result.output_dir) == (52, OUT)
     assert result.class_names == ("brick", "cat", "coffee", "gravel")
+
+
+def test_workers_that_die_and_others_that_are_given_up_but_go_on(
+    bucket: Gcs, dataflow: Dataflow, dataset: Path
+) -> None:
+    """Two of Beam's worker processes; each bundle at both at once; one of them is killed."""
+    dataflow.processes = 2
+    job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
+    bucket.forget_requests()
+    bucket.inject("stall", operation="download", object="*.jpg", seconds=5)
+    [served] = dataflow.jobs.values()
+
+    def in_the_middle() -> bool:
+        begun = bucket.count("download", "*.jpg", "under way")
+        return begun > 0 and len(dataflow.worker_processes(served)) == 2
+
+    wait_for(in_the_middle, seconds=120)
+    os.kill(dataflow.worker_processes(served)[0], signal.SIGKILL)
+    bucket.mend()
+
+    assert job.wait(timeout=240).state == "DONE", served.messages
+    assert "Traceback" in dataflow.failed_attempts(served), "which the service tried again"
+    assert bucket.files(OUT) == public_files(dataset)
+    assert tfrecorder.verify(OUT).ok
+    # Both attempts of a shard were made: what an image gives was asked for more than once.
+    assert bucket.count("download", "*.jpg", "200") > 52 + 4
 
 
 def test_a_job_that_overwrites_keeps_the_old_dataset_until_its_end(

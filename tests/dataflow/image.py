@@ -1,11 +1,13 @@
 """Beam's stock worker image, as near as this machine comes to it without a container.
 
-The distributions of this environment that are in the image too, by links, with the image's own
-pandas; and nothing else, above all no TensorFlow, no simplejpeg and no tfrecorder.
+The distributions of this environment that are in the image too, by links, and those of which the
+image has another version (pandas), installed; and nothing else, above all no TensorFlow, no
+simplejpeg and no tfrecorder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
@@ -13,19 +15,42 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-LIST = Path(__file__).parent / "stock_image.txt"
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
-#: The image's own version where ours is another one, of which the workers would notice.
-_OTHER_VERSIONS = ("pandas",)
+#: What the image has of Beam.  Some tools are in it besides, of which we use none.
+#: Source: https://github.com/apache/beam, sdks/python/container/run_generate_requirements.sh
+BEAM = "apache-beam[gcp,dataframe]"
 
 
-def stock_distributions() -> dict[str, str]:
-    """The image's distributions by their normalised names, with their versions."""
-    lines = [line.strip() for line in LIST.read_text().splitlines() if not line.startswith("#")]
-    pairs = [line.split("==") for line in lines]
-    return {normal(name): version for name, version in pairs}
+def stock_distributions() -> dict[str, SpecifierSet]:
+    """What the image holds by normalised names, with the versions it may have.
+
+    By what the installed Beam says that it requires.  Beam's own list of the image
+    (sdks/python/container/py3*/base_image_requirements.txt) is not in its wheel.
+    """
+    found: dict[str, SpecifierSet] = {}
+    seen, todo = set[str](), [Requirement(BEAM)]
+    while todo:
+        one = todo.pop()
+        name = normal(one.name)
+        found[name] = found.get(name, SpecifierSet()) & one.specifier
+        if str(one) not in seen:
+            seen.add(str(one))
+            todo += _required(one)
+    return found
+
+
+def _required(one: Requirement) -> Iterator[Requirement]:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # nor is it imported here
+        for words in importlib.metadata.requires(one.name) or ():
+            needed = Requirement(words)
+            extras = ("", *one.extras)
+            if needed.marker is None or any(needed.marker.evaluate({"extra": e}) for e in extras):
+                yield needed
 
 
 def normal(name: str) -> str:
@@ -34,9 +59,10 @@ def normal(name: str) -> str:
 
 def make_image(folder: Path) -> Path:
     """The image's packages in a folder, which is used again where it stands already."""
-    wanted = {"apache-beam", *stock_distributions()} - {*_OTHER_VERSIONS}
-    linked = [one for one in importlib.metadata.distributions() if normal(one.name) in wanted]
-    others = [f"{name}=={stock_distributions()[name]}" for name in _OTHER_VERSIONS]
+    stock = stock_distributions()
+    ours = [one for one in importlib.metadata.distributions() if normal(one.name) in stock]
+    linked = [one for one in ours if stock[normal(one.name)].contains(one.version, True)]
+    others = sorted(f"{one.name}{stock[normal(one.name)]}" for one in ours if one not in linked)
     # Links lead into this environment: another one, or other versions in it, is another image.
     content = sorted(f"{one.name} {one.version} {one.locate_file('')}" for one in linked)
     digest = hashlib.sha256("\n".join([sys.version, *content, *others]).encode()).hexdigest()
@@ -44,7 +70,8 @@ def make_image(folder: Path) -> Path:
     if image.exists():
         return image
     growing = folder / f"growing-{os.getpid()}"
-    _install(others, growing)
+    if others:
+        _install(others, growing)
     for one in linked:
         _link(one, growing)
     growing.rename(image)
