@@ -136,6 +136,7 @@ def _put_shards(server: Any, plan: Any) -> None:
     import google_crc32c
 
     from tfrecorder import storage
+    from tfrecorder.storage.gcs_requests import content_metadata
     from tfrecorder.writing.done import DoneRecord
     from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 
@@ -158,7 +159,8 @@ def _put_shards(server: Any, plan: Any) -> None:
         }
         server.put(f"{OUT}/{shard.file}", data)
         for name, file in shard.beside.items():
-            server.put(f"{OUT}/{file}", files[name])
+            listed = None if name == "index" else content_metadata(files[name])
+            server.put(f"{OUT}/{file}", files[name], listed or {})
         done = DoneRecord(
             plan=plan.digest,
             shard=shard.name,

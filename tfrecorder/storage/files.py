@@ -205,7 +205,7 @@ def sizes(folder: str) -> dict[str, int | None]:
 def descriptions(folder: str) -> dict[str, Description]:
     """The files right in a folder, by name, as `describe` tells of them, by one listing.
 
-    Of those that `publish_over` put into a bucket of gs:// with their content.
+    Of short files in a bucket of gs:// with their content, where they were published so.
 
     Raises:
         UnreadableError: as `is_folder`.
@@ -245,26 +245,33 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
+def publish(
+    output_dir: str, name: str, claim: Claim | None = None, listed: bool = False
+) -> Iterator[BinaryIO]:
     """A file to write that appears under its final name only when the block ends well.
 
     Args:
         output_dir: the dataset directory.
         name: the final name below it, as `layout` gives it.
         claim: in a bucket of gs://, other bytes that stand there are replaced only once it is held.
+        listed: in a bucket of gs://, `descriptions` gives the content too, of a short file.
 
     Raises:
         OSError: it cannot be written.
     """
     try:
-        with _store(output_dir).publish(output_dir, name, claim) as file:
+        with _store(output_dir).publish(output_dir, name, claim, listed) as file:
             yield file
     except UnreadableError as error:  # no credentials, no package for the scheme
         raise UnwritableError(error.detail) from error
 
 
 def publish_by(
-    output_dir: str, name: str, write: Callable[[BinaryIO], None], claim: Claim | None = None
+    output_dir: str,
+    name: str,
+    write: Callable[[BinaryIO], None],
+    claim: Claim | None = None,
+    listed: bool = False,
 ) -> None:
     """`publish` of what `write` writes, which is asked for it again where a disk failed in passing.
 
@@ -272,15 +279,17 @@ def publish_by(
     """
 
     def attempt() -> None:
-        with publish(output_dir, name, claim) as file:
+        with publish(output_dir, name, claim, listed) as file:
             write(file)
 
     retried(attempt, os.path.join(output_dir, name))
 
 
-def publish_bytes(output_dir: str, name: str, data: bytes, claim: Claim | None = None) -> None:
+def publish_bytes(
+    output_dir: str, name: str, data: bytes, claim: Claim | None = None, listed: bool = False
+) -> None:
     """`publish` of bytes that are at hand."""
-    publish_by(output_dir, name, lambda file: write_all(file, data), claim)
+    publish_by(output_dir, name, lambda file: write_all(file, data), claim, listed)
 
 
 def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> int:

@@ -145,7 +145,7 @@ class FsspecStore:
         return bool(_asked(lambda: system.isdir(name)))
 
     def publish(
-        self, folder: str, name: str, claim: Claim | None = None
+        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
     ) -> AbstractContextManager[BinaryIO]:
         whole = f"{folder}/{name}"
         system, final = _system(whole)

@@ -125,23 +125,31 @@ class BucketStore:
         return bool(_asked(lambda: list_objects(*self._at(_below(path)), most=1))[0])
 
     def publish(
-        self, folder: str, name: str, claim: Claim | None = None
+        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
     ) -> AbstractContextManager[BinaryIO]:
         path = f"{folder}/{name}"
 
         def upload(file: Reader, size: int | None) -> None:
+            content = file.again().read(size) if listed and size is not None else None
+            metadata = None if content is None else content_metadata(content)
             if claim is None:
-                _told(lambda: self._upload(path, file, size))
+                _told(lambda: self._upload(path, file, size, metadata))
             else:
-                self._upload_claimed(path, file, size, claim)
+                self._upload_claimed(path, file, size, claim, metadata)
 
         return followed(path, upload, PIECE)
 
     def _upload(
-        self, path: str, file: Reader, size: int | None, generation: int | None = None
+        self,
+        path: str,
+        file: Reader,
+        size: int | None,
+        metadata: dict[str, str] | None = None,
+        generation: int | None = None,
     ) -> None:
         """One upload to the final name: the object is there whole, or not at all."""
         blob = self._blob(path, chunk_size=PIECE)
+        blob.metadata = metadata
         with _in_session():
             blob.upload_from_file(
                 file,
@@ -153,7 +161,14 @@ class BucketStore:
                 timeout=TIMEOUT,
             )
 
-    def _upload_claimed(self, path: str, file: Reader, size: int | None, claim: Claim) -> None:
+    def _upload_claimed(
+        self,
+        path: str,
+        file: Reader,
+        size: int | None,
+        claim: Claim,
+        metadata: dict[str, str] | None,
+    ) -> None:
         """An upload that replaces other bytes only where the claim to them is held."""
         generation = 0
         if claim.is_held():
@@ -161,13 +176,13 @@ class BucketStore:
             generation = 0 if standing is None else standing.generation
             claim.take()  # after the look: whoever takes it from now on replaces what we saw
         try:
-            _told(lambda: self._upload(path, file, size, generation))
+            _told(lambda: self._upload(path, file, size, metadata, generation))
         except OtherStandsError:
             standing = _told(lambda: self.describe(path))
             # An upload of ours, whose answer was lost, or one of the same shard by another worker.
             if standing is None or not standing.is_of(*file.sums()):
                 claim.take()
-                self._upload_claimed(path, file.again(), size, claim)
+                self._upload_claimed(path, file.again(), size, claim, metadata)
 
     def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         path = f"{folder}/{name}"

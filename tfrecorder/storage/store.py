@@ -228,12 +228,13 @@ class Store(Protocol):
         """True where something lies below this path."""
 
     def publish(
-        self, folder: str, name: str, claim: Claim | None = None
+        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
     ) -> AbstractContextManager[BinaryIO]:
         """A file that stands as `name` below a folder only once the block ends well.
 
         It is written from its beginning to its end, without seeking.  With a claim, in a store with
         generations, a file of other bytes that stands there is replaced only once that is held.
+        Of a short file listings give the content too where `listed` is set, if the store can.
         """
 
     def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import google_crc32c
@@ -280,8 +279,13 @@ class _Tally:
         self.beside = {
             name: google_crc32c.value(files[file]) for name, file in shard.beside.items()
         }
-        publish = partial(storage.publish_bytes, output_dir, claim=attempt)
-        storage.each(lambda name: publish(name, files[name]), files, output_dir)
+
+        def publish(name: str) -> None:
+            # The commit reads the lists of all shards, but no index.
+            listed = name != shard.index_file
+            storage.publish_bytes(output_dir, name, files[name], claim=attempt, listed=listed)
+
+        storage.each(publish, files, output_dir)
 
     def done_record(self, plan_digest: str, shard: Shard, rows: int) -> DoneRecord:
         return DoneRecord(
