@@ -98,8 +98,9 @@ def append(
             "by tfrecorder.convert."
         )
     where = storage.absolute(output_path(output_dir))
+    of_runner = {name: options[name] for name in options if name == "runner_options"}
     try:
-        with storage.acting_as(ConvertOptions.of(options).account):
+        with storage.acting_as(ConvertOptions.of(of_runner).account):
             _open(where)  # or the claim would make a directory
             with claim(where):
                 found = _append(source, where, duplicates == "keep", options, started)
