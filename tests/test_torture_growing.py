@@ -1,4 +1,4 @@
-"""Appends that are killed at any moment: the short form of `make torture`."""
+"""Appends and compactions that are killed at any moment: the short form of `make torture`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def test_an_overwrite_of_generations_that_is_killed(
 ) -> None:
     moment = Moment(spared, "dataset_info.json")
     assert growing.kill_overwrite(moment, grown, tmp_path / "out") == found
+
+
+@pytest.mark.parametrize("spared", [1, 9])
+def test_a_compaction_that_is_killed(grown: growing.Grown, tmp_path: Path, spared: int) -> None:
+    assert growing.kill_compact(Moment(spared), grown, tmp_path / "out") == "before"
 
 
 def test_a_bucket_that_refuses_at_any_moment_of_an_append(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tfrecorder.conversion import convert, convert_and_load, stage
     from tfrecorder.dataset.example import parse_example
     from tfrecorder.growing.append import append
+    from tfrecorder.growing.compact import compact
     from tfrecorder.indexed.batches import Batches, batches
     from tfrecorder.indexed.records import Records
     from tfrecorder.inspection.inspect import inspect
@@ -78,6 +79,7 @@ _LAZY = {
     "Throughput": "tfrecorder.loading.throughput",
     "TrainingPosition": "tfrecorder.loading.training",
     "append": "tfrecorder.growing.append",
+    "compact": "tfrecorder.growing.compact",
     "Batches": "tfrecorder.indexed.batches",
     "batches": "tfrecorder.indexed.batches",
     "benchmark": "tfrecorder.loading.throughput",
@@ -161,6 +163,7 @@ __all__ = [
     "batches",
     "benchmark",
     "commit",
+    "compact",
     "convert",
     "convert_and_load",
     "generations",

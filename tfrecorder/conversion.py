@@ -57,6 +57,7 @@ from tfrecorder.writing.status import ConversionStatus, status
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     import tensorflow as tf
 
     from tfrecorder.runners.dataflow.job import DataflowJob
@@ -403,6 +404,31 @@ def prepare(
         before: of `Plan`, where the directory is that of a further generation.
     """
     plan, planned = make_plan(checked, table.base, (), options, before)
+
+    def decide(undecided: bool) -> Sequence[int]:
+        return sizes_of_some(checked, table.base, options, decisive=undecided)
+
+    def look() -> None:
+        open_some(checked, table.base, options)
+
+    return stage_or_continue(output_dir, plan, planned, options, decide, look)
+
+
+def stage_or_continue(
+    output_dir: str,
+    plan: Plan,
+    planned: pa.Table,
+    options: ConvertOptions,
+    sizes_of: Callable[[bool], Sequence[int]],
+    look: Callable[[], None],
+) -> Prepared | None:
+    """`prepare` of a plan whose numbers of shards are not decided yet.
+
+    Args:
+        planned: its rows.
+        sizes_of: whether the sizes decide on the shards -> file sizes in bytes of some images.
+        look: raises an error where what is to be read is not there; before anything is changed.
+    """
     exchanged = complete(output_dir)
     keeps = not options.retry_rejects and (exchanged or not options.overwrite)
     if keeps and is_finished(output_dir, plan):
@@ -413,19 +439,19 @@ def prepare(
     staged = plan_to_continue(folder, plan, options)
     # A staged plan has its shards, and so has a user who gave their number.
     undecided = staged is None and None in map(options.shards_of, plan.split_rows)
-    sizes = sizes_of_some(checked, table.base, options, decisive=undecided)
+    sizes = sizes_of(undecided)
     if undecided:
         counts = shard_counts(plan.split_rows, sizes, options)
         plan = dataclasses.replace(plan, split_shards=counts)
     pending = plan.shards if staged is None else _pending(folder, staged, options)
     if pending:
         # Before anything is removed: a finished dataset is worth more than one that cannot be made.
-        open_some(checked, table.base, options)
+        look()
     if staged is None:
         clear(folder)
         stage_plan(plan, planned, folder)
         return Prepared(folder, plan)
-    plan = reopen(folder, staged, table.base, pending)
+    plan = reopen(folder, staged, plan.base, pending)
     if pending:
         restage_rows(plan, planned, folder)
     standing = [shard for shard in plan.shards if shard not in {*pending}]

@@ -1,4 +1,4 @@
-"""Appends, and overwrites of what was appended to, killed before every single change they make.
+"""Appends, compactions, and overwrites of generations, killed before each change that they make.
 
 After each kill the generations before the append stand untouched, and all of its rows are there or
 none; the same call then completes it, to the bytes of an append that nobody disturbed.
@@ -29,6 +29,7 @@ NEW_ROWS = TABLE - FIRST - SECOND
 
 WHAT = {"num_shards": 2, "max_reject_fraction": 0.5}
 OPTIONS = {**WHAT, "progress": False}
+QUIET = {"num_shards": 2, "progress": False}
 BUCKET_OUT = "gs://bkt/sets/out"
 
 
@@ -41,17 +42,20 @@ class Grown:
         after: of three.
         table: the CSV that was appended.
         fresh: the table alone, converted.
+        compacted: the three generations as one.
     """
 
     before: Path
     after: Path
     table: Path
     fresh: Path
+    compacted: Path
 
 
 def make_grown(folder: Path) -> Grown:
     folder.mkdir(parents=True)
-    grown = Grown(folder / "before", folder / "after", folder / "table.csv", folder / "fresh")
+    names = ("before", "after", "table.csv", "fresh", "compacted")
+    grown = Grown(*(folder / name for name in names))
     frame = photo_frame(TABLE)
     frame.loc[20:, "split"] = "TEST"
     frame.loc[22:, "label"] = "a new class"
@@ -62,6 +66,7 @@ def make_grown(folder: Path) -> Grown:
     shutil.copytree(grown.before, grown.after)
     tfrecorder.append(grown.table, grown.after, **OPTIONS)
     tfrecorder.convert(grown.table, grown.fresh, **OPTIONS)
+    tfrecorder.compact(grown.after, grown.compacted, **QUIET)
     return grown
 
 
@@ -118,6 +123,21 @@ def kill_overwrite(moment: Moment, grown: Grown, out: Path) -> str:
     demand(not (out / "appended").exists(), f"{out}: generations are left over")
     shutil.rmtree(out)
     return found if killed else ""
+
+
+def kill_compact(moment: Moment, grown: Grown, out: Path) -> str:
+    """The same of a compaction, which changes nothing of what it copies."""
+    before = files_of(grown.after)
+    killed = convert_until(moment, str(grown.after), str(out), "compact", num_shards=2)
+    committed = (out / "dataset_info.json").exists()
+    if committed:
+        demand(tfrecorder.verify(out, progress=False).ok, f"{out}: verify finds faults")
+    tfrecorder.compact(grown.after, out, num_shards=2, progress=False)
+    differing = files_of(out).items() ^ files_of(grown.compacted).items()
+    demand(not differing, f"{out}: other files or bytes: {sorted({name for name, _ in differing})}")
+    demand(files_of(grown.after) == before, f"{grown.after}: the old dataset was touched")
+    shutil.rmtree(out)
+    return "" if not killed else "after" if committed else "before"
 
 
 def _state_of_overwrite(out: Path, grown: Grown) -> str:
@@ -187,6 +207,7 @@ def grow(folder: Path) -> list[Count]:
     attacks: dict[str, Callable[[Path], list[str]]] = {
         "appends killed before each change": lambda at: kill_everywhere(at, kill_append),
         "overwrites of generations killed so": lambda at: kill_everywhere(at, kill_overwrite),
+        "compactions killed so": lambda at: kill_everywhere(at, kill_compact),
         "appends to a bucket that refuses": refuse_everywhere,
     }
     counts = []

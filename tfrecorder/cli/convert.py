@@ -14,9 +14,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
+from tfrecorder.cli.output import at_option, is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
-from tfrecorder.options.convert import DUPLICATES, ON_ERROR, ConvertOptions
+from tfrecorder.options.convert import DUPLICATES, OF_COMPACT, ON_ERROR, ConvertOptions
 from tfrecorder.validation import report as reports
 
 
@@ -252,6 +252,9 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     show(run(opened(source), output_dir, **options), as_json, has_options=True)
 
 
+_NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.difference(OF_COMPACT)
+
+
 @click.command(
     help=f"""Add SOURCE to the finished dataset in OUTPUT_DIR, as a further generation.
 
@@ -291,6 +294,33 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
     if is_quiet():
         given["progress"] = False
     show(run(opened(source), output_dir, **given), as_json, has_options=True)
+
+
+@click.command(
+    help="""Write all generations of the dataset in DIRECTORY as one new dataset in OUTPUT_DIR.
+
+    Records are copied as they are, shuffled anew; no image is decoded, and the sources are
+    not needed. DIRECTORY is only read. An interrupted compaction is continued by the same
+    command.""",
+    epilog="Example: tfrecorder compact out out-2",
+)
+@click.argument("directory")
+@click.argument("output_dir")
+@click.option(
+    "--drop",
+    metavar="FILE",
+    help="A text file with an image uri a line, whose records are left out.",
+)
+@at_option
+@functools.partial(convert_options, without=_NOT_OF_COMPACT)
+@json_option
+@quiet_option
+def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.growing.compact import compact as run
+
+    if is_quiet():
+        options["progress"] = False
+    show(run(directory, output_dir, **options), as_json, has_options=True)
 
 
 @click.command(

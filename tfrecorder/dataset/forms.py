@@ -135,7 +135,7 @@ _PLAN = record(
         "fingerprint": string,
         "options": _OPTIONS,
     },
-    {"remote": truth, "before": _BEFORE},
+    {"remote": truth, "before": _BEFORE, "copies": truth},
 )
 
 

@@ -48,7 +48,7 @@ class RecordReader:
 
     def _forget(self) -> None:
         self._places: dict[int, np.ndarray] = {}
-        self._files = _OpenFiles()
+        self._files = OpenFiles()
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in vars(self).items() if k not in ("_places", "_files")}
@@ -138,8 +138,8 @@ def _used(
         raise damaged_record(shard, offset, error) from error
 
 
-class _OpenFiles:
-    """Shards, open as long as somebody has this."""
+class OpenFiles:
+    """Shards, open as long as somebody has this; threads share it."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

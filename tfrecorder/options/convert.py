@@ -36,6 +36,14 @@ ON_ERROR = ("reject", "raise")
 DUPLICATES = ("skip", "keep")
 
 
+#: Options that decide in which files, and in which order, records come; and all that `compact` has.
+OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
+OF_COMPACT = (
+    *OF_ORDER,
+    *("overwrite", "runner", "runner_options", "wait", "project", "region"),
+    *("num_workers", "num_threads", "progress"),
+)
+
 DEFAULT_SHARD_SIZE = "128MiB"
 
 

@@ -65,6 +65,7 @@ class Plan:
         before: of an appended generation, what is known of all those before it: "plan", the digest
             of the last one's; "rows", of their sources; "image_shapes" and "image_sides" as in its
             metadata.  None of any other dataset.
+        copies: records are copied from the dataset in `base`; the rows say from where (`CopyOf`).
         earlier: the digest of a plan that an earlier version of this package staged, which can be
             looked at but not continued; empty of all others.
     """
@@ -80,6 +81,7 @@ class Plan:
     options: dict[str, Any]
     remote: bool = False
     before: dict[str, Any] | None = None
+    copies: bool = False
     earlier: str = ""
 
     @cached_property
@@ -147,7 +149,30 @@ def _plain(plan: Plan) -> dict[str, Any]:
     del found["earlier"]
     if plan.before is None:  # as plans were before there were generations
         del found["before"]
+    if not plan.copies:
+        del found["copies"]
     return {**found, "fields": fields_to_json(plan.fields)}
+
+
+class CopyOf(NamedTuple):
+    """The names of columns of a plan that copies records, beside those of its values.
+
+    Attributes:
+        file: the shard that holds the record, below the dataset; "" of a row that is a reject.
+        offset, size: of the record in it, with its framing.
+        stage, reason: of a reject, as the lists have them.
+        warning: of a suspect, as the lists have it; "" of any other.
+    """
+
+    file: str
+    offset: str
+    size: str
+    stage: str
+    reason: str
+    warning: str
+
+
+COPY_OF = CopyOf(*(f"tfrecorder.copy/{name}" for name in CopyOf._fields))
 
 
 class PlannedRow(NamedTuple):

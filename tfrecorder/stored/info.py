@@ -25,6 +25,9 @@ from tfrecorder.stored.open import open_generations
 #: Generations that the table for people shows, the newest; a program gets all.
 SHOWN_GENERATIONS = 10
 
+#: From so many generations on, of fewer bytes than a shard has, people are told of `compact`.
+MANY_GENERATIONS, SMALL_GENERATION = 10, 128 * 2**20
+
 #: Classes that the table for people shows; a program gets all.
 SHOWN_CLASSES = 20
 
@@ -188,12 +191,27 @@ class DatasetInfo(Report):
             words = "carry an EXIF orientation, which training does not apply"
             one, many = words.replace("carry", "image carries"), f"images {words}"
             notes.append(("orientation", counted(self.oriented, one, many)))
+        if advice := self._advice():
+            notes.append(("generations", advice))
         chosen = {name: value for name, value in self.options.items() if value is not None}
         if chosen:
             if "shard_size" in chosen:
                 chosen["shard_size"] = readable_bytes(chosen["shard_size"])
             notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
         return [f"{name}: {words}" for name, words in notes]
+
+    def _advice(self) -> str:
+        """What to do about many small generations, whose files cost more than their records."""
+        count = len(self.generations)
+        if count < MANY_GENERATIONS:
+            return ""
+        mean = sum(one.bytes for one in self.generations[1:]) // (count - 1)
+        if mean >= SMALL_GENERATION:
+            return ""
+        return (
+            f"{count:,}, of {readable_bytes(mean)} on average; "
+            f"`tfrecorder compact {self.directory} NEW` copies them into one dataset"
+        )
 
     def _list(self, name: str) -> str:
         """Where a list of rows is, in words."""

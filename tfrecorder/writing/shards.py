@@ -26,6 +26,7 @@ from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import shard_row_blocks
 from tfrecorder.threads import Places, cores, run_in_order
 from tfrecorder.writing.attempt import Attempt
+from tfrecorder.writing.copying import record_copier
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader
 
@@ -125,9 +126,12 @@ def write_shard(
 
         return read_image(uri, plan.base, note, pool.folders)
 
-    rooms = (pool.budget.room, unlimited)
-    load, load_alone = (row_loader(plan, room, read) for room in rooms)
-    load = _again_alone(load, load_alone, pool.budget)
+    if plan.copies:
+        load = record_copier(plan)
+    else:
+        rooms = (pool.budget.room, unlimited)
+        load, load_alone = (row_loader(plan, room, read) for room in rooms)
+        load = _again_alone(load, load_alone, pool.budget)
     with storage.publish(output_dir, shard.file, attempt) as file:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:

@@ -1,0 +1,222 @@
+"""`compact`: all generations of a dataset as one new dataset, by copying records.
+
+The plan of the new dataset says of each row where its record lies in the old one; workers copy it,
+compare its checksums and decode nothing.  All else is a conversion as any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfrecorder import storage
+from tfrecorder.conversion import (
+    Known,
+    follow,
+    how_to_go_on,
+    output_path,
+    result_of,
+    stage_or_continue,
+)
+from tfrecorder.display.bars import is_shown, stage_line
+from tfrecorder.errors import DatasetError, OptionError, UnreachableError
+from tfrecorder.growing.copies import all_rows, uris_of
+from tfrecorder.options.checks import by_present_names
+from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, ConvertOptions
+from tfrecorder.plan.directory import claim
+from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, fingerprint, shard_counts, shuffled
+from tfrecorder.runners import run
+from tfrecorder.schema.splits import SPLITS
+from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.generations import Generation
+from tfrecorder.stored.open import open_generations
+from tfrecorder.validation.statistics import describe_columns
+from tfrecorder.writing.result import ConversionResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tfrecorder.runners.dataflow.job import DataflowJob
+
+
+def compact(
+    directory: str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
+    *,
+    drop: Iterable[str] | str | os.PathLike[str] | None = None,
+    at: int | None = None,
+    **options: Any,
+) -> ConversionResult | DataflowJob:
+    """Write all generations of a dataset as one new dataset, shuffled anew.
+
+    Records are copied as they are, with their checksums compared; no image is decoded, and the
+    sources are not needed. Rejects are listed again. The old dataset is only read. An interrupted
+    compaction is continued by the same call.
+
+    Args:
+        directory: what `convert` and `append` wrote.
+        output_dir: a directory, new, empty, or that of the compaction to continue.
+        drop: image uris whose records are left out, or the path of a text file with one a line.
+            Nothing of them is in the new dataset.
+        at: the last generation that counts; None is the newest.
+        **options: num_shards, shard_size, shuffle, seed, overwrite, and those of runners and
+            progress, as for `tfrecorder.convert`.
+
+    Returns:
+        What `tfrecorder.convert` returns.
+
+    Raises:
+        OptionError: an option's name or value is wrong, or a uri to drop is not in the dataset.
+        DatasetError: there is no whole dataset that this package wrote, or a record is damaged.
+        TfrecorderError: else as `tfrecorder.convert` raises them.
+
+    Example:
+        >>> tfrecorder.compact("out", "out-2")  # doctest: +SKIP
+    """
+    started = time.perf_counter()
+    for name in options:
+        if name not in OF_COMPACT:
+            raise OptionError(
+                f"{name}={options[name]!r}: compact copies records as they are; its options are "
+                f"{', '.join(OF_COMPACT)}."
+            )
+    # Rows that became rejects were accepted as such when they were converted.
+    chosen = ConvertOptions.of({**options, "max_reject_fraction": 1.0})
+    where, target = (
+        storage.absolute(os.fspath(directory)),
+        storage.absolute(output_path(output_dir)),
+    )
+    if target == where or f"{target}/".startswith(f"{where}/"):
+        raise OptionError(f"output_dir={target!r}: give a directory outside of {where}.")
+    try:
+        prepared, job = _compact(where, target, _uris(drop), at, chosen)
+    except (UnreachableError, KeyboardInterrupt) as error:
+        if (explained := how_to_go_on(error, target, "compaction")) is None:
+            raise
+        raise explained from (error if isinstance(error, UnreachableError) else None)
+    if job is not None:
+        return job
+    found = result_of(target, prepared, Known({}, (), {}), time.perf_counter() - started)
+    return dataclasses.replace(found, output_dir=os.fspath(output_dir))
+
+
+def _compact(
+    where: str, target: str, drop: Collection[str], at: int | None, options: ConvertOptions
+) -> tuple[Any, DataflowJob | None]:
+    with stage_line(is_shown(options.progress)) as begin:
+        run.check_runner(options)
+        begin("reading the plans")
+        stored, found = _open(where, at)
+        plan, planned = _plan(where, stored, found, drop, options)
+    records = sum(stored.records(split) or 0 for split in stored.splits)
+    size = sum(map(stored.bytes, stored.splits)) // max(1, records)
+    sizes = [max(0, size - RECORD_OVERHEAD)]
+    with claim(target):
+        prepared = stage_or_continue(
+            target, plan, planned, options, lambda decisive: sizes, _nothing_to_look_at
+        )
+        del planned
+        return prepared, None if prepared is None else follow(prepared, options)
+
+
+def _nothing_to_look_at() -> None:
+    """The records were found when the plan was made."""
+
+
+def _open(where: str, at: int | None) -> tuple[StoredDataset, list[Generation]]:
+    files = local_files() if storage.is_local(where) else stored_files()
+    with storage.failing_as(DatasetError, where):
+        stored, found = open_generations(where, files, at)
+    if not found:
+        raise DatasetError(f"{where} was not written by tfrecorder, which compacts only its own.")
+    return stored, found
+
+
+def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str]:
+    """The uris to drop, each once."""
+    if drop is None:
+        return ()
+    if isinstance(drop, (str, os.PathLike)):
+        path = os.fspath(drop)
+        try:
+            lines = storage.read_bytes(path).decode().splitlines()
+        except (storage.UnreadableError, UnicodeDecodeError) as error:
+            raise OptionError(f"drop={path!r} cannot be read: {error}.") from error
+        return dict.fromkeys(line for line in lines if line)
+    found = list(drop)
+    wrong = [one for one in found if not isinstance(one, str)]
+    if wrong:
+        raise OptionError(f"drop: {wrong[0]!r} is no uri; give texts, or the path of a file.")
+    return dict.fromkeys(found)
+
+
+def _plan(
+    where: str,
+    stored: StoredDataset,
+    found: Sequence[Generation],
+    drop: Collection[str],
+    options: ConvertOptions,
+) -> tuple[Plan, pa.Table]:
+    """The plan of the new dataset, and its rows in the order of its shards."""
+    rows, splits = all_rows(where, stored, found)
+    if drop:
+        kept = ~_dropped(where, uris_of(rows, stored.fields), drop)
+        rows, splits = rows.filter(kept), splits[kept]
+    if not len(rows):
+        raise OptionError("drop: no record would be left.")
+    order, split_rows = [], {}
+    for split in SPLITS:
+        numbers = np.flatnonzero((splits == split).to_numpy())
+        if len(numbers):
+            order.append(shuffled(numbers, split, options.seed) if options.shuffle else numbers)
+            split_rows[split] = len(numbers)
+    columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
+    values = {one.key: columns[one.key] for one in _valued(stored, columns)}
+    recorded = by_present_names(found[-1].metadata.get("options", {}))
+    now = options.content_options()
+    plan = Plan(
+        rows=len(rows),
+        source_rows=_source_rows(found[-1]),
+        split_rows=split_rows,
+        split_shards=shard_counts(split_rows, (), options),
+        fields=stored.fields,
+        statistics=describe_columns(stored.fields, values, splits),
+        base=where,
+        fingerprint=fingerprint(splits, columns),
+        options={**recorded, **{name: now[name] for name in OF_ORDER}},
+        remote=not storage.is_local(where),
+        copies=True,
+    )
+    return plan, rows.take(np.concatenate(order))
+
+
+def _valued(stored: StoredDataset, columns: Collection[str]) -> list[Any]:
+    return [one for one in stored.record if one.key in columns]
+
+
+def _source_rows(newest: Generation) -> int:
+    """Of all sources: more than any number of a row."""
+    before = newest.metadata.get("before") or {"rows": 0}
+    return int(before["rows"] + newest.metadata["source_rows"])
+
+
+def _dropped(where: str, uris: pa.Array | None, drop: Collection[str]) -> np.ndarray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if uris is None:
+        raise OptionError(f"drop: the records of {where} have no images, and so no uris.")
+    wanted = pa.array(list(drop), pa.large_string())
+    absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=uris)))
+    if len(absent):
+        raise OptionError(
+            f"drop: {len(absent):,} of {len(wanted):,} uris are not in {where}, as "
+            f"{absent[0].as_py()!r}; give each as the source gave it."
+        )
+    return np.asarray(pc.is_in(uris, value_set=wanted).to_numpy(zero_copy_only=False))

@@ -1,0 +1,117 @@
+"""Where each record of a dataset lies, as the rows of a plan that copies them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.dataset import layout
+from tfrecorder.dataset.earlier import rows_as_now
+from tfrecorder.errors import DatasetError
+from tfrecorder.plan.plan import COPY_OF, shard_bounds
+from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.splits import SPLIT_TYPE
+from tfrecorder.stored.class_counts import read_side_file
+from tfrecorder.stored.dataset import ShardFile, StoredDataset
+from tfrecorder.stored.generations import Generation
+from tfrecorder.stored.planned import read_planned
+from tfrecorder.stored.records import read_places
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def all_rows(
+    where: str, stored: StoredDataset, found: Sequence[Generation]
+) -> tuple[pa.Table, pd.Series]:
+    """The rows of all generations, oldest first, with `COPY_OF`; and the split of each.
+
+    Raises:
+        DatasetError: a plan, an index or a list cannot be read, or does not fit its shards.
+    """
+    import pyarrow as pa
+
+    tables, splits = [], []
+    for one in found:
+        table, of_rows = _rows_of(where, stored, one)
+        tables.append(table)
+        splits += of_rows
+    names = tables[-1].column_names
+    whole = pa.concat_tables([table.select(names).replace_schema_metadata() for table in tables])
+    return whole, pd.Series(splits, dtype=SPLIT_TYPE)
+
+
+def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
+    """The uris of the first images; None of records without images."""
+    image = primary_image(fields)
+    return None if image is None else rows.column(image.uri_key).combine_chunks()
+
+
+def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Table, list[str]]:
+    import pyarrow as pa
+
+    found = read_planned(one.directory, lambda schema: list(schema.names))
+    if found is None:
+        path = os.path.join(one.directory, layout.PLAN_ROWS)
+        raise DatasetError(f"{path} is missing, so which row became which record is not known.")
+    table = rows_as_now(found)
+    table = table.drop_columns([name for name in COPY_OF if name in table.column_names])
+    numbers = table.column(SOURCE_ID).to_numpy()
+    rejects = {int(row[0]): (row[2], row[3]) for row in _list(one, layout.REJECTS)}
+    suspects = {int(row[0]): row[2] for row in _list(one, layout.SUSPECTS)}
+    kept = ~np.isin(numbers, np.fromiter(rejects, np.int64, len(rejects)))
+    files = np.full(len(numbers), "", dtype=object)
+    places = np.zeros((len(numbers), 2), np.int64)
+    splits: list[str] = []
+    for shard, of_shard in _shards(one, numbers):
+        at = of_shard.start + np.flatnonzero(kept[of_shard])
+        if len(at) != shard["records"]:
+            raise DatasetError(
+                f"{os.path.join(one.directory, shard['file'])} has {shard['records']:,} records, "
+                f"but {len(at):,} were planned and not rejected. `tfrecorder verify {where}` "
+                "checks every file."
+            )
+        path = os.path.join(one.directory, shard["file"])
+        files[at] = os.path.relpath(path, where) if "://" not in path else path[len(where) + 1 :]
+        places[at] = read_places(stored, ShardFile(path, shard["records"], shard["bytes"]))
+        splits += [shard["split"]] * (of_shard.stop - of_shard.start)
+    reasons = [rejects.get(number, ("", "")) for number in numbers.tolist()]
+    texts: dict[str, Any] = {
+        COPY_OF.file: files.tolist(),
+        COPY_OF.stage: [stage for stage, _ in reasons],
+        COPY_OF.reason: [reason for _, reason in reasons],
+        COPY_OF.warning: [suspects.get(number, "") for number in numbers.tolist()],
+    }
+    for name in COPY_OF:
+        if name in texts:
+            table = table.append_column(name, pa.array(texts[name], pa.large_string()))
+        else:
+            column = places[:, 0 if name == COPY_OF.offset else 1]
+            table = table.append_column(name, pa.array(column, pa.int64()))
+    return table, splits
+
+
+def _list(one: Generation, name: str) -> Sequence[Sequence[str]]:
+    return read_side_file(one.directory, name)
+
+
+def _shards(one: Generation, numbers: np.ndarray) -> Iterator[tuple[Mapping[str, Any], slice]]:
+    """The shards in the order of the plan, and the rows of each."""
+    start = 0
+    shards = one.metadata["shards"]
+    for split, rows in one.metadata["split_rows"].items():
+        of_split = [shard for shard in shards if shard["split"] == split]
+        for index, shard in enumerate(of_split):
+            first, stop = shard_bounds(rows, len(of_split), index)
+            yield shard, slice(start + first, start + stop)
+        start += rows
+    if start != len(numbers):
+        raise DatasetError(
+            f"{os.path.join(one.directory, layout.PLAN_ROWS)} has {len(numbers):,} rows, but "
+            f"{start:,} were planned. Copy it again."
+        )

@@ -1,0 +1,61 @@
+"""One row of a plan that copies: its record as it is, its checksums compared, nothing decoded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tfrecorder.dataset.example import Values, parse_example
+from tfrecorder.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, unframe
+from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.rejects import Reject
+from tfrecorder.indexed.reading import OpenFiles
+from tfrecorder.plan.plan import COPY_OF, Plan, PlannedRow
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Image
+from tfrecorder.stored.dataset import ShardFile
+from tfrecorder.stored.records import damaged_record
+from tfrecorder.writing.rows import Loaded, LoadRow, Rejected
+
+
+def record_copier(plan: Plan) -> LoadRow:
+    """The function that copies the record of a row; threads share it and its open files."""
+    files = OpenFiles()
+    images = [field for field in plan.fields if isinstance(field.kind, Image)]
+
+    def copy(row: PlannedRow) -> Loaded | Rejected:
+        file, offset, size, stage, reason, warning = (row.values[name] for name in COPY_OF)
+        if not file:
+            code, _, detail = reason.partition(": ")
+            return Rejected(row, Reject(stage, code, detail))
+        shard = ShardFile(os.path.join(plan.base, file), None, 0)
+        framed = files.read(shard, offset, size)
+        try:
+            features = parse_example(unframe(framed))
+        except ValueError as error:
+            raise damaged_record(shard, offset, error) from error
+        stored = [(field.key, _image(field, features)) for field in images]
+        return Loaded(
+            row=row,
+            image=replace(stored[0][1], warning=warning or None) if stored else None,
+            parts=[
+                framed[:HEADER_BYTES],
+                framed[HEADER_BYTES:-FOOTER_BYTES],
+                framed[-FOOTER_BYTES:],
+            ],
+            size=len(framed),
+            input_bytes=sum(len(image.data) for _, image in stored),
+            further=tuple(stored[1:]),
+        )
+
+    return copy
+
+
+def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
+    """An image as its record describes it; of a file's header, whether it is turned."""
+    data = bytes(features[field.encoded_key][0])
+    kind = bytes(features[f"{field.key}/format"][0]).decode()
+    height, width, channels = (int(features[key][0]) for key in field.size_keys)
+    oriented = kind != "raw" and check_image(data, "none").oriented
+    return CheckedImage(data, kind, height, width, channels, oriented, None)
