@@ -16,7 +16,7 @@ from pathlib import Path
 import harness
 
 NAMES = (
-    *("startup", "planning", "exactness", "writing", "memory", "growth"),
+    *("startup", "planning", "exactness", "writing", "memory", "growth", "appending"),
     *("reading", "raw", "bucket", "where_time_goes", "cost"),
 )
 

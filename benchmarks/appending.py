@@ -1,0 +1,114 @@
+"""Appending: 1,000 rows to a dataset of 1,000 rows, and to one of 1,000,000.
+
+    appending.py [--data DIR] [--rounds N] [--quick]
+
+What the larger dataset adds is the look at the uris that are there. The datasets are made once and
+kept: pictures of 1,000 files under a million paths, stored as they are, without a check.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import harness
+from harness import Case, Numbers, Timed
+
+ROWS = 1_000_000
+QUICK_ROWS = 20_000
+ADDED = 1000
+
+SECONDS_BAR = 3.0
+MEMORY_BAR = 300.0
+
+
+def add(images: str, dataset: str, first: int) -> Timed:
+    """Append rows of a folder of links that the dataset does not have."""
+    import apache_beam
+
+    import tfrecorder.growing.append
+
+    del apache_beam, tfrecorder
+    shutil.rmtree(Path(dataset, "appended"), ignore_errors=True)
+    new = rows(images, first, first + ADDED)
+
+    def run() -> Numbers:
+        import tfrecorder
+
+        result = tfrecorder.append(new, dataset, progress=False)
+        return {"records": result.records}
+
+    return run
+
+
+def rows(images: str, first: int, end: int):  # type: ignore[no-untyped-def]
+    """A frame: each path is that of one of 1,000 files, through one of many links."""
+    import pandas as pd
+
+    paths = [f"{images}/{number // ADDED}/{number % ADDED}.jpg" for number in range(first, end)]
+    return pd.DataFrame({"split": "TRAIN", "image_uri": paths, "label": "one"})
+
+
+def make_images(folder: Path, count: int) -> str:
+    """A thousand small files, and as many links to their folder as there are thousands of rows."""
+    from PIL import Image
+
+    files = folder / "files"
+    files.mkdir(parents=True, exist_ok=True)
+    for number in range(ADDED):
+        path = files / f"{number}.jpg"
+        if not path.exists():
+            Image.new("RGB", (32, 32), (number % 256, number // 256, 90)).save(path)
+    for number in range(count // ADDED + 1):
+        link = folder / str(number)
+        if not link.is_symlink():
+            os.symlink(files, link)
+    return str(folder)
+
+
+def make_dataset(images: str, folder: Path, count: int) -> str:
+    import tfrecorder
+
+    if not (folder / "dataset_info.json").exists():
+        tfrecorder.convert(
+            rows(images, 0, count), folder, verify="none", num_shards=8, progress=False
+        )
+    return str(folder)
+
+
+def main(arguments: list[str] | None = None) -> bool:
+    parser = harness.parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="20,000 rows, once")
+    chosen = parser.parse_args(arguments)
+    many, rounds = (QUICK_ROWS, 1) if chosen.quick else (ROWS, chosen.rounds)
+    data = chosen.data.resolve()
+    images = make_images(data / "appending-images", many)
+    cases = [
+        Case(
+            f"to {count:,} rows",
+            "appending:add",
+            {
+                "images": images,
+                "dataset": make_dataset(images, data / f"appending-{count}", count),
+                "first": many,
+            },
+        )
+        for count in (ADDED, many)
+    ]
+    results = harness.run_rounds(cases, rounds, data)
+    print(harness.table(results, ["seconds", "cpu", "peak_mb", "records"]), "\n")
+    few, large = results
+    more = {key: large.median(key) - few.median(key) for key in ("seconds", "peak_mb")}
+    bars = [
+        harness.verdict("seconds more", more["seconds"], SECONDS_BAR, at_least=False),
+        harness.verdict("MB more", more["peak_mb"], MEMORY_BAR, at_least=False),
+    ]
+    print("\n".join(line for _, line in bars))
+    harness.save("appending", results)
+    return all(met for met, _ in bars)
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)
