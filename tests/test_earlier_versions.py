@@ -133,6 +133,18 @@ def test_it_is_repaired(out: Path, here: Path) -> None:
     assert tfrecorder.info(out).columns
 
 
+def test_it_is_appended_to_and_compacted(out: Path) -> None:
+    table, _ = source(out.name)
+    whole, records = public_files(out), tfrecorder.info(out).records
+    assert tfrecorder.append(table, out).was_finished
+    added = tfrecorder.append(table, out, duplicates="keep", max_reject_fraction=1.0)
+    assert tfrecorder.info(out).records == records + added.records
+    assert tfrecorder.verify(out).ok
+    assert public_files(out) == whole
+    assert tfrecorder.compact(out, f"{out}-new").records == records + added.records
+    assert tfrecorder.verify(f"{out}-new").ok
+
+
 def test_it_is_not_continued(out: Path) -> None:
     table, options = source(out.name)
     whole = public_files(out)

@@ -170,9 +170,8 @@ def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> 
         raise OutputError(f"{path} is a folder; give the name of a file, as {path}/preview.html.")
     where = os.path.realpath(folder)
     dataset = os.path.realpath(os.fspath(directory))
-    if where == dataset or os.path.join(where, "").startswith(
-        os.path.join(dataset, layout.PRIVATE, "")
-    ):
+    ours = (os.path.join(dataset, name, "") for name in (layout.PRIVATE, layout.APPENDED))
+    if where == dataset or os.path.join(where, "").startswith(tuple(ours)):
         raise OutputError(
             f"{path} is inside the dataset, which holds nothing but its own files; write the page "
             "beside it."

@@ -146,9 +146,9 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
     staged = read_plan(folder)
     if options.retry_rejects and _is_committed(folder) and has_generations(folder):
         raise OutputError(
-            f"retry_rejects=True: {folder} was appended to, and what is in it keeps its numbers. "
-            f"Use tfrecorder.append(source, {folder!r}, retry_rejects=True), which adds the images "
-            "that can be read now as a new generation."
+            f"retry_rejects=True: {folder} was appended to, and its records keep their numbers. "
+            "Append the same table with retry_rejects=True: images that can be read now become a "
+            "new generation."
         )
     if staged is None:
         return None
