@@ -95,20 +95,21 @@ def compact(
     if target == where or f"{target}/".startswith(f"{where}/"):
         raise OptionError(f"output_dir={target!r}: give a directory outside of {where}.")
     try:
-        prepared, job = _compact(where, target, _uris(drop), at, chosen)
+        with storage.acting_as(chosen.account):
+            found = _compact(where, target, _uris(drop), at, chosen)
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_go_on(error, target, "compaction")) is None:
             raise
         raise explained from (error if isinstance(error, UnreachableError) else None)
-    if job is not None:
-        return job
-    found = result_of(target, prepared, Known({}, (), {}), time.perf_counter() - started)
-    return dataclasses.replace(found, output_dir=os.fspath(output_dir))
+    if not isinstance(found, ConversionResult):
+        return found
+    seconds = time.perf_counter() - started
+    return dataclasses.replace(found, output_dir=os.fspath(output_dir), seconds=seconds)
 
 
 def _compact(
     where: str, target: str, drop: Collection[str], at: int | None, options: ConvertOptions
-) -> tuple[Any, DataflowJob | None]:
+) -> ConversionResult | DataflowJob:
     with stage_line(is_shown(options.progress)) as begin:
         run.check_runner(options)
         begin("reading the plans")
@@ -122,7 +123,8 @@ def _compact(
             target, plan, planned, options, lambda decisive: sizes, _nothing_to_look_at
         )
         del planned
-        return prepared, None if prepared is None else follow(prepared, options)
+        job = None if prepared is None else follow(prepared, options)
+    return job or result_of(target, prepared, Known({}, (), {}), seconds=0)
 
 
 def _nothing_to_look_at() -> None:
