@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,8 @@ def test_it_compares_prints_and_cleans_up(bucket: Gcs, dataflow: Dataflow, lines
     given = [f"dataflow_endpoint={dataflow.url}", "no_auth=true"]
     options = [part for one in given for part in ("--runner-option", one)]
     command = [SCRIPT, "--project", "loopback", "--bucket", "mine", "--source", lines, *options]
-    done = run(*command, "--rows", "40")
+    whole = [sys.executable, *map(str, command), "--rows", "40"]
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     for words in (
         f"40 images of {lines} to gs://mine/tfrecorder-smoke-",
