@@ -60,7 +60,7 @@ def test_a_job_makes_what_this_machine_makes(
     assert f"tfrecorder status {OUT}" in str(job)
     assert job.url in job._repr_html_()
 
-    ended = job.wait(timeout=120)
+    ended = job.wait(timeout=300)
     assert ended.state == "DONE"
     assert ended.use is not None
     assert 1 <= ended.use.mean <= ended.use.most <= 2
@@ -126,7 +126,7 @@ def test_a_job_that_overwrites_keeps_the_old_dataset_until_its_end(
     assert bucket.files(OUT) == public_files(dataset)
 
     job = tfrecorder.convert(SOURCE, OUT, **options)
-    assert job.wait(timeout=120).state == "DONE"
+    assert job.wait(timeout=300).state == "DONE"
     assert job.result().records == 52
     assert re.match("tfrecorder-flowers-", dataflow.jobs[job.job_id].asked["name"])
     assert bucket.files(OUT) == public_files(dataset)
@@ -191,7 +191,7 @@ def test_a_job_with_a_schema_makes_what_this_machine_makes(
             f"gs://bkt/data/{name}.csv", f"gs://bkt/{name}", **settings(dataflow, **given)
         )
     for name, job in jobs.items():
-        assert job.wait(timeout=120).state == "DONE"
+        assert job.wait(timeout=300).state == "DONE"
         assert bucket.files(f"gs://bkt/{name}") == public_files(name)
         assert tfrecorder.verify(f"gs://bkt/{name}").ok
         assert tfrecorder.info(name).rejects == {}

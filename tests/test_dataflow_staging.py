@@ -84,7 +84,7 @@ def notebook(code: str) -> None:
     from nbclient import NotebookClient
 
     cells = [nbformat.v4.new_code_cell(code)]
-    NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=120).execute()
+    NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=300).execute()
 
 
 def test_our_wheel_declares_nothing_to_install(tmp_path: Path) -> None:

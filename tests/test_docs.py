@@ -53,7 +53,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
         elif block.language == "sh":
             how = ("-n", "-c") if block.not_run else ("-e", "-c")
             done = subprocess.run(
-                ["sh", *how, block.code], capture_output=True, text=True, timeout=120
+                ["sh", *how, block.code], capture_output=True, text=True, timeout=300
             )
             shown = f"{name}, line {block.line}:\n{done.stdout}{done.stderr}"
             assert done.returncode == 0, shown

@@ -59,7 +59,7 @@ def execute(folder: Path, cells: Sequence[str], client: type = NotebookClient) -
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
     where = {"metadata": {"path": str(folder)}}
-    client(notebook, timeout=120, kernel_name="python3", resources=where).execute()
+    client(notebook, timeout=300, kernel_name="python3", resources=where).execute()
     return [cell.outputs for cell in notebook.cells]
 
 

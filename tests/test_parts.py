@@ -77,7 +77,7 @@ def test_eight_processes_of_which_some_are_killed_and_some_repeat_others() -> No
     for process in random.Random(0).sample(processes, 4):
         process.send_signal(signal.SIGKILL)
     for process in processes:
-        words = process.communicate(timeout=120)[1]
+        words = process.communicate(timeout=300)[1]
         assert process.returncode in (0, -signal.SIGKILL), words
     for number in range(1, 7):
         tfrecorder.work("out", part=(number, 6))

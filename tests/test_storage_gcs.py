@@ -563,6 +563,15 @@ def test_without_credentials_the_remedy_is_told(gcs: Gcs, tls: TlsProxy, tmp_pat
     assert "gcloud auth application-default login" in found.stdout
 
 
+def test_a_key_file_that_is_not_there_is_not_the_same_as_none(tmp_path: Path) -> None:
+    code = "from tfrecorder import storage\nstorage.read_bytes('gs://bkt/a')"
+    env = {key: value for key, value in os.environ.items() if key != "STORAGE_EMULATOR_HOST"}
+    env["GOOGLE_APPLICATION_CREDENTIALS"] = str(tmp_path / "key.json")
+    found = run("-c", code, env=env)
+    assert f"GOOGLE_APPLICATION_CREDENTIALS={tmp_path / 'key.json'}: " in found.stderr
+    assert "not found" in found.stderr
+
+
 def test_local_files_need_no_client(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom tfrecorder import storage\n"

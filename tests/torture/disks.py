@@ -118,7 +118,7 @@ def limit_files(material: Material, times: int, folder: Path) -> Count:
         arguments = ["convert", str(material.table), str(out), "--num-shards", "6"]
         # Not into a file: it may not be larger than the limit either.
         process = start_command(arguments, subprocess.PIPE, before)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=300)
         words = said.decode()
         demand(process.returncode == 1, f"limit {limit}: exit code {process.returncode}: {words}")
         demand("cannot be written: File too large" in words, f"limit {limit}: {words}")

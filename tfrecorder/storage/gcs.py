@@ -299,8 +299,11 @@ def _connect(chosen: Access) -> Connection:
         try:
             credentials = find_credentials(chosen.account, storage.Client.SCOPE)
         except DefaultCredentialsError as error:
-            if chosen.account is not None:
-                raise UnreadableError("no_credentials", NO_CREDENTIALS) from error
+            named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+            if named or chosen.account is not None:  # somebody is meant, not nobody
+                words = str(error).partition("\n")[0].rstrip(".")
+                why = f"GOOGLE_APPLICATION_CREDENTIALS={named}: {words}" if named else NO_CREDENTIALS
+                raise UnreadableError("no_credentials", why) from error
             credentials, unsigned = AnonymousCredentials(), True
     # A project is asked for only where buckets are made or listed, which nothing here does.
     project = os.environ.get("GOOGLE_CLOUD_PROJECT", "unused")
