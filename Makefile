@@ -50,7 +50,7 @@ bench-peers: $(PEERS)/installed
 torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture.run
 
-$(VENV)/installed: setup.py tfrecorder/version.py
+$(VENV)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable .
@@ -61,7 +61,7 @@ $(VENV)/installed-dev: $(VENV)/installed
 	touch $@
 
 # Apart: PyTorch and what else others need is large, and decides on versions that we share.
-$(PEERS)/installed: setup.py tfrecorder/version.py benchmarks/requirements.txt
+$(PEERS)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt) benchmarks/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
 	$(PEERS)/bin/python -m pip install --quiet --editable ".[dev]" -r benchmarks/requirements.txt

@@ -8,27 +8,16 @@ HERE = Path(__file__).parent
 VERSION: dict[str, str] = {}
 exec((HERE / "tfrecorder" / "version.py").read_text(), VERSION)
 
-# Upper bounds only where a next major is known to break; the reader needs tensorflow, the writer
-# apache-beam, and each imports its own alone.
-REQUIRES = [
-    "apache-beam[gcp]>=2.70",
-    "certifi",
-    "click>=8.1",
-    # Where it has wheels; elsewhere Pillow resizes for it.
-    "cykooz-resizer>=4; platform_machine == 'x86_64' or sys_platform == 'darwin'",
-    "google-cloud-storage>=2.18",
-    "google-crc32c>=1.5",
-    "jinja2>=3.1",
-    "numpy>=1.26",
-    "pandas>=2.2",
-    "pillow>=11",
-    "pyarrow>=16",
-    "pyyaml>=6",
-    "simplejpeg>=1.8",
-    "tensorflow>=2.18",
-    "tqdm>=4.66",
-    "urllib3>=2",
-]
+# By what needs them; `pip install .` brings all.  README.md says how to install some of them alone.
+# Upper bounds only where a next major is known to break.
+PARTS = ("base", "beam", "gcs", "tensorflow")
+
+
+def requirements(part: str) -> list[str]:
+    """The lines of a file of requirements, without its comments."""
+    lines = (HERE / "requirements" / f"{part}.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
 
 EXTRAS = {
     "dask": ["dask[distributed]>=2024.11"],
@@ -36,6 +25,7 @@ EXTRAS = {
     "dev": [
         "dask[distributed]>=2024.11",
         "fsspec>=2024.6",
+        "grain>=0.2",
         "hypothesis>=6.100",
         "import-linter>=2.13",
         "jax>=0.4",  # a backend of Keras, to train with in a test
@@ -75,7 +65,7 @@ setup(
         "tfrecorder.inspection": ["templates/*", "templates/sections/*"],
     },
     python_requires=">=3.10",
-    install_requires=REQUIRES,
+    install_requires=sorted(line for part in PARTS for line in requirements(part)),
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["tfrecorder = tfrecorder.cli.main:main"]},
     keywords="tensorflow tfrecord pandas apache-beam dataflow images dataset tf.data",

@@ -88,7 +88,8 @@ def build(folder: Path) -> Path:
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    missing = {"LICENSE", "README.md", "setup.py", "pyproject.toml"} - names
+    wanted = {"LICENSE", "README.md", "setup.py", "pyproject.toml", "requirements/base.txt"}
+    missing = wanted - names
     if missing:
         sys.exit(f"the sdist lacks {sorted(missing)}")
     files = filter(Path.is_file, (ROOT / "tfrecorder").rglob("*"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib.util
 import os
 import signal
 import subprocess
@@ -80,6 +81,13 @@ def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.5) -> N
     """Give up after so many seconds in this process, for what fails in the end."""
     monkeypatch.setattr(retry, "PATIENCE", seconds)
     shorten_pauses(monkeypatch, seconds / 120)
+
+
+def skip_without(*packages: str) -> None:
+    """Skip a test that needs packages which are not installed; they are not imported here."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
 
 
 def error_of(

@@ -11,7 +11,7 @@ import pytest
 from reading_cases import convert_photos
 
 from tfrecorder import DatasetError, Records, batches
-from tfrecorder.indexed import batches as batches_module
+from tfrecorder.indexed import order
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -48,7 +48,7 @@ def test_neighbours_are_read_by_one_request(gcs: Any, bucket: tuple[str, Records
 def test_batches_of_a_bucket(
     gcs: Any, bucket: tuple[str, Records], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches_module, "BLOCK_BYTES", 30_000)  # three photographs
+    monkeypatch.setattr(order, "BLOCK_BYTES", 30_000)  # three photographs
     uri, local = bucket
     options: dict[str, Any] = {"batch_size": 7, "image_size": 30, "seed": 3, "shuffle": "blocks"}
     remote = list(batches(uri, "TRAIN", **options))

@@ -16,12 +16,14 @@ from doc_pages import DOCS, site
 from jupyter_client.manager import KernelManager, start_new_kernel
 from nbclient import NotebookClient
 from nbformat import NotebookNode
-from support import SAMPLES
+from support import SAMPLES, skip_without
 
 NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
 NOT_RUN = "not-run"
 #: Notebooks that draw, and how many pictures they show.
 DRAWN = {"detection": 2, "segmentation": 2}
+#: What notebooks need that is not installed with the package; without it they are skipped.
+NEEDS = {"pytorch": ["torch"], "grain": ["grain", "jax"], "keras_backends": ["jax", "torch"]}
 
 #: What `convert` says of a table that validation warns of, and the line of code below it.
 WARNED = r"[^\n]*UserWarning: [\d,]+ warnings?: [^\n]*\n[^\n]*\n?"
@@ -56,6 +58,7 @@ def _left_out(cell: NotebookNode) -> bool:
 def test_a_notebook_runs_from_top_to_bottom(
     path: Path, kernel: KernelManager, tmp_path: Path
 ) -> None:
+    skip_without(*NEEDS.get(path.stem, ()))
     folder = tmp_path / "samples"
     shutil.copytree(SAMPLES, folder)
     notebook = _read(path)

@@ -22,6 +22,7 @@ BEAM = ("apache_beam",)
 HEAVY = (
     *TENSORFLOW,
     *BEAM,
+    "torch",
     "google.cloud.storage",
     "google_crc32c",
     "PIL",
@@ -102,6 +103,12 @@ def test_reading_by_number_takes_neither(dataset, code):
     assert attempts_of(whole, (*TENSORFLOW, *BEAM)) == []
 
 
+def test_numbers_for_a_loader_of_pytorch_take_nothing_heavy(dataset):
+    code = f"import tfrecorder.torch as ours; out = {str(dataset)!r}; "
+    code += "list(ours.BatchSampler(ours.Records(out, 'TRAIN')))"
+    assert attempts_of(code, (*TENSORFLOW, *BEAM, "torch")) == []
+
+
 def test_the_status_of_a_conversion_takes_neither(dataset):
     code = f"import tfrecorder; tfrecorder.status({str(dataset)!r})"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
@@ -172,6 +179,7 @@ BEAM_WALL = "Apache Beam is imported in runners/ and writing/pipeline.py alone"
 WORKERS = "What a Dataflow worker runs never reaches TensorFlow"
 READERS = "What reads never reaches Apache Beam"
 INDEXED = "What reads by number never reaches TensorFlow"
+TORCH = "PyTorch is imported in torch.py alone"
 
 
 @pytest.mark.parametrize(
@@ -187,6 +195,8 @@ INDEXED = "What reads by number never reaches TensorFlow"
         ("stored/files.py", "import apache_beam", [BEAM_WALL, READERS]),
         ("indexed/order.py", "from tfrecorder.loading import start", [FLOORS]),
         ("indexed/order.py", "def late():\n    import tensorflow", [TENSORFLOW_WALL, INDEXED]),
+        ("indexed/records.py", "def late():\n    import torch", [TORCH, INDEXED]),
+        ("indexed/order.py", "from tfrecorder import torch", [FLOORS]),
     ],
 )
 def test_a_floor_or_a_wall_that_is_broken_is_seen(house, file, crossing, contracts):

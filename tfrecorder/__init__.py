@@ -20,6 +20,7 @@ from tfrecorder.errors import (
     ImagesUnreachableError,
     OptionError,
     OutputError,
+    PackageError,
     RejectedError,
     RunnerError,
     SourceError,
@@ -27,6 +28,7 @@ from tfrecorder.errors import (
     UnreachableError,
     ValidationError,
 )
+from tfrecorder.errors import missing_explained as _missing_explained
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.version import __version__
 
@@ -142,6 +144,7 @@ __all__ = [
     "Number",
     "OptionError",
     "OutputError",
+    "PackageError",
     "PartResult",
     "Preview",
     "Records",
@@ -186,7 +189,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'tfrecorder' has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    with _missing_explained():
+        return getattr(import_module(_LAZY[name]), name)
 
 
 def __dir__() -> list[str]:

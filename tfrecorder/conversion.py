@@ -21,6 +21,7 @@ from tfrecorder.errors import (
     OutputError,
     UnreachableError,
     ValidationError,
+    refuse_missing,
 )
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import NOT_STAGED, ConvertOptions
@@ -93,6 +94,7 @@ def convert(
         UnreachableError: a disk or a service was away for more than two minutes.
         RejectedError: more images than allowed were rejected.
         RunnerError: the runner failed, or did not take the job.
+        PackageError: Apache Beam is not installed.
         KeyboardInterrupt: with words on how to continue.
 
     Example:
@@ -114,6 +116,7 @@ def _convert(
     shown = is_shown(chosen.progress)
     with stage_line(shown) as begin:
         table, checked, report = read_and_check(source, where, chosen, begin)
+    refuse_missing("apache_beam")  # before anything is staged
     known = Known(dict(table.passed_over), report.notes, count_warnings(report))
     warn_of_source(known.warnings, source, chosen)
     try:
@@ -519,6 +522,7 @@ def convert_and_load(
         ... )  # doctest: +SKIP
     """
     reading = _checked_load_options(load_options)
+    refuse_missing("tensorflow")
     for name in options:
         if _is_option(name, LoadOptions) and not _is_option(name, ConvertOptions):
             raise OptionError(

@@ -9,7 +9,8 @@
     │   └── ImagesUnreachableError       the images are plainly not there (an unmounted disk, say)
     ├── RejectedError                    a reject with on_error="raise", or too many of them
     ├── RunnerError                      the runner or its job failed for a reason of its own
-    └── DatasetError                     a directory cannot be read as a dataset
+    ├── DatasetError                     a directory cannot be read as a dataset
+    └── PackageError (ImportError)       a package that this call needs is not installed
 
 Every message names the argument, file or row, shows the value and says the remedy.  All of them
 survive pickling, because Beam carries them between processes.
@@ -19,6 +20,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
+import re
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -78,6 +82,55 @@ class RunnerError(TfrecorderError):
 
 class DatasetError(TfrecorderError):
     """A directory is not a committed dataset, or not a whole one."""
+
+
+class PackageError(TfrecorderError, ImportError):
+    """A package that this call needs, and most do not, is not installed."""
+
+
+#: What some calls need and most do not, by what is imported: its requirement for pip, and what else
+#: can be done.
+_PACKAGES = {
+    "tensorflow": ("tensorflow>=2.18", "or read with Records or batches, which do without it"),
+    "apache_beam": (
+        "apache-beam[gcp]>=2.70",
+        "or call stage, work and commit, which write the same files without it",
+    ),
+    "google.cloud.storage": ("google-cloud-storage>=2.18", ""),
+    "google.auth": ("google-cloud-storage>=2.18", ""),
+    "torch": ("torch", ""),
+}
+# Keras comes with TensorFlow, and `google` is a folder that several packages share.
+_PACKAGES |= {"keras": _PACKAGES["tensorflow"]}
+_PACKAGES |= dict.fromkeys(("google", "google.cloud"), _PACKAGES["google.cloud.storage"])
+
+
+def refuse_missing(module: str) -> None:
+    """Raise a PackageError unless a package is there; it is not imported."""
+    if module not in sys.modules and importlib.util.find_spec(module) is None:
+        raise PackageError(_in_words(module))
+
+
+@contextlib.contextmanager
+def missing_explained() -> Iterator[None]:
+    """Turns the import of a package that is not there into a PackageError.
+
+    Raises:
+        PackageError: with the command that installs it; other errors pass.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in _PACKAGES:
+            raise
+        raise PackageError(_in_words(error.name)) from error
+
+
+def _in_words(module: str) -> str:
+    requirement, otherwise = _PACKAGES[module]
+    name = re.split(r"[>=\[]", requirement)[0]
+    more = f", {otherwise}" if otherwise else ""
+    return f'{name} is needed for this and not installed; run `pip install "{requirement}"`{more}.'
 
 
 @contextlib.contextmanager

@@ -16,7 +16,13 @@ from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.cli.words import one_line
-from tfrecorder.errors import OptionError, TfrecorderError, ValidationError, limits_explained
+from tfrecorder.errors import (
+    OptionError,
+    TfrecorderError,
+    ValidationError,
+    limits_explained,
+    missing_explained,
+)
 from tfrecorder.options.checks import RENAMED, nearest
 from tfrecorder.process_limits import address_space_left
 from tfrecorder.version import __version__
@@ -54,7 +60,7 @@ class _Group(click.Group):
         warnings.showwarning = _show_warning
         _spare_address_space()
         try:
-            with limits_explained(), _in_one_line(ctx):
+            with limits_explained(), missing_explained(), _in_one_line(ctx):
                 return super().invoke(ctx)
         except ValidationError as error:
             words = str(error).splitlines()[0]

@@ -28,7 +28,13 @@ from tfrecorder.conversion import (
 )
 from tfrecorder.dataset import layout
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
+from tfrecorder.errors import (
+    DatasetError,
+    OptionError,
+    OutputError,
+    UnreachableError,
+    refuse_missing,
+)
 from tfrecorder.growing.fitting import fit_texts, numbered, refuse_other_schema
 from tfrecorder.growing.known_rows import pass_over_known
 from tfrecorder.growing.taken_over import taken_over
@@ -149,6 +155,7 @@ def _append(
         table, checked, report = check_table(table, folder, options, stored.fields)
         refuse_other_schema(where, stored.fields, table, checked.fields)
         known = Known(dict(table.passed_over), report.notes, count_warnings(report))
+    refuse_missing("apache_beam")  # before anything is staged
     warn_of_source(known.warnings, source, options)
     before = _before(found[-1])
     with stage_line(shown) as begin:

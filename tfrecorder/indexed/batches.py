@@ -16,7 +16,7 @@ from tfrecorder.errors import OptionError
 from tfrecorder.indexed.collate import collate, emptied
 from tfrecorder.indexed.elements import Elements
 from tfrecorder.indexed.options import BatchOptions
-from tfrecorder.indexed.order import Order
+from tfrecorder.indexed.order import Order, block_of
 from tfrecorder.indexed.position import Position, Share
 from tfrecorder.indexed.reading import RecordReader
 from tfrecorder.indexed.records import fingerprint_of, open_by_number
@@ -25,10 +25,6 @@ from tfrecorder.options.memory import prefetched
 from tfrecorder.stored.columns import is_ragged, refuse_sizes
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
-
-#: Bytes of consecutive records that "blocks" keeps close: at 20 ms a request and 50 MB/s, half of
-#: the time of reading them is waiting.
-BLOCK_BYTES = 2**20
 
 #: Names of threads: those that decode, and those that wait for a bucket.
 _BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
@@ -94,7 +90,7 @@ class Batches:
         self._reader = RecordReader(stored, name)
         records, (rank, world) = self._reader.records, options.shard or (0, 1)
         self._share = Share(records, options.batch_size, int(rank), int(world), options.drops)
-        self._block = max(1, int(BLOCK_BYTES * records / max(1, stored.bytes(name))))
+        self._block = block_of(records, stored.bytes(name))
         seed = secrets.randbits(32) if options.seed is None else int(options.seed)
         self._elements = Elements(stored, options, seed)
         fingerprint = fingerprint_of(stored, name)
@@ -122,10 +118,8 @@ class Batches:
         Raises:
             OptionError: it is of another dataset, split, shuffle or seed.
         """
-        here = self._position
-        if self._options.seed is None and isinstance(state, Mapping):
-            here = replace(here, seed=state.get("seed", here.seed))
-        self._go_to(here.with_saved(state, self._share.records))
+        takes_seed = self._options.seed is None
+        self._go_to(self._position.with_saved(state, self._share.records, takes_seed=takes_seed))
 
     def _go_to(self, position: Position) -> None:
         if position.seed != self._position.seed:
@@ -136,7 +130,7 @@ class Batches:
         """The batches from the position to the end of its epoch."""
         position = self._position
         start = self._begun_at = position.next
-        following = replace(position, epoch=position.epoch + 1, next=0)
+        following = position.next_epoch()
         steps = self._share.steps(start)
         for step, batch in enumerate(self._made(position, steps), 1):
             start = self._share.after(start)

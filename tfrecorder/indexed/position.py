@@ -43,12 +43,17 @@ class Position:
         """As JSON values, to be saved with the model."""
         return {"version": VERSION, **asdict(self)}
 
-    def with_saved(self, state: Mapping[str, Any], records: int) -> Position:
+    def next_epoch(self) -> Position:
+        """The beginning of the epoch behind this one."""
+        return replace(self, epoch=self.epoch + 1, next=0)
+
+    def with_saved(self, state: Mapping[str, Any], records: int, *, takes_seed: bool) -> Position:
         """This position, moved to where `to_json` of an earlier run stood.
 
         Args:
             state: what `to_json` gave.
             records: of the split.
+            takes_seed: the seed of that run becomes this one's; otherwise they must be the same.
 
         Raises:
             OptionError: it is no position, or one of other records or of another order.
@@ -62,6 +67,8 @@ class Position:
                 "with the tfrecorder that saved it, or begin an epoch anew."
             )
         for name in ("fingerprint", "split", "mode", "seed"):
+            if name == "seed" and takes_seed:
+                continue
             if state[name] != getattr(self, name):
                 raise OptionError(
                     f"{words}the position was saved with {name}={state[name]!r}, this run has "
@@ -72,7 +79,7 @@ class Position:
             raise OptionError(
                 f"{words}epoch={epoch!r} and next={place!r} are no place among {records:,} records."
             )
-        return replace(self, epoch=int(epoch), next=int(place))
+        return replace(self, seed=state["seed"], epoch=int(epoch), next=int(place))
 
 
 _REMEDIES = {

@@ -16,6 +16,7 @@ from tfrecorder import storage
 from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.indexed.elements import Elements
+from tfrecorder.indexed.order import block_of
 from tfrecorder.indexed.reading import RecordReader
 from tfrecorder.options.checks import is_whole
 from tfrecorder.options.read import ReadOptions
@@ -25,6 +26,24 @@ from tfrecorder.stored.records import open_stored
 
 #: Records that an iteration reads together.
 _AT_ONCE = 64
+
+
+class NumberInEpoch(int):
+    """The number of a record, with the epoch that it is read in.
+
+    A sampler gives these: other processes, which may live for many epochs, know by them what
+    `augment` is to draw.
+    """
+
+    epoch: int
+
+    def __new__(cls, number: int, epoch: int) -> NumberInEpoch:
+        made = super().__new__(cls, number)
+        made.epoch = epoch
+        return made
+
+    def __getnewargs__(self) -> tuple[int, int]:  # type: ignore[override]
+        return int(self), self.epoch
 
 
 class Records(Sequence[Any]):
@@ -47,6 +66,9 @@ class Records(Sequence[Any]):
 
     Attributes:
         fingerprint: a short text that tells these records from others, wherever they lie.
+        split: its name.
+        seed: of `augment`, as it was given or drawn.
+        block: records that `shuffle="blocks"` of `tfrecorder.batches` keeps together.
 
     Raises:
         OptionError: an option's name or value is wrong.
@@ -60,17 +82,20 @@ class Records(Sequence[Any]):
     def __init__(self, directory: str | os.PathLike[str], split: str, **options: Any) -> None:
         self._options = ReadOptions.of(options)
         stored = open_by_number(directory, self._options.at)
-        self._split = stored.split(split)
-        self._reader = RecordReader(stored, self._split)
-        seed = secrets.randbits(32) if self._options.seed is None else int(self._options.seed)
-        self._elements = Elements(stored, self._options, seed)
+        self.split = stored.split(split)
+        self._reader = RecordReader(stored, self.split)
+        given = self._options.seed
+        self.seed = secrets.randbits(32) if given is None else int(given)
+        self._elements = Elements(stored, self._options, self.seed)
         self._epoch = 0
-        self.fingerprint = fingerprint_of(stored, self._split)
+        self.fingerprint = fingerprint_of(stored, self.split)
+        self.block = block_of(self._reader.records, stored.bytes(self.split))
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch's random parts `augment` draws, from 0.
 
-        Processes that were started before keep theirs.
+        Processes that were started before keep theirs; `tfrecorder.torch.BatchSampler` says the
+        epoch with each number.
 
         Raises:
             OptionError: it is no whole number from 0.
@@ -98,9 +123,10 @@ class Records(Sequence[Any]):
     def __getitems__(self, numbers: Sequence[int] | np.ndarray) -> list[Any]:
         """The elements of these numbers, in their order; PyTorch's `DataLoader` calls this."""
         wanted = [self._number(one) for one in numbers]
+        epochs = [getattr(one, "epoch", self._epoch) for one in numbers]
 
         def make(data: bytes, at: int) -> Any:
-            return self._elements.make(data, wanted[at], self._epoch)
+            return self._elements.make(data, wanted[at], epochs[at])
 
         return [self._elements.mapped(one) for one in self._reader.read(wanted, make)]
 
@@ -120,7 +146,7 @@ class Records(Sequence[Any]):
         if self._options.map_fn is not None:
             given["map_fn"] = getattr(self._options.map_fn, "__qualname__", "a function")
         words = [f"{name}={value!r}" for name, value in given.items()]
-        of_data = f"{self._split!r}, {len(self)} records, fingerprint={self.fingerprint!r}"
+        of_data = f"{self.split!r}, {len(self)} records, fingerprint={self.fingerprint!r}"
         return f"Records({', '.join([of_data, *words])})"
 
     def _number(self, number: Any) -> int:

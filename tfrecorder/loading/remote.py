@@ -8,7 +8,7 @@ import os
 import tensorflow as tf
 
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError, UnreachableError
+from tfrecorder.errors import DatasetError, PackageError, UnreachableError
 from tfrecorder.loading.start import HEADER, header
 from tfrecorder.stored.dataset import Files
 from tfrecorder.stored.files import local_files, stored_files
@@ -61,7 +61,7 @@ def _sizes(folder: str) -> dict[str, int]:
     credentials elsewhere, reads public buckets without, and its plugins know other schemes.
     """
     with (
-        contextlib.suppress(DatasetError, UnreachableError),
+        contextlib.suppress(DatasetError, PackageError, UnreachableError),
         storage.impatient(),
     ):
         if found := stored_files().sizes(folder):

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.errors import OptionError
+from tfrecorder.errors import OptionError, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import RUNNERS, plain_name, refusal
 from tfrecorder.runners.beam_patches import options_parser
@@ -57,6 +57,7 @@ def check_runner(options: ConvertOptions) -> None:
     """Raise an OptionError with all that is wrong with the runner and the options for it."""
     if options.runner == "DirectRunner" and not options.runner_options:
         return  # nothing to ask Beam for, whose import takes a second
+    refuse_missing("apache_beam")
     runner = load_runner(options.runner)
     flags = beam_flags(options)
     if options.runner not in ("DirectRunner", "DataflowRunner") and options.num_workers is not None:

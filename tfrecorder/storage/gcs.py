@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import google_crc32c
 
+from tfrecorder.errors import missing_explained
 from tfrecorder.storage.credentials import NO_CREDENTIALS, Access, access, find_credentials
 from tfrecorder.storage.gcs_requests import (
     Ask,
@@ -266,6 +267,8 @@ class BucketStore:
         chosen = access()
         with self._lock:
             if chosen not in self._connected:
+                with missing_explained():
+                    import google.cloud.storage  # noqa: F401
                 self._connected[chosen] = _asked(lambda: _connect(chosen))
             return self._connected[chosen]
 

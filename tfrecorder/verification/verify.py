@@ -13,7 +13,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import bar_class, is_shown
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.stored.generations import committed_directories
 from tfrecorder.threads import ThreadPool, cores, map_ahead
 from tfrecorder.verification.commit_files import (
@@ -61,6 +61,7 @@ def verify(
     Raises:
         DatasetError: the directory holds no committed dataset, or one that another tool wrote, or
             cannot be read.
+        PackageError: with `decode`, TensorFlow is not installed.
 
     Example:
         >>> report = tfrecorder.verify("out")  # doctest: +SKIP
@@ -69,6 +70,8 @@ def verify(
     """
     started = time.perf_counter()
     where = os.fspath(directory)
+    if decode:
+        refuse_missing("tensorflow")
     shards: list[ShardFindings] = []
     faults: list[Fault] = []
     with storage.failing_as(DatasetError, where):

@@ -1,0 +1,249 @@
+"""Parts of the package where TensorFlow, Apache Beam or both are not installed.
+
+The smallest environment is a real one: made here, and installed as docs/install.md says.  For the
+others these packages are hidden from Python, as a real installation of either takes minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doc_pages import DOCS, ROOT
+from support import CSV, public_files
+
+#: What is in a clone of the repository and decides what is installed.
+_CLONE = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "requirements")
+
+#: Python's own way to find modules, but for some packages.
+_HIDING = """
+import sys
+from importlib.machinery import PathFinder
+
+class Hiding:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        hidden = name.partition(".")[0] in {hidden!r}
+        return None if hidden else PathFinder.find_spec(name, path, target)
+
+    @staticmethod
+    def find_distributions(*args, **kwargs):
+        return PathFinder.find_distributions(*args, **kwargs)
+
+    @staticmethod
+    def invalidate_caches():
+        PathFinder.invalidate_caches()
+
+sys.meta_path = [Hiding if one is PathFinder else one for one in sys.meta_path]
+"""
+
+
+def _pip(*arguments: Any) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Environment:
+    """A Python with some of the packages, in the folder of the test that runs."""
+
+    def __init__(self, python: Path | str, **variables: str) -> None:
+        self._python = str(python)
+        self._variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+
+    def run(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self._python, *map(str, arguments)],
+            env={**os.environ, "PYTHONPATH": "", **self._variables},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def does(self, code: str) -> None:
+        """Run some lines after `import tfrecorder`."""
+        done = self.run("-c", f"import tfrecorder\n{code}")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def command(self, *words: Any) -> str:
+        """What a command that goes well prints."""
+        done = self.run("-m", "tfrecorder", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def refuses(self, *words: Any) -> str:
+        """The one line that a command ends with."""
+        done = self.run("-m", "tfrecorder", *words)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert done.stdout == ""
+        (line,) = done.stderr.splitlines()
+        return line
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with the base alone, as docs/install.md makes it of a clone."""
+    folder = tmp_path_factory.mktemp("small")
+    clone, venv = folder / "clone", folder / "venv"
+    clone.mkdir()
+    for name in _CLONE:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, clone / name)
+    unwanted = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tfrecorder", clone / "tfrecorder", ignore=unwanted)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    into = ("--python", venv / "bin/python", "install", "--quiet")
+    _pip(*into, "--no-deps", clone)
+    _pip(*into, "-r", clone / "requirements/base.txt")
+    return Environment(venv / "bin/python")
+
+
+def _without(folder: Path, *hidden: str) -> Environment:
+    """This Python with some packages hidden."""
+    (folder / "sitecustomize.py").write_text(_HIDING.format(hidden=hidden))
+    return Environment(sys.executable, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
+
+
+@pytest.fixture
+def without_beam(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return _without(tmp_path_factory.mktemp("without"), "apache_beam")
+
+
+@pytest.fixture
+def without_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    hidden = ("tensorflow", "keras", "tensorflow_datasets")
+    return _without(tmp_path_factory.mktemp("without"), *hidden)
+
+
+TENSORFLOW = 'run `pip install "tensorflow>=2.18"`'
+BEAM = 'run `pip install "apache-beam[gcp]>=2.70"`'
+
+
+def test_the_small_environment_holds_neither(small: Environment) -> None:
+    small.does(
+        """
+import importlib.util, pathlib, sys
+assert pathlib.Path(tfrecorder.__file__).is_relative_to(sys.prefix), tfrecorder.__file__
+for name in ("tensorflow", "apache_beam", "keras", "torch", "google.cloud"):
+    try:
+        assert importlib.util.find_spec(name) is None, name
+    except ModuleNotFoundError:
+        pass
+"""
+    )
+
+
+def test_the_small_environment_reads_and_checks(small: Environment, dataset: Path) -> None:
+    small.does(
+        f"""
+out = {str(dataset)!r}
+records = tfrecorder.Records(out, "TRAIN", image_size=64)
+image, label = records[7]
+assert (image.shape, len(records)) == ((64, 64, 3), 36)
+loop = tfrecorder.batches(out, "TRAIN", batch_size=9, image_size=64, seed=7)
+assert sum(len(images) for images, labels in loop) == 36
+assert tfrecorder.info(out).splits["TRAIN"].records == 36
+assert tfrecorder.verify(out).ok
+assert len(tfrecorder.inspect(out, "TEST")) == 8
+assert len(tfrecorder.to_frame(out)) == 52
+tfrecorder.preview(out, "page.html", progress=False)
+from tfrecorder.torch import BatchSampler
+assert len(BatchSampler(records, 9)) == 4
+"""
+    )
+    assert "TRAIN" in small.command("info", dataset)
+    assert "all is well" in small.command("verify", dataset)
+    assert "coffee" in small.command("inspect", dataset)
+
+
+def test_the_small_environment_writes_by_stage_work_and_commit(
+    small: Environment, dataset: Path
+) -> None:
+    counts = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
+    small.does(
+        f"""
+assert tfrecorder.validate({str(CSV)!r}, check_images=True).empty
+tfrecorder.stage({str(CSV)!r}, "out", num_shards={counts})
+tfrecorder.work("out", progress=False)
+tfrecorder.commit("out")
+"""
+    )
+    assert public_files("out") == public_files(dataset)
+
+
+def test_what_is_missing_is_one_line_with_its_command(small: Environment, dataset: Path) -> None:
+    assert small.refuses("convert", CSV, "out").startswith(
+        f"error: apache-beam is needed for this and not installed; {BEAM}, or call stage"
+    )
+    assert not Path("out").exists(), "it is said before anything is written"
+    assert TENSORFLOW in small.refuses("benchmark", dataset)
+    assert TENSORFLOW in small.refuses("verify", dataset, "--decode")
+    assert 'run `pip install "google-cloud-storage>=' in small.refuses("info", "gs://a/b")
+    for call, requirement in {
+        "load(out)": "tensorflow>=2.18",
+        "benchmark(out)": "tensorflow>=2.18",
+        "TrainingPosition('run', None)": "tensorflow>=2.18",
+        "verify(out, decode=True)": "tensorflow>=2.18",
+        "convert_and_load('a.csv', 'out')": "tensorflow>=2.18",
+        f"convert({str(CSV)!r}, 'out')": "apache-beam[gcp]>=2.70",
+        f"convert({str(CSV)!r}, 'out', runner='FlinkRunner')": "apache-beam[gcp]>=2.70",
+        "info('gs://a/b')": "google-cloud-storage>=2.18",
+        "torch.batches(out, 'TRAIN', image_size=9)": "torch",
+    }.items():
+        small.does(
+            f"""
+import tfrecorder.torch
+out = {str(dataset)!r}
+try:
+    tfrecorder.{call}
+except tfrecorder.PackageError as error:
+    assert 'run `pip install "{requirement}"`' in str(error), error
+else:
+    raise AssertionError("no error")
+"""
+        )
+
+
+def test_load_works_without_beam(without_beam: Environment, dataset: Path) -> None:
+    without_beam.does(
+        f"""
+train = tfrecorder.load({str(dataset)!r}, "TRAIN", batch_size=9, image_size=64)
+assert sum(len(images) for images, labels in train) == 36
+assert tfrecorder.verify({str(dataset)!r}, decode=True).ok
+"""
+    )
+    assert BEAM in without_beam.refuses("convert", CSV, "out")
+
+
+def test_convert_works_without_tensorflow(without_tensorflow: Environment, dataset: Path) -> None:
+    assert "52 records" in without_tensorflow.command("convert", CSV, "out", "--num-shards", "2")
+    assert "all is well" in without_tensorflow.command("verify", "out")
+    assert TENSORFLOW in without_tensorflow.refuses("benchmark", dataset)
+
+
+def _requirements(part: str) -> list[str]:
+    lines = (ROOT / "requirements" / f"{part}.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_the_commands_that_errors_name_are_those_of_the_requirements() -> None:
+    from tfrecorder import errors
+
+    of_files = [one for part in ("tensorflow", "beam", "gcs") for one in _requirements(part)]
+    named = {requirement for requirement, _ in errors._PACKAGES.values()}
+    assert named <= {*of_files, "torch"}
+
+
+def test_every_file_of_requirements_is_explained() -> None:
+    page = (DOCS / "install.md").read_text()
+    files = sorted(path.name for path in (ROOT / "requirements").glob("*.txt"))
+    assert sorted(set(re.findall(r"requirements/(\w+\.txt)", page))) == files

@@ -1,0 +1,212 @@
+"""What PyTorch takes: batches as tensors, and batches of numbers for a `DataLoader` of `Records`.
+
+torch is imported in this file alone, once tensors are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tfrecorder.errors import OptionError, missing_explained
+from tfrecorder.indexed import batches as of_arrays
+from tfrecorder.indexed.options import BatchOptions
+from tfrecorder.indexed.order import Order
+from tfrecorder.indexed.position import Position, Share
+from tfrecorder.indexed.records import NumberInEpoch, Records, open_by_number
+from tfrecorder.options.checks import is_whole
+
+
+def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Batches:
+    """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
+
+    They share the arrays' memory; where CUDA is there, they lie in pinned memory, so that
+    `images.to("cuda", non_blocking=True)` copies while the GPU works. Texts and bytes are lists.
+
+    Args:
+        directory: as for `tfrecorder.batches`.
+        split: as for `tfrecorder.batches`.
+        **options: those of `tfrecorder.batches`, with the same defaults; most models of PyTorch
+            want `layout="NCHW"`.
+
+    Raises:
+        OptionError: an option's name or value is wrong.
+        DatasetError: the directory is no whole dataset, or has no such split.
+        PackageError: torch is not installed.
+
+    Example:
+        >>> train = tfrecorder.torch.batches("out", "TRAIN", batch_size=64, image_size=224,
+        ...                                  layout="NCHW", seed=7)  # doctest: +SKIP
+        >>> for images, labels in train:  # doctest: +SKIP
+        ...     step(images, labels)
+    """
+    chosen = BatchOptions.of(options)
+    _torch()
+    return Batches(open_by_number(directory, chosen.at), split, chosen)
+
+
+class Batches(of_arrays.Batches):
+    """What `tfrecorder.torch.batches` gives: `tfrecorder.Batches`, of tensors."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches from the position to the end of its epoch."""
+        torch = _torch()
+        pinned = torch.cuda.is_available()
+        for batch in super().__iter__():
+            yield _tensors(torch, batch, pinned)
+
+
+class BatchSampler:
+    """Which records make each batch of a `DataLoader`, with a position.
+
+    Each `for` over the loader is one epoch, and the next one is the next epoch. The order is that
+    of `tfrecorder.batches` with the same options.
+
+    In torchdata's `StatefulDataLoader`, whose `state_dict` holds this sampler's, a training goes on
+    exactly behind the last batch that its loop took. A plain `DataLoader` does not say what its
+    loop took, so the position is this sampler's: with workers it is ahead by the batches that they
+    have in hand, at most `num_workers * prefetch_factor`.
+
+    Args:
+        records: of the loader; where it reads another dataset that is made of them, these.
+        batch_size: records of a batch; with `shard`, of each host.
+        shuffle: as for `tfrecorder.batches`: "exact", the default of TRAIN, "blocks" or False.
+        seed: of the order, 0 to 2**32 - 1; None takes that of the records.
+        shard: (rank, world): the part of this host among so many. They all need the same seed.
+        drop_remainder: as for `tfrecorder.batches`; but a `DataLoader` cannot make an empty batch,
+            so with False the last step is left out too if it has fewer records than hosts.
+
+    Attributes:
+        epoch: that the next loop reads, from 0.
+
+    Raises:
+        OptionError: an option's value is wrong.
+
+    Example:
+        >>> records = tfrecorder.Records("out", "TRAIN", image_size=224)  # doctest: +SKIP
+        >>> sampler = tfrecorder.torch.BatchSampler(records, 64, seed=7)  # doctest: +SKIP
+        >>> loader = DataLoader(records, batch_sampler=sampler, num_workers=2)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        batch_size: int = 64,
+        *,
+        shuffle: bool | str | None = None,
+        seed: int | None = None,
+        shard: tuple[int, int] | None = None,
+        drop_remainder: bool | None = None,
+    ) -> None:
+        if not isinstance(records, Records):
+            raise OptionError(f"records={records!r}: give the tfrecorder.Records that are read.")
+        options = BatchOptions(
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            shard=shard,
+            drop_remainder=drop_remainder,
+        )
+        rank, world = shard or (0, 1)
+        self._records = len(records)
+        self._block = records.block
+        self._share = Share(self._records, int(batch_size), int(rank), int(world), options.drops)
+        self._takes_seed = seed is None
+        chosen = records.seed if seed is None else int(seed)
+        mode = options.mode(records.split)
+        # Of the next loop, and of what was drawn last: a loader draws ahead, begins anew where its
+        # loop was left, and asks for iterators that it does not use.
+        self._begin = self._drawn = Position(records.fingerprint, records.split, mode, chosen)
+        self._is_loaded = False
+
+    @property
+    def epoch(self) -> int:
+        return self._begin.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Read this epoch in the next loop, to leave epochs out or to repeat one.
+
+        A state that was loaded and stands in this epoch stays.
+
+        Raises:
+            OptionError: it is no whole number from 0.
+        """
+        if not is_whole(epoch) or epoch < 0:
+            raise OptionError(f"epoch={epoch!r}: give a whole number from 0.")
+        if epoch != self._begin.epoch:
+            self._begin = self._drawn = replace(self._begin, epoch=int(epoch), next=0)
+
+    def __len__(self) -> int:
+        """The batches of the next loop."""
+        return self._steps(self._begin.next)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position behind the last batch that was drawn, as JSON values.
+
+        It is the same on every host, and any `batch_size` and `shard` continue from it, here and
+        in `tfrecorder.batches`.
+        """
+        return self._drawn.to_json()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a `state_dict` was taken, with the next loop.
+
+        Raises:
+            OptionError: it is of another dataset, split, shuffle or seed.
+        """
+        found = self._begin.with_saved(state, self._records, takes_seed=self._takes_seed)
+        self._begin = self._drawn = found
+        self._is_loaded = True
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The numbers of each batch, from the position to the end of its epoch."""
+        # torchdata's loader throws the rest of a loaded epoch away where nothing is left of it, and
+        # asks again for the next one; with workers it has then drawn that rest, else it has not.
+        if not self._is_loaded and not len(self):
+            self._begin = self._begin.next_epoch()
+        self._is_loaded = False
+        self._drawn = self._begin
+        return self._draw(self._begin)
+
+    def _draw(self, position: Position) -> Iterator[list[int]]:
+        order = Order(self._records, position.mode, position.seed, position.epoch, self._block)
+        start, steps = position.next, self._steps(position.next)
+        for step in range(1, steps + 1):
+            numbers = order.numbers(np.array(self._share.places(start))).tolist()
+            # What is dropped behind the last step stays dropped, whatever steps come later.
+            start = self._share.after(start) if step < steps else self._records
+            self._drawn = replace(position, next=start)
+            yield [NumberInEpoch(one, position.epoch) for one in numbers]
+        self._begin = position.next_epoch()
+
+    def _steps(self, start: int) -> int:
+        """The steps from a place to the end of the epoch in which every host has a record."""
+        share = self._share
+        last = (self._records - start) % (share.batch_size * share.world)
+        some_have_none = not share.drop_remainder and 0 < last < share.world
+        return share.steps(start) - some_have_none
+
+
+def _torch() -> Any:
+    with missing_explained():
+        import torch
+    return torch
+
+
+def _tensors(torch: Any, values: Any, pinned: bool) -> Any:
+    """A batch of arrays as one of tensors, of the same form."""
+    if isinstance(values, Mapping):
+        return {key: _tensors(torch, value, pinned) for key, value in values.items()}
+    if isinstance(values, tuple):
+        return tuple(_tensors(torch, value, pinned) for value in values)
+    if values.dtype == object:  # texts and bytes
+        return values.tolist()
+    if values.dtype.name == "bfloat16":  # as a further package of NumPy's has it
+        found = torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
+    else:
+        found = torch.from_numpy(values)
+    return found.pin_memory() if pinned else found
