@@ -26,13 +26,14 @@ def main(dataset: str) -> None:
             keras.layers.Dense(len(tfrecorder.info(dataset).class_names)),
         ]
     )
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    while train.epoch < 2:
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    while train.epoch < 8:
         epoch = train.epoch
         for images, labels in train:
-            loss = model.train_on_batch(images, labels)
+            model.train_on_batch(images, labels)
         held_out = sum(model.test_on_batch(images, labels) for images, labels in valid) / len(valid)
-        print(f"{keras.backend.backend()}, epoch {epoch}: {loss:.2f}, held out {held_out:.2f}")
+        print(f"{keras.backend.backend()}, epoch {epoch}, loss on held-out images: {held_out:.2f}")
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ sys.meta_path = [Hiding if one is PathFinder else one for one in sys.meta_path]
 def _pip(*arguments: Any) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": ""},  # what lies there is not in the environment
         capture_output=True,
         text=True,
     )
@@ -184,33 +185,35 @@ def test_what_is_missing_is_one_line_with_its_command(small: Environment, datase
     assert small.refuses("convert", CSV, "out").startswith(
         f"error: apache-beam is needed for this and not installed; {BEAM}, or call stage"
     )
-    assert not Path("out").exists(), "it is said before anything is written"
     assert TENSORFLOW in small.refuses("benchmark", dataset)
     assert TENSORFLOW in small.refuses("verify", dataset, "--decode")
     assert 'run `pip install "google-cloud-storage>=' in small.refuses("info", "gs://a/b")
-    for call, requirement in {
-        "load(out)": "tensorflow>=2.18",
-        "benchmark(out)": "tensorflow>=2.18",
-        "TrainingPosition('run', None)": "tensorflow>=2.18",
-        "verify(out, decode=True)": "tensorflow>=2.18",
-        "convert_and_load('a.csv', 'out')": "tensorflow>=2.18",
-        f"convert({str(CSV)!r}, 'out')": "apache-beam[gcp]>=2.70",
-        f"convert({str(CSV)!r}, 'out', runner='FlinkRunner')": "apache-beam[gcp]>=2.70",
-        "info('gs://a/b')": "google-cloud-storage>=2.18",
-        "torch.batches(out, 'TRAIN', image_size=9)": "torch",
-    }.items():
-        small.does(
-            f"""
+    small.does(
+        f"""
 import tfrecorder.torch
-out = {str(dataset)!r}
-try:
-    tfrecorder.{call}
-except tfrecorder.PackageError as error:
-    assert 'run `pip install "{requirement}"`' in str(error), error
-else:
-    raise AssertionError("no error")
+
+out, csv = {str(dataset)!r}, {str(CSV)!r}
+tensorflow, beam = "tensorflow>=2.18", "apache-beam[gcp]>=2.70"
+for call, requirement in [
+    (lambda: tfrecorder.load(out), tensorflow),
+    (lambda: tfrecorder.benchmark(out), tensorflow),
+    (lambda: tfrecorder.TrainingPosition("run", None), tensorflow),
+    (lambda: tfrecorder.verify(out, decode=True), tensorflow),
+    (lambda: tfrecorder.convert_and_load(csv, "out"), tensorflow),
+    (lambda: tfrecorder.convert(csv, "out"), beam),
+    (lambda: tfrecorder.convert(csv, "out", runner="FlinkRunner"), beam),
+    (lambda: tfrecorder.info("gs://a/b"), "google-cloud-storage>=2.18"),
+    (lambda: tfrecorder.torch.batches(out, "TRAIN", image_size=9), "torch"),
+]:
+    try:
+        call()
+    except tfrecorder.PackageError as error:
+        assert f'run `pip install "{{requirement}}"`' in str(error), error
+    else:
+        raise AssertionError(f"nothing lacks {{requirement}}")
 """
-        )
+    )
+    assert not Path("out").exists(), "it is said before anything is written"
 
 
 def test_load_works_without_beam(without_beam: Environment, dataset: Path) -> None:
