@@ -101,13 +101,13 @@ def error_of(
     raise AssertionError(f"no {kind.__name__}")
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
-    """A finished process of this Python."""
+def run(*arguments: Any, seconds: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A finished process of this Python, which may take so long."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=seconds,
         **options,
     )
 

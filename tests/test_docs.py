@@ -52,7 +52,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     skip_without(*NEEDS.get(name, ()))
     if name in NEEDS:  # not beside TensorFlow, whose threads a fork would leave behind
         lines = [block.code for block in blocks(PAGES[name]) if block.language in _PYTHON]
-        done = run("-c", "\n".join(lines))
+        done = run("-c", "\n".join(lines), seconds=600)
         assert done.returncode == 0, done.stdout + done.stderr
         return
     scope: dict[str, Any] = {"__name__": "__main__"}

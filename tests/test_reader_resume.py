@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reading_cases import convert_photos, ids
-from support import run
+from support import run, skip_without
 
 import tfrecorder
 
@@ -193,10 +193,11 @@ def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_training_goes_on_with_the_other_backends_of_keras(backend: str) -> None:
-    pytest.importorskip(backend)
+    skip_without(backend)
     test = f"{__file__}::test_a_model_that_is_built_by_its_first_batch_goes_on_too"
     given = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test)
-    done = run(*given, env={**os.environ, "KERAS_BACKEND": backend}, cwd=Path(__file__).parent)
+    environment = {**os.environ, "KERAS_BACKEND": backend}
+    done = run(*given, seconds=600, env=environment, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stdout
 
 
