@@ -67,7 +67,7 @@ def test_a_notebook_runs_from_top_to_bottom(
             compile(cell.source, path.name, "exec")
             cell.source = ""
     notebook.cells.insert(0, nbformat.v4.new_code_cell(_ANEW.format(folder=str(folder))))
-    NotebookClient(notebook, km=kernel, timeout=300).execute()  # raises a cell's error
+    NotebookClient(notebook, km=kernel, timeout=600).execute()  # raises a cell's error
     for cell in _code(notebook):
         for output in cell.outputs:
             assert output.output_type != "error"
@@ -111,7 +111,7 @@ def test_the_walk_through_goes_to_its_end(tmp_path: Path) -> None:
         env={**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "52 records in" in done.stdout

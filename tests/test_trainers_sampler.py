@@ -91,6 +91,7 @@ def test_a_state_goes_from_a_sampler_to_batches_and_back(out: str, records: Reco
     found += [batch.tolist() for batch in itertools.islice(loop, 4)]
     again = BatchSampler(records, 2, seed=7)
     again.load_state_dict(loop.state_dict())
+    assert again.state_dict() == loop.state_dict()
     found += taken(records, again)
     assert [one for batch in found for one in batch] == whole
 
