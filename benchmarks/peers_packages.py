@@ -15,7 +15,7 @@ from writing import read_rows
 
 PACKAGES = (
     *("array-record", "datasets", "grain", "h5py", "litdata", "mosaicml-streaming", "torch"),
-    *("tensorflow-datasets", "webdataset"),
+    *("tensorflow-datasets", "torchvision", "webdataset"),
 )
 
 

@@ -1,7 +1,8 @@
 """Reads photographs out of the formats of others, each as its own documentation shows it.
 
-A reader takes the folder that `peers_writers.py` wrote and gives batches of shuffled uint8 images
-and labels.  What decodes outside TensorFlow is Pillow, whose bilinear resizing is antialiased.
+A reader takes the folder that `peers_writers.py` wrote, ours, or one of single files, and gives
+batches of shuffled uint8 images and labels.  Where a package leaves decoding to its user it is
+Pillow, whose bilinear resizing is antialiased; `torchvision` and `expert` show what else is done.
 """
 
 from __future__ import annotations
@@ -114,9 +115,132 @@ def _of_pickle(record: bytes, size: int) -> tuple[Any, int]:
     return decode(data, size), label
 
 
+class _SingleFiles:
+    """The photographs of a folder `label/file`, for a `DataLoader`."""
+
+    def __init__(self, folder: str, size: int) -> None:
+        self.files = _files(folder, "*/*.jpg")
+        names = sorted({path.split("/")[-2] for path in self.files})
+        self.labels = [names.index(path.split("/")[-2]) for path in self.files]
+        self.size = size
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, at: int) -> tuple[Any, int]:
+        return self.picture(self.files[at]), self.labels[at]
+
+    def picture(self, path: str) -> Any:
+        """uint8 of channels, height, width."""
+        raise NotImplementedError
+
+
+class _ByTorchvision(_SingleFiles):
+    def picture(self, path: str) -> Any:
+        from torchvision.io import ImageReadMode, decode_jpeg, read_file
+        from torchvision.transforms.v2.functional import resize
+
+        pixels = decode_jpeg(read_file(path), ImageReadMode.RGB)
+        return resize(pixels, [self.size, self.size], antialias=True)
+
+
+class _ByExpert(_SingleFiles):
+    """libjpeg-turbo at a part of the size where that is enough, and torch's own resizing."""
+
+    def picture(self, path: str) -> Any:
+        import simplejpeg
+        import torch
+
+        with open(path, "rb") as file:
+            data = file.read()
+        pixels = simplejpeg.decode_jpeg(data, min_height=self.size, min_width=self.size)
+        planes = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+        wanted = (self.size, self.size)
+        resized = torch.nn.functional.interpolate(planes, wanted, mode="bilinear", antialias=True)
+        return resized[0]
+
+
+class _ChannelsLast:
+    """Batches of channels, height, width as views of height, width, channels."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Any:
+        for images, labels in self.batches:
+            yield images.permute(0, 2, 3, 1), labels
+
+
+def _shuffled_loader(images: Any) -> Any:
+    from torch.utils.data import DataLoader
+
+    options = {"batch_size": BATCH, "num_workers": WORKERS, "persistent_workers": True}
+    return DataLoader(images, shuffle=True, **options)
+
+
+def torchvision(folder: str, size: int) -> Any:
+    return _ChannelsLast(_shuffled_loader(_ByTorchvision(folder, size)))
+
+
+def expert(folder: str, size: int) -> Any:
+    return _ChannelsLast(_shuffled_loader(_ByExpert(folder, size)))
+
+
+class _Dali:
+    """A pipeline of DALI on the CPU, without an end, of our shards with our index."""
+
+    def __init__(self, directory: str, size: int) -> None:
+        from nvidia.dali import fn, pipeline_def, tfrecord, types
+
+        features = {
+            "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+            "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
+        }
+
+        @pipeline_def(batch_size=BATCH, num_threads=WORKERS, device_id=None)
+        def pipeline() -> Any:
+            found = fn.readers.tfrecord(
+                path=_files(directory, "train-*.tfrecord"),
+                index_path=_files(directory, "_tfrecorder/index/train-*.idx"),
+                features=features,
+                random_shuffle=True,
+                initial_fill=SHUFFLED,
+            )
+            images = fn.decoders.image(found["image/encoded"], output_type=types.RGB)
+            resized = fn.resize(
+                images, size=(size, size), interp_type=types.INTERP_LINEAR, antialias=True
+            )
+            return resized, found["image/class/label"]
+
+        self.pipeline = pipeline()
+        self.pipeline.build()
+
+    def __iter__(self) -> Any:
+        while True:
+            images, labels = self.pipeline.run()
+            yield images.as_array(), labels.as_array()
+
+
+def dali(directory: str, size: int) -> Any:
+    return _Dali(directory, size)
+
+
+def records(directory: str, size: int) -> Any:
+    import tfrecorder
+
+    return _shuffled_loader(tfrecorder.Records(directory, "TRAIN", image_size=size))
+
+
+def batches(directory: str, size: int) -> Any:
+    import tfrecorder
+
+    return tfrecorder.batches(directory, "TRAIN", batch_size=BATCH, image_size=size)
+
+
 READERS = {
     **reading.READERS,
     **{one.__name__: one for one in (tfds, webdataset, mds, litdata, grain)},
+    **{one.__name__: one for one in (torchvision, expert, dali, records, batches)},
 }
 
 
