@@ -202,6 +202,7 @@ for call, requirement in [
     (lambda: tfrecorder.convert_and_load(csv, "out"), tensorflow),
     (lambda: tfrecorder.convert(csv, "out"), beam),
     (lambda: tfrecorder.convert(csv, "out", runner="FlinkRunner"), beam),
+    (lambda: tfrecorder.append(csv, out, duplicates="keep"), beam),
     (lambda: tfrecorder.info("gs://a/b"), "google-cloud-storage>=2.18"),
     (lambda: tfrecorder.torch.batches(out, "TRAIN", image_size=9), "torch"),
 ]:
