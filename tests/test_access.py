@@ -21,7 +21,7 @@ pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 ROBOT = "robot@loopback.iam.gserviceaccount.com"
 HELPER = "helper@loopback.iam.gserviceaccount.com"
 
-#: Whose tokens the key file of the tests gives, which is no account to act as.
+#: Whose tokens the key file of the tests gives, which is not an account to act as.
 OWN = "loopback"
 
 

@@ -142,7 +142,7 @@ def test_columns_and_labels_do_what_they_say() -> None:
         (["convert", CSV, "out", "--num-shard", "3"], 2, "No such option '--num-shard'."),
         (["convert", CSV, "out", "--num-shards", "x"], 2, "write for instance 8 or TRAIN=8"),
         (["convert", CSV, "out", "--num-shards", "0"], 2, "give a whole number from 1"),
-        (["convert", CSV, "out", "--num-shards", "A=1"], 2, "'A' is no split"),
+        (["convert", CSV, "out", "--num-shards", "A=1"], 2, "'A' is not a split"),
         (["convert", CSV, "out", "--column", "path"], 2, "'path' has no '='"),
         (["convert", CSV, "out", "--column", "a=b"], 2, "'b' is none of our columns"),
         (["convert", CSV, "out", "--column", "a=label"], 2, "the source has no column 'a'"),

@@ -117,9 +117,9 @@ def test_several_classes_by_json_lines_and_by_csv() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "line 2 is no JSON"),
+        ("{", "line 2 is not JSON"),
         ('{"image": 1}', "line 2 has no imageGcsUri"),
-        (vertex(CAT, boundingBoxAnnotations=1), "line 2: boundingBoxAnnotations is no list"),
+        (vertex(CAT, boundingBoxAnnotations=1), "line 2: boundingBoxAnnotations is not a list"),
     ],
 )
 def test_a_wrong_line_is_named(line: str, words: str) -> None:

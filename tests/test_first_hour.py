@@ -270,7 +270,7 @@ def test_lines_of_a_text_file_are_counted_as_in_an_editor() -> None:
     assert "line 5: the label is missing" in str(report)
     assert report.query("code == 'null_label'")["row"].tolist() == [1]
     Path("none.csv").write_text("TRAIN,a.jpg,x\n,,\nTRIAL,b.jpg,x\n")
-    assert "line 3: 'TRIAL' is no split" in str(tfrecorder.validate("none.csv"))
+    assert "line 3: 'TRIAL' is not a split" in str(tfrecorder.validate("none.csv"))
 
 
 def test_what_does_not_go_with_a_row_is_named(frame: pd.DataFrame) -> None:

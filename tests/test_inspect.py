@@ -188,7 +188,7 @@ def test_a_shard_cut_short_is_named(tmp_path: Path) -> None:
     source = Path(write_records(tmp_path / "in", [{"image/encoded": png(noise(0))}] * 2))
     (shard,) = source.iterdir()
     shard.write_bytes(shard.read_bytes()[:-7])
-    with pytest.raises(tfrecorder.DatasetError, match="no whole TFRecord file"):
+    with pytest.raises(tfrecorder.DatasetError, match="not a whole TFRecord file"):
         tfrecorder.inspect(source)
 
 

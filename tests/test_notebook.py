@@ -170,7 +170,7 @@ def test_a_frame_shows_its_images_and_nothing_else(outputs: list[list[Any]]) -> 
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("ipywidgets") is not None, reason="their bar is no text"
+    importlib.util.find_spec("ipywidgets") is not None, reason="their bar is not text"
 )
 def test_a_page_has_a_bar_that_is_gone_at_the_end(outputs: list[list[Any]]) -> None:
     *bar, result = outputs[7]

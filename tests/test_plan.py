@@ -380,7 +380,7 @@ def test_a_plan_of_another_version_is_refused_in_words(tmp_path, content):
     path = tmp_path / layout.PLAN
     path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(OutputError, match="no plan that this version of tfrecorder can follow"):
+    with pytest.raises(OutputError, match="not a plan that this version of tfrecorder can follow"):
         read_plan(str(tmp_path))
 
 

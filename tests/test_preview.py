@@ -268,7 +268,7 @@ def test_boxes_are_drawn_where_they_are(tmp_path: Path) -> None:
 def test_a_mask_is_laid_over_its_image(tmp_path: Path) -> None:
     mask = np.zeros((90, 120), np.uint8)
     mask[:45, :60] = 1
-    mask[45:, 60:] = 255  # "ignore", which is no class
+    mask[45:, 60:] = 255  # "ignore", which is not a class
     record = {"image/encoded": png(np.full((90, 120, 3), 128, np.uint8))}
     record["image/segmentation/class/encoded"] = png(mask)
     page = page_of(write_records(tmp_path / "in", [record]))
@@ -282,7 +282,7 @@ def test_a_mask_is_laid_over_its_image(tmp_path: Path) -> None:
     ("broken", "words"),
     [
         ({"image/object/bbox/xmax": np.array([0.5], np.float32)}, "do not have four sides"),
-        ({"image/object/bbox/xmax": np.array([0.5, np.nan], np.float32)}, "is no number"),
+        ({"image/object/bbox/xmax": np.array([0.5, np.nan], np.float32)}, "is not a number"),
         ({"image/object/class/text": [b"eye"]}, "2 boxes, but 1 classes"),
         ({"image/segmentation/class/encoded": b"no image"}, "cannot identify image"),
         ({"image/encoded": b"no image"}, "cannot identify image"),

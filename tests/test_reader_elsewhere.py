@@ -205,7 +205,7 @@ def test_bare_files_that_hold_something_else(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"a.tfrecord has no feature 'image/encoded'.*audio"):
         tfrecorder.load(tmp_path)
     (tmp_path / "a.tfrecord").write_bytes(b"not records at all, but text")
-    with pytest.raises(DatasetError, match=r"a.tfrecord is no whole TFRecord file"):
+    with pytest.raises(DatasetError, match=r"a.tfrecord is not a whole TFRecord file"):
         tfrecorder.load(tmp_path)
 
 

@@ -71,7 +71,7 @@ def test_directories_of_no_known_form(tmp_path: Path, out: Path) -> None:
     with pytest.raises(DatasetError, match="no such directory"):
         tfrecorder.load(tmp_path / "nowhere")
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(DatasetError, match=r"is no dataset.*neither dataset_info.json nor"):
+    with pytest.raises(DatasetError, match=r"is not a dataset.*neither dataset_info.json nor"):
         tfrecorder.load(tmp_path)
     with pytest.raises(DatasetError, match="no file matches"):
         tfrecorder.load(str(tmp_path / "*.tfrecord"))

@@ -64,7 +64,7 @@ def test_a_class_by_its_dotted_path_runs(dataset: Path) -> None:
         ("Elsewhere", "there are DirectRunner, DataflowRunner, DaskRunner"),
         ("no.such.Runner", "runner='no.such.Runner' cannot be loaded (No module named 'no')"),
         ("json.Runner", "runner='json.Runner' cannot be loaded"),
-        ("json.JSONEncoder", "runner='json.JSONEncoder' is no runner of Beam"),
+        ("json.JSONEncoder", "runner='json.JSONEncoder' is not a runner of Beam"),
     ],
 )
 def test_a_runner_that_is_none_is_refused(runner: str, words: str) -> None:

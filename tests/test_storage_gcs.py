@@ -306,7 +306,7 @@ def test_a_size_is_asked_for_by_one_request(gcs: Gcs) -> None:
     assert storage.size("gs://bkt/photos/a b%2F#?ü.jpg") == 10
     assert storage.size("gs://bkt/none") is None
     assert storage.size("gs://elsewhere/none") is None
-    assert storage.size("gs://bkt") is None, "a bucket is no object"
+    assert storage.size("gs://bkt") is None, "a bucket is not an object"
     assert gcs.count("metadata") == gcs.count() == 3
 
 

@@ -156,7 +156,7 @@ def test_a_byte_that_flips_in_any_file_is_found_and_named(clean, bench, files, w
 def test_a_file_that_is_gone_cut_or_longer_is_found_and_named(bench, files, harm) -> None:
     for name, data in files.items():
         if name == "dataset_info.json" and harm == "gone":
-            continue  # then it is no committed dataset
+            continue  # then it is not a committed dataset
         (bench / name).unlink()
         if harm != "gone":
             changed = {"cut": data[:-1], "longer": data + b"\n", "empty": b""}[harm]
@@ -499,7 +499,7 @@ def test_with_decode_a_clean_dataset_is_clean(clean: Path) -> None:
     ("make", "words"),
     [
         (lambda: None, "there is no such directory"),
-        (lambda: Path("x").mkdir(), "is no dataset: it has no dataset_info.json"),
+        (lambda: Path("x").mkdir(), "is not a dataset: it has no dataset_info.json"),
         (lambda: Path("x").write_text("x"), "there is no such directory"),
     ],
     ids=["nothing", "empty", "file"],

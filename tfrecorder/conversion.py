@@ -377,7 +377,7 @@ def output_path(output_dir: str | os.PathLike[str]) -> str:
             f"output_dir={path!r}: a dataset cannot be written to {storage.scheme(path)}://: "
             f"{refusal}."
         )
-    if not path.isprintable():  # a NUL, or bytes that are no Unicode
+    if not path.isprintable():  # a NUL, or bytes that are not Unicode
         raise OptionError(f"output_dir={path!r}: give a path of printable characters.")
     dataset = layout.dataset_of(storage.absolute(path))
     if dataset != storage.absolute(path):
@@ -553,7 +553,7 @@ def _checked_load_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
     split = chosen.get("split")
     if split is not None and SPELLINGS.get(str(split).strip().lower()) not in SPLITS:
         raise OptionError(
-            f"load_options: split={split!r} is no split; there are {', '.join(SPLITS)}."
+            f"load_options: split={split!r} is not a split; there are {', '.join(SPLITS)}."
         )
     others = {name: value for name, value in chosen.items() if name != "split"}
     for name in others:

@@ -35,7 +35,7 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
 
     Raises:
         OptionError: an option's name or value is wrong.
-        DatasetError: the directory is no whole dataset, or has no such split.
+        DatasetError: the directory is not a whole dataset, or has no such split.
         PackageError: torch is not installed.
 
     Example:
@@ -133,7 +133,7 @@ class BatchSampler:
         A state that was loaded and stands in this epoch stays.
 
         Raises:
-            OptionError: it is no whole number from 0.
+            OptionError: it is not a whole number from 0.
         """
         if not is_whole(epoch) or epoch < 0:
             raise OptionError(f"epoch={epoch!r}: give a whole number from 0.")

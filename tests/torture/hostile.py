@@ -83,7 +83,7 @@ LABELS = (
 
 
 def special_files() -> dict[str, str]:
-    """What is no image, made in the working folder, and the stage and code of each reject."""
+    """What is not an image, made in the working folder, and the stage and code of each reject."""
     os.mkfifo("pipe.jpg")
     os.symlink("nowhere", "broken.jpg")
     os.symlink("circle.jpg", "circle.jpg")
@@ -216,7 +216,7 @@ def bad_frames() -> list[tuple[pd.DataFrame, str]]:
         "HTTPS://example.com/a.jpg": "https://",
         "ftp://example.com/a.jpg": "ftp://",
         "javascript://%0aalert(1)": "javascript://",
-        "\udcff.jpg": "no valid Unicode",
+        "\udcff.jpg": "not valid Unicode",
         "": "the image is missing",
     }
     frames = []
@@ -226,7 +226,7 @@ def bad_frames() -> list[tuple[pd.DataFrame, str]]:
         frames.append((pd.DataFrame({"image_uri": pd.Series([one, value], dtype=object)}), words))
     for split in ("../../x", "TRAIN\0", "train-00000", "TRAIN; rm", "\n", "0"):
         frame = pd.DataFrame({"image_uri": [one, one], "split": ["TRAIN", split]})
-        frames.append((frame, "is no split" if split != "\n" else ""))
+        frames.append((frame, "is not a split" if split != "\n" else ""))
     for label in ("\ud800", None, object(), [1], {"a": 1}, 1.5, float("inf"), 2**80, -1):
         column = pd.Series(["x", label] if not isinstance(label, int) else [1, label], dtype=object)
         frames.append((pd.DataFrame({"image_uri": [one, one], "label": column}), "label"))

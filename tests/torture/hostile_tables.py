@@ -65,7 +65,7 @@ def tables() -> dict[str, tuple[bytes, Expected]]:
         "tabs": ((HEAD + GOOD).replace(",", "\t"), "separated by tabs"),
         "http": (HEAD + GOOD + "TRAIN,http://example.com/a.jpg,cat\n", "http://"),
         "https, no header": (GOOD + "TRAIN,https://example.com/a.jpg,cat\n", "https://"),
-        "a path as split": (HEAD + GOOD + f"../../x,{one},cat\n", "is no split"),
+        "a path as split": (HEAD + GOOD + f"../../x,{one},cat\n", "is not a split"),
         "JSON": ('{"image_uri": "a.jpg"}\n', None),
         "Python": ("__import__('os').system('touch pwned')\n", None),
         "HTML": ("<html><script>alert(1)</script></html>\n", None),
@@ -124,7 +124,7 @@ def _compare(name: str, ended: Ended, expected: Expected, out: Path) -> None:
 
 
 def try_sources(box: Sandbox) -> int:
-    """What is no table and no folder of images, as a source."""
+    """What is neither a table nor a folder of images, as a source."""
     os.mkfifo(box.images / "pipe.csv")
     os.symlink("circle.csv", box.images / "circle.csv")
     os.symlink("nowhere", box.images / "broken.csv")
@@ -206,7 +206,7 @@ def try_folders(box: Sandbox) -> int:
         file.write(PHOTOS[0].read_bytes())
     with nothing_outside(box):
         ended = call(lambda: tfrecorder.convert(folder, box.out))
-    demand("no valid Unicode" in ended.words, f"a name that is no Unicode: {ended.words}")
+    demand("not valid Unicode" in ended.words, f"a name that is not Unicode: {ended.words}")
     return 2 * rows + 1
 
 

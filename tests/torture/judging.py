@@ -107,7 +107,7 @@ def _shape_or_words(way: Callable[[bytes], Any], data: bytes) -> tuple[int, ...]
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
         return str(error.message).splitlines()[0][:200]
     except UnicodeDecodeError:  # the words hold the file's first bytes
-        return "refused, in words that are no Unicode"
+        return "refused, in words that are not Unicode"
 
 
 @functools.cache

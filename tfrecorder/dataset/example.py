@@ -80,7 +80,7 @@ def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
         try:
             head, tail = _entry_parts(key, features[key])
         except UnicodeEncodeError as error:
-            raise ValueError(f"feature {key!r}: the text is no valid Unicode: {error}") from error
+            raise ValueError(f"feature {key!r}: the text is not valid Unicode: {error}") from error
         except (TypeError, OverflowError) as error:
             raise type(error)(f"feature {key!r}: {error}") from error
         small.append(head)

@@ -48,7 +48,7 @@ _FIELD = record(
 
 
 def _number(value: Any) -> str | None:
-    return None if isinstance(value, (int, float)) else "a statistic is no number"
+    return None if isinstance(value, (int, float)) else "a statistic is not a number"
 
 
 _TOP = each(row(text, whole()))
@@ -213,7 +213,7 @@ def parse_plan(data: bytes) -> dict[str, Any]:
     """The values of a plan, also of an earlier version: `version` still says which.
 
     Raises:
-        ValueError: it is no plan.
+        ValueError: it is not a plan.
     """
     return _parse(data, PLAN_VERSION, earlier.plan_as_now, plan_form)
 
@@ -222,7 +222,7 @@ def parse_metadata(data: bytes) -> dict[str, Any]:
     """The values of a dataset's metadata, also of an earlier version.
 
     Raises:
-        ValueError: it is no metadata.
+        ValueError: it is not metadata.
     """
     return _parse(data, METADATA_VERSION, earlier.metadata_as_now, METADATA)
 

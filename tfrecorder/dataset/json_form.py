@@ -8,7 +8,7 @@ A form is a function that says what is wrong with a value, or None.  Forms are p
     >>> parse(b'{"name": "Ada", "age": "x"}', person)
     Traceback (most recent call last):
         ...
-    ValueError: age: 'x' is no whole number from 0 to 150
+    ValueError: age: 'x' is not a whole number from 0 to 150
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse(data: bytes, form: Form) -> Any:
     """A document of a form.
 
     Raises:
-        ValueError: it is no JSON, or of another form; the message says where.
+        ValueError: it is not JSON, or of another form; the message says where.
     """
     try:
         document = json.loads(data)
@@ -43,8 +43,8 @@ def anything(value: Any) -> str | None:
 
 
 def string(value: Any) -> str | None:
-    """Any text, such as a path that is no Unicode."""
-    return None if isinstance(value, str) else f"{_shown(value)} is no text"
+    """Any text, such as a path that is not Unicode."""
+    return None if isinstance(value, str) else f"{_shown(value)} is not text"
 
 
 def text(value: Any) -> str | None:
@@ -54,7 +54,7 @@ def text(value: Any) -> str | None:
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
-        return f"{_shown(value)} is no text"
+        return f"{_shown(value)} is not text"
     return None
 
 
@@ -72,7 +72,7 @@ def whole(low: int = 0, high: int = _LARGEST) -> Form:
     def form(value: Any) -> str | None:
         if type(value) is int and low <= value <= high:
             return None
-        return f"{_shown(value)} is no whole number from {low} to {high}"
+        return f"{_shown(value)} is not a whole number from {low} to {high}"
 
     return form
 
@@ -106,7 +106,7 @@ def each(inner: Form) -> Form:
 
     def form(value: Any) -> str | None:
         if not isinstance(value, list):
-            return f"{_shown(value)} is no list"
+            return f"{_shown(value)} is not a list"
         return _first(enumerate(value), lambda key: inner)
 
     return form
@@ -117,7 +117,7 @@ def row(*inner: Form) -> Form:
 
     def form(value: Any) -> str | None:
         if not isinstance(value, list) or len(value) != len(inner):
-            return f"{_shown(value)} is no list of {len(inner)}"
+            return f"{_shown(value)} is not a list of {len(inner)}"
         return _first(enumerate(value), lambda key: inner[key])
 
     return form
@@ -128,7 +128,7 @@ def table(inner: Form, keys: Form = text) -> Form:
 
     def form(value: Any) -> str | None:
         if not isinstance(value, dict):
-            return f"{_shown(value)} is no object"
+            return f"{_shown(value)} is not an object"
         fault = _first(((key, key) for key in value), lambda key: keys)
         return fault or _first(value.items(), lambda key: inner)
 
@@ -140,7 +140,7 @@ def record(required: Mapping[str, Form], optional: Mapping[str, Form] | None = N
 
     def form(value: Any) -> str | None:
         if not isinstance(value, dict):
-            return f"{_shown(value)} is no object"
+            return f"{_shown(value)} is not an object"
         missing = [key for key in required if key not in value]
         if missing:
             return f"there is no {missing[0]!r}"

@@ -117,7 +117,7 @@ class Shard:
 
 
 def parse_shard(file: str) -> Shard | None:
-    """The shard that a file name stands for, or None where it is no shard's name."""
+    """The shard that a file name stands for, or None where it is not a shard's name."""
     match = _SHARD.fullmatch(file)
     return Shard(match[1].upper(), int(match[2]), int(match[3])) if match else None
 

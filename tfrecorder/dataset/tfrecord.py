@@ -219,7 +219,7 @@ def _next_record(file: BinaryIO, number: int, at: int, end: int, lengths: bool) 
     if crc != masked_crc(google_crc32c.value(header[:8])):
         return damaged("the checksum of the length is wrong")
     if size > MAX_RECORD_BYTES:
-        return damaged(f"its length of {size:,} bytes is no Example's")
+        return damaged(f"its length of {size:,} bytes is not an Example's")
     framed = FRAMING_BYTES + size
     if lengths:
         return Walked(number, at, framed, None)

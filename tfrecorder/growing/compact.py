@@ -24,7 +24,7 @@ from tfrecorder.conversion import (
     stage_or_continue,
 )
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.errors import DatasetError, OptionError, UnreachableError
+from tfrecorder.errors import DatasetError, OptionError, UnreachableError, refuse_missing
 from tfrecorder.growing.copies import all_rows, uris_of
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, ConvertOptions
@@ -112,6 +112,7 @@ def _compact(
 ) -> ConversionResult | DataflowJob:
     with stage_line(is_shown(options.progress)) as begin:
         run.check_runner(options)
+        refuse_missing("apache_beam")
         begin("reading the plans")
         stored, found = _open(where, at)
         plan, planned = _plan(where, stored, found, drop, options)
@@ -154,7 +155,7 @@ def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str
     found = list(drop)
     wrong = [one for one in found if not isinstance(one, str)]
     if wrong:
-        raise OptionError(f"drop: {wrong[0]!r} is no uri; give texts, or the path of a file.")
+        raise OptionError(f"drop: {wrong[0]!r} is not an uri; give texts, or the path of a file.")
     return dict.fromkeys(found)
 
 

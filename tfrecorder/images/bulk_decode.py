@@ -25,7 +25,7 @@ _COMMENT = re.compile(rb"#[^\r\n]*[\r\n]?")
 _BLOCK = 1 << 20  # bytes of text at a time, so that its numbers need no more memory than pixels
 _DIGITS = 10  # of a number at most, as Pillow has it
 
-#: Codes of a BMP that are no runs: so many, and one for three pixels; each takes 1 us.
+#: Codes of a BMP that are not runs: so many, and one for three pixels; each takes 1 us.
 _ESCAPES = 500_000
 _FEW_RUNS = 16  # which are quicker one by one
 _WINDOW = 1 << 14

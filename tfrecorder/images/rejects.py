@@ -13,7 +13,7 @@ At the stage "read", the codes are those of `storage.UnreadableError`.  The othe
     too_expensive       it would take far longer to decode than others of its size
     suspect             verify="strict" only: it decodes, but a decoder complains
     mask_size           a mask of another size than its image
-    mask_format         a mask that is a JPEG, whose pixels are no exact classes
+    mask_format         a mask that is a JPEG, whose pixels are not exact classes
     mask_channels       a mask with more than one number of 8 bits a pixel
     box_outside         a box in pixels that is beyond its image
 """

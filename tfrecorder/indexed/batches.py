@@ -56,7 +56,7 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
 
     Raises:
         OptionError: an option's name or value is wrong.
-        DatasetError: the directory is no whole dataset, or has no such split.
+        DatasetError: the directory is not a whole dataset, or has no such split.
 
     Example:
         >>> train = tfrecorder.batches("out", "TRAIN", batch_size=64, image_size=224,

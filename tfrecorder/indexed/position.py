@@ -56,7 +56,7 @@ class Position:
             takes_seed: the seed of that run becomes this one's; otherwise they must be the same.
 
         Raises:
-            OptionError: it is no position, or one of other records or of another order.
+            OptionError: it is not a position, or one of other records or of another order.
         """
         words = "load_state_dict: "
         if not isinstance(state, Mapping) or set(state) != set(self.to_json()):

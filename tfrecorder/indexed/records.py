@@ -72,7 +72,7 @@ class Records(Sequence[Any]):
 
     Raises:
         OptionError: an option's name or value is wrong.
-        DatasetError: the directory is no whole dataset, or has no such split.
+        DatasetError: the directory is not a whole dataset, or has no such split.
 
     Example:
         >>> records = tfrecorder.Records("out", "TRAIN", image_size=224)  # doctest: +SKIP
@@ -98,7 +98,7 @@ class Records(Sequence[Any]):
         epoch with each number.
 
         Raises:
-            OptionError: it is no whole number from 0.
+            OptionError: it is not a whole number from 0.
         """
         if not is_whole(epoch) or epoch < 0:
             raise OptionError(f"epoch={epoch!r}: give a whole number from 0.")

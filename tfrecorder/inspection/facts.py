@@ -36,7 +36,7 @@ class Box:
 
 
 def text_of(value: bytes) -> str:
-    """Stored text; bytes that are no UTF-8 are shown as they are written in Python."""
+    """Stored text; bytes that are not UTF-8 are shown as they are written in Python."""
     return value.decode(errors="backslashreplace")
 
 
@@ -108,7 +108,7 @@ def boxes_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[Box
         raise ValueError("its boxes do not have four sides each")
     corners = np.array(sides, dtype=float).T
     if not np.isfinite(corners).all():
-        raise ValueError("a side of its boxes is no number")
+        raise ValueError("a side of its boxes is not a number")
     objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), _OBJECTS)
     names = _names(features, objects) or [""] * len(corners)
     if len(names) != len(corners):

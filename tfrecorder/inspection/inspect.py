@@ -64,7 +64,7 @@ def inspect(
     Raises:
         OptionError: an argument is wrong.
         OutputError: `output_dir` holds something else, or cannot be written.
-        DatasetError: the directory is no whole dataset, has no such split, or is damaged.
+        DatasetError: the directory is not a whole dataset, has no such split, or is damaged.
 
     Example:
         >>> tfrecorder.inspect("out", "TRAIN", num_records=3)  # doctest: +SKIP

@@ -108,8 +108,8 @@ def preview(
 
     Raises:
         OptionError: an argument is wrong.
-        OutputError: `html` cannot be written, is in the dataset, or is a file that is no preview.
-        DatasetError: the directory is no whole dataset, or damaged.
+        OutputError: `html` cannot be written, is in the dataset, or is another file.
+        DatasetError: the directory is not a whole dataset, or damaged.
 
     Example:
         >>> tfrecorder.preview("out", html="report.html")  # doctest: +SKIP
@@ -177,7 +177,7 @@ def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> 
             "beside it."
         )
     if os.path.exists(path) and not _is_preview(path):
-        raise OutputError(f"{path} is there already, and is no preview; give another name.")
+        raise OutputError(f"{path} is there already, and is not a preview; give another name.")
     return path
 
 

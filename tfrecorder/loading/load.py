@@ -56,7 +56,7 @@ def load(
 
     Raises:
         OptionError: an option's name or value is wrong.
-        DatasetError: the directory is no whole dataset, or has no such split.
+        DatasetError: the directory is not a whole dataset, or has no such split.
 
     Example:
         >>> train = tfrecorder.load("out", "TRAIN", batch_size=64,

@@ -43,7 +43,7 @@ class TrainingPosition(keras.callbacks.Callback):
         step: of that epoch, the batches that were trained on.
 
     Raises:
-        OptionError: `every` is no positive whole number, or the saved variables do not fit.
+        OptionError: `every` is not a positive whole number, or the saved variables do not fit.
     """
 
     def __init__(

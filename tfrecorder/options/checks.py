@@ -40,7 +40,7 @@ def by_present_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_unknown(options: Mapping[str, Any], cls: type) -> None:
-    """Raise an OptionError, with the present or nearest name, if one is no field of a dataclass."""
+    """Raise an OptionError, with the nearest name, if one is not a field of a dataclass."""
     known = [item.name for item in dataclasses.fields(cls)]
     for name in options:
         if name not in known and RENAMED.get(name, "").partition("=")[0] in known:
@@ -73,7 +73,7 @@ def parse_size(size: int | str) -> int:
         return int(size)
     match = _SIZE.fullmatch(size)
     if not match or match[2].upper() not in _UNITS:
-        raise ValueError(f"{size!r} is no size; write for instance 128MiB")
+        raise ValueError(f"{size!r} is not a size; write for instance 128MiB")
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 

@@ -347,7 +347,7 @@ def _normal(name: str, value: Any) -> Any:
     if name == "base" and value is not None:
         return os.fspath(value)
     if name == "encoding" and value is not None:
-        # UTF-8 with a byte order mark too, which is no part of the first name.
+        # UTF-8 with a byte order mark too, which is not part of the first name.
         return "utf-8-sig" if codecs.lookup(value).name == "utf-8" else str(value)
     if name == "runner":
         return canonical_runner(value)
@@ -424,7 +424,7 @@ def _check_labels(value: Any) -> str | None:
         return "give at least one name."
     for label in value:
         if not (_is_text(label) or is_whole(label)):
-            return f"{label!r} is no class name; give text or integers."
+            return f"{label!r} is not a class name; give text or integers."
     twice = [label for label, count in Counter(map(str, value)).items() if count > 1]
     return f"{twice[0]!r} appears more than once." if twice else None
 
@@ -435,7 +435,7 @@ def _check_num_shards(value: Any) -> str | None:
     splits = [_split_word(word) for word in value]
     for split, (word, number) in zip(splits, value.items(), strict=True):
         if split not in SPLITS:
-            return f"{word!r} is no split; there are {', '.join(SPLITS)}."
+            return f"{word!r} is not a split; there are {', '.join(SPLITS)}."
         if splits.count(split) > 1:
             return f"{split} is given more than once; give it one number."
         if fault := whole(1)(number):
@@ -450,7 +450,7 @@ def _check_splits(value: Any) -> str | None:
         return "give the share of each split, as {'TRAIN': 0.7, 'VALIDATION': 0.3}."
     for word, share in value.items():
         if _split_word(word) not in SPLITS:
-            return f"{word!r} is no split; there are {', '.join(SPLITS)}."
+            return f"{word!r} is not a split; there are {', '.join(SPLITS)}."
         if is_number(share) and share > 1:
             return "the shares must sum to 1: write 70% as 0.7."
         if _check_fraction(share) or not share:

@@ -75,7 +75,7 @@ def check_form(value: Any) -> str | None:
     plain: set[str] = set()
     for name, given in value.items():
         if not isinstance(name, str) or not plain_name(name):
-            return f"{name!r} is no name of an option."
+            return f"{name!r} is not a name of an option."
         if plain_name(name) in plain:
             return f"{plain_name(name)!r} is given more than once."
         plain.add(plain_name(name))

@@ -109,8 +109,8 @@ def read_plan(output_dir: str) -> Plan | None:
         raise OutputError(f"{path} cannot be read: {error}.") from error
     except (KeyError, TypeError, ValueError) as error:
         raise OutputError(
-            f"{path} is no plan that this version of tfrecorder can follow ({error}); choose a new "
-            "or empty directory as output_dir."
+            f"{path} is not a plan that this version of tfrecorder can follow ({error}); "
+            "choose a new or empty directory as output_dir."
         ) from error
 
 

@@ -49,7 +49,7 @@ def load_runner(name: str) -> type:
     from apache_beam.runners.runner import PipelineRunner
 
     if not (isinstance(found, type) and issubclass(found, PipelineRunner)):
-        raise OptionError(f"runner={name!r} is no runner of Beam; name a subclass of its class.")
+        raise OptionError(f"runner={name!r} is not a runner of Beam; name a subclass of its class.")
     return found
 
 

@@ -224,7 +224,7 @@ class Schema:
         fields: (column, kind) pairs, in the order given.
 
     Raises:
-        OptionError: a value is no kind, or two kinds do not go together.
+        OptionError: a value is not a kind, or two kinds do not go together.
 
     >>> schema = Schema(split=Split(), image_uri=Image(), age=Number(), label=Label())
     >>> schema.columns["age"].dtype
@@ -234,7 +234,7 @@ class Schema:
     fields: tuple[tuple[str, Kind], ...]
 
     def __init__(self, columns: Mapping[str, Kind] | None = None, /, **more: Kind) -> None:
-        """Kinds by column, as keywords, or as a dict where names are no Python identifiers."""
+        """Kinds by column, as keywords, or as a dict where names are not Python identifiers."""
         named = {**(columns or {}), **more}
         for name, kind in named.items():
             if isinstance(kind, type) and issubclass(kind, Kind):

@@ -70,7 +70,7 @@ class Division:
 def parse_splits(column: pd.Series) -> pd.Series:
     """Split words in any case and usual spelling -> TRAIN, VALIDATION, TEST, UNASSIGNED.
 
-    A missing value or an empty word is UNASSIGNED; a word that is no split becomes missing.
+    A missing value or an empty word is UNASSIGNED; a word that is not a split becomes missing.
 
     >>> parse_splits(pd.Series(["train", "Val", None, "trian"])).tolist()
     ['TRAIN', 'VALIDATION', 'UNASSIGNED', nan]
@@ -78,7 +78,7 @@ def parse_splits(column: pd.Series) -> pd.Series:
     if isinstance(column.dtype, pd.StringDtype):
         texts = column.fillna("").array
     else:
-        # As plain objects: a column of pandas' own text refuses what is no valid Unicode.
+        # As plain objects: a column of pandas' own text refuses what is not valid Unicode.
         texts = np.array([str(word) for word in column.astype(object).fillna("")], dtype=object)
     words, distinct = pd.factorize(texts)
     parsed = pd.Categorical(

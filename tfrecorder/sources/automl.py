@@ -51,7 +51,7 @@ def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form:
         for cells in csv.reader(file, delimiter=form.separator, strict=True):
             if not any(cells):
                 continue
-            # Also a word that is no split, for the validation to name, where the image comes next.
+            # Also a word that is not a split, which validation will name, if the image comes next.
             has_split = cells[0].strip().lower() in SPELLINGS or (
                 any(map(is_image, cells[1:2])) and not is_image(cells[0])
             )
@@ -144,7 +144,7 @@ def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 line = json.loads(text)
             except ValueError as error:
-                raise SourceError(f"{path}: line {number} is no JSON: {error}.") from error
+                raise SourceError(f"{path}: line {number} is not JSON: {error}.") from error
             if not isinstance(line, dict) or "imageGcsUri" not in line:
                 raise SourceError(
                     f"{path}: line {number} has no imageGcsUri; give Vertex AI's form of JSON "
@@ -161,7 +161,7 @@ def _list(path: str, row: tuple[int, dict[str, Any]]) -> list[dict[str, Any]]:
     number, line = row
     boxes = line.get("boundingBoxAnnotations", [])
     if not isinstance(boxes, list) or not all(isinstance(one, dict) for one in boxes):
-        raise SourceError(f"{path}: line {number}: boundingBoxAnnotations is no list of boxes.")
+        raise SourceError(f"{path}: line {number}: boundingBoxAnnotations is not a list of boxes.")
     return boxes
 
 

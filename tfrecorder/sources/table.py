@@ -39,8 +39,8 @@ class Text(NamedTuple):
 def as_texts(column: pd.Series) -> pa.LargeStringArray | None:
     """A column of pandas' own text as the Arrow array that holds it; None of any other.
 
-    None too where a value is missing, or its bytes are no Unicode.  Ten million texts are looked at
-    in Arrow in a tenth of the time and of the memory that as many Python values take.
+    None too where a value is missing, or its bytes are not Unicode.  Ten million texts in Arrow
+    take a tenth of the time and of the memory of as many Python values.
     """
     import pyarrow as pa
 

@@ -106,7 +106,7 @@ def _proxy(endpoint: SplitResult) -> SplitResult | None:
     if not named or urllib.request.proxy_bypass(endpoint.hostname or ""):
         return None
     address = named if "://" in named else f"http://{named}"
-    with contextlib.suppress(ValueError):  # brackets without an end, or a port that is no number
+    with contextlib.suppress(ValueError):  # brackets without an end, or a port that is not a number
         proxy = urllib.parse.urlsplit(address)
         if proxy.scheme == "http" and proxy.port != 0:
             return proxy

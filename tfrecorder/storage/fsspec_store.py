@@ -248,7 +248,7 @@ def _translated(error: Exception) -> Exception:  # each package behind fsspec ra
     return UnreadableError("read_failed", _words(error))
 
 
-#: What the packages call a connection that failed, and are no OSError: of botocore, which s3fs
+#: What the packages call a connection that failed, and are not OSError: of botocore, which s3fs
 #: uses, and of azure-core, which adlfs does.
 _CONNECTION_FAILED = frozenset(("HTTPClientError", "ServiceRequestError", "ServiceResponseError"))
 

@@ -305,8 +305,10 @@ def _connect(chosen: Access) -> Connection:
             named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
             if named or chosen.account is not None:  # somebody is meant, not nobody
                 words = str(error).partition("\n")[0].rstrip(".")
-                why = f"GOOGLE_APPLICATION_CREDENTIALS={named}: {words}" if named else NO_CREDENTIALS
-                raise UnreadableError("no_credentials", why) from error
+                where = f"GOOGLE_APPLICATION_CREDENTIALS={named}: {words}"
+                raise UnreadableError(
+                    "no_credentials", where if named else NO_CREDENTIALS
+                ) from error
             credentials, unsigned = AnonymousCredentials(), True
     # A project is asked for only where buckets are made or listed, which nothing here does.
     project = os.environ.get("GOOGLE_CLOUD_PROJECT", "unused")

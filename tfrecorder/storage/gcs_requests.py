@@ -248,7 +248,7 @@ def _description(found: Mapping[str, Any]) -> Description:
         size, generation = int(found["size"]), int(found["generation"])
         return Description(size, crc, generation, _content(found.get("metadata"), size, crc))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise TransientError("what came is no description of an object") from error
+        raise TransientError("what came is not a description of an object") from error
 
 
 def content_metadata(data: bytes) -> dict[str, str] | None:

@@ -230,7 +230,7 @@ def local_path(name: str, value: str | os.PathLike[str]) -> str:
     """An argument as a path to write to.
 
     Raises:
-        OptionError: it is no path on this machine.
+        OptionError: it is not a path on this machine.
     """
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else ""
     if not isinstance(path, str) or not path:

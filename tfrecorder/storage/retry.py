@@ -101,7 +101,7 @@ class _Request:
     def failed(self, began: float, error: Exception) -> None:
         """Note a failure; raise an UnreachableError where it is not to be tried again."""
         now = time.monotonic()
-        # What went on for so long was no stall, which every store ends sooner: it worked till now.
+        # No stall lasts so long: every store ends one sooner.  The request worked until now.
         if self._since is None or now - began > PATIENCE:
             self._since = now
         self._failures += 1

@@ -32,7 +32,7 @@ def resolve(uri: str, base: str) -> str:
     match = _SCHEME.match(uri)
     if match is None:
         return os.path.join(base, uri)
-    if match[1].lower() == "file":  # RFC 8089: what is no letter or digit may be escaped
+    if match[1].lower() == "file":  # RFC 8089: what is not a letter or digit may be escaped
         return unquote(uri[match.end() :].removeprefix("localhost"))
     return uri
 

@@ -182,7 +182,7 @@ def parse_json(data: bytes, directory: str, name: str) -> Any:
     """A metadata file's content.
 
     Raises:
-        DatasetError: it is no JSON.
+        DatasetError: it is not JSON.
     """
     try:
         return parse(data, anything)

@@ -73,7 +73,7 @@ def count_records(path: str) -> int:
             records += 1
     if at != end:
         raise DatasetError(
-            f"{path} is no whole TFRecord file: record {max(records - 1, 0)} does not end where "
+            f"{path} is not a whole TFRecord file: record {max(records - 1, 0)} does not end where "
             "the file does. It is truncated, compressed, or of another format; copy it again."
         )
     return records

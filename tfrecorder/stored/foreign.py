@@ -65,7 +65,7 @@ def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> Sto
     if not sizes and not files.glob(directory):
         raise DatasetError(f"{directory}: there is no such directory. Check the path.")
     raise DatasetError(
-        f"{directory} is no dataset: it has neither {layout.COMMIT} nor any "
+        f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any "
         "*.tfrecord. Give the output_dir of a conversion, a TFDS directory with its version "
         "(as flowers/1.0.0), or a pattern of TFRecord files."
     )
@@ -234,7 +234,7 @@ def _supervised(
     labels = [key for key, kind in kinds.items() if kind == "label"]
     if len(images) != 1 or len(labels) > 1:
         raise DatasetError(
-            f"{directory} is no image classification: its features are {', '.join(kinds)}. "
+            f"{directory} is not an image classification: its features are {', '.join(kinds)}. "
             "load needs one image and at most one class; read others with "
             "tfds.builder_from_directory."
         )

@@ -48,7 +48,7 @@ def to_frame(
         source.  Rows that became rejects are missing.
 
     Raises:
-        DatasetError: the directory is no whole dataset that this package wrote.
+        DatasetError: the directory is not a whole dataset that this package wrote.
         OptionError: there is no such split, or `images` is neither word.
 
     Example:

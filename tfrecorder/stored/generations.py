@@ -53,9 +53,9 @@ def generations(directory: str | os.PathLike[str], at: int | None = None) -> lis
         at: the last generation that counts, from 0; None is the newest.
 
     Raises:
-        DatasetError: the directory is no dataset that this package wrote, a generation of it is
+        DatasetError: the directory is not a dataset that this package wrote, a generation of it is
             missing, or there is no generation `at`.
-        OptionError: `at` is no whole number from 0.
+        OptionError: `at` is not a whole number from 0.
 
     Example:
         >>> tfrecorder.generations("out")  # doctest: +SKIP
@@ -67,7 +67,7 @@ def generations(directory: str | os.PathLike[str], at: int | None = None) -> lis
         sizes = files.sizes(where)
         metadata = read_metadata(where, files) if layout.COMMIT in sizes else None
         if metadata is None:
-            raise DatasetError(f"{where} is no finished dataset that tfrecorder wrote.")
+            raise DatasetError(f"{where} is not a finished dataset that tfrecorder wrote.")
         found = read_generations(where, sizes, metadata, files, at)
     return [one.directory for one in reversed(found)]
 

@@ -245,7 +245,7 @@ def info(directory: str | os.PathLike[str], at: int | None = None) -> DatasetInf
         at: the last generation that counts, of a dataset that was appended to; None is the newest.
 
     Raises:
-        DatasetError: the directory is no whole dataset, or cannot be read.
+        DatasetError: the directory is not a whole dataset, or cannot be read.
 
     Example:
         >>> tfrecorder.info("out").class_names  # doctest: +SKIP

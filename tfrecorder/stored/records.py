@@ -41,7 +41,7 @@ def open_stored(directory: str | os.PathLike[str], at: int | None = None) -> Sto
         at: the last generation that counts; None is the newest.
 
     Raises:
-        DatasetError: it is no whole dataset, or not where records can be read one by one.
+        DatasetError: it is not a whole dataset, or not where records can be read one by one.
     """
     where = os.fspath(directory)
     words = storage.refusal(storage.scheme(where))

@@ -124,7 +124,7 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
 
 
 def _numbers(kind: Boxes, boxes: pd.DataFrame) -> np.ndarray:
-    """The left, upper, right and lower edge of each box; NaN where it is no number."""
+    """The left, upper, right and lower edge of each box; NaN where it is not a number."""
     edges = boxes[list(kind.columns)].apply(pd.to_numeric, errors="coerce")
     return edges.to_numpy(dtype=np.float64)
 

@@ -102,7 +102,7 @@ def check_unicode(column: pd.Series) -> Finding:
     except UnicodeEncodeError:
         bad = texts[texts.map(lambda text: text != text.encode(errors="replace").decode())]
     shown = [ascii(text) for text in bad]
-    messages = [f"the text is no valid Unicode: {text}" for text in shown]
+    messages = [f"the text is not valid Unicode: {text}" for text in shown]
     return Finding("bad_text", list(bad.index), str(column.name), shown, messages)
 
 
@@ -110,7 +110,7 @@ def check_splits(column: pd.Series) -> tuple[pd.Series, Finding]:
     """The split of each row by its word: TRAIN, VALIDATION, TEST, or UNASSIGNED."""
     splits = parse_splits(column)
     wrong = splits.isna().to_numpy()
-    return splits, at("unknown_split", wrong, column, "{value!r} is no split")
+    return splits, at("unknown_split", wrong, column, "{value!r} is not a split")
 
 
 def are_sound_labels(column: pd.Series, names: Sequence[str] | None) -> bool:

@@ -211,7 +211,7 @@ class ValidationReport(Report, pd.DataFrame):
 
     Attributes:
         source_rows: that were checked.
-        notes: what is no problem, and should be known.
+        notes: what is not a problem, and should be known.
         lines: of a text file, the line of each row that the groups show, counted as an editor does.
     """
 

@@ -87,7 +87,7 @@ class Checked:
 
     @property
     def notes(self) -> list[str]:
-        """What is no problem, and should be known."""
+        """What is not a problem, and should be known."""
         found = []
         label = class_field(self.fields)
         if label is not None and not label.num_classes and LABEL_COLUMN not in self.frame:

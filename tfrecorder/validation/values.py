@@ -94,14 +94,14 @@ def _wrong(field: Field, column: pd.Series, wrong: np.ndarray) -> Finding:
     kind: Any = field.kind
     wanted = kind.dtype if isinstance(kind, Number) else kind.word
     if kind.shape == (None,):
-        wanted = f"list of {wanted}"
+        wanted = f"a list of {wanted}"
     elif kind.shape:
-        wanted = f"{wanted} array of shape {kind.shape}"
+        wanted = f"a {wanted} array of shape {kind.shape}"
     shown = column.map(repr).where(column.map(_is_container), column)
     # Arrays and lists cannot stand in a report's column of values; their words can.
-    message = f"{{value!r}}, of type {{type}}, is no {wanted}"
+    message = f"{{value!r}}, of type {{type}}, is not {wanted}"
     if wrong.any() and column[wrong].map(_is_container).all():
-        message = f"{{value}} is no {wanted}"
+        message = f"{{value}} is not {wanted}"
     return at("wrong_value", wrong, shown, message)
 
 
@@ -110,7 +110,7 @@ def _is_container(value: Any) -> bool:
 
 
 def _number(value: Any, dtype: str) -> float | int | None:
-    """One number in the type wanted, or None where it is none or does not fit."""
+    """One number in the type wanted, or None where it is not one, or does not fit."""
     if isinstance(value, str):
         return _number_of_text(value.strip(), dtype)
     if isinstance(value, (bool, np.bool_)):

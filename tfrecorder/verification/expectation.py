@@ -204,7 +204,7 @@ def refuse(directory: str) -> None:
                 "the checksums to compare with. tfrecorder.load and tfrecorder.info read it."
             )
         raise DatasetError(
-            f"{directory} is no dataset: it has no {layout.COMMIT}. Give the output_dir of a "
+            f"{directory} is not a dataset: it has no {layout.COMMIT}. Give the output_dir of a "
             "conversion."
         )
     if not committed and exchange_begun(directory):
@@ -261,7 +261,7 @@ def _read_list(directory: str, faults: list[Fault]) -> _List:
         faults.append(unread(layout.METADATA, error))
         return _NO_LIST
     except ValueError as error:
-        faults.append(Fault(layout.METADATA, "damaged", f"it is no JSON: {error}"))
+        faults.append(Fault(layout.METADATA, "damaged", f"it is not JSON: {error}"))
         return _NO_LIST
     proved = is_sealed(data)
     if not proved and isinstance(metadata, dict) and "crc32c" in metadata:
@@ -331,7 +331,7 @@ def _read_plan(directory: str, votes: Mapping[str, int], faults: list[Fault]) ->
         faults.append(unread(layout.PLAN, error))
         return None
     except _UNUSABLE as error:
-        why = f"it is no plan: {error}"
+        why = f"it is not a plan: {error}"
     faults.append(Fault(layout.PLAN, "damaged", why))
     return None
 
@@ -378,7 +378,7 @@ def _read_one(directory: str, file: str, data: bytes | None) -> DoneRecord | Fau
     except storage.UnreadableError as error:
         return unread(file, error)
     except _UNUSABLE as error:
-        why = f"it is no done-record: {error}"
+        why = f"it is not a done-record: {error}"
     return Fault(file, "damaged", why)
 
 

@@ -259,7 +259,7 @@ def _decoder(plan: Plan, decode: Decode | None) -> _Decoding:
                     sides = [int(record[f"{key}{name}"][0]) for name in ("height", "width")]
                     yield from _fault_of(decode, record[f"{key}encoded"][0], sides)
         except (IndexError, KeyError, TypeError, ValueError) as error:
-            yield f"it is no record of this dataset: {error}"
+            yield f"it is not a record of this dataset: {error}"
 
     return decoding
 

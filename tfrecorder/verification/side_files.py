@@ -58,7 +58,7 @@ def _read_list(expected: Expectation, shard: Shard, name: str, header: tuple[str
     except _DamagedError as error:
         return RowList(file, None, (error.fault,))
     except (ValueError, csv.Error) as error:
-        return RowList(file, None, (Fault(file, "damaged", f"it is no CSV: {error}"),))
+        return RowList(file, None, (Fault(file, "damaged", f"it is not CSV: {error}"),))
     # What no checksum is known of, as in a dataset of an earlier version, must be in its one form.
     if not found or found[0] != header:
         words = f"its first line is not {','.join(header)!r}"
@@ -111,7 +111,7 @@ def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None,
     except _DamagedError as error:
         return None, [error.fault]
     except ValueError as error:
-        return None, [Fault(file, "damaged", f"it is no index: {error}")]
+        return None, [Fault(file, "damaged", f"it is not an index: {error}")]
     at = 0
     for number, (offset, size) in enumerate(places):
         if offset != at or size < FRAMING_BYTES:
@@ -133,7 +133,7 @@ def index_is_proved(expected: Expectation, shard: Shard) -> bool:
 def _place(line: str) -> Place:
     offset, _, size = line.partition(" ")
     if f"{int(offset)} {int(size)}" != line:
-        raise ValueError(f"{line!r} is no line `offset size`")
+        raise ValueError(f"{line!r} is not a line `offset size`")
     return int(offset), int(size)
 
 

@@ -165,7 +165,7 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
         so far, and whether the dataset is committed and has all its shards still.
 
     Raises:
-        OptionError: output_dir is no path.
+        OptionError: output_dir is not a path.
         DatasetError: no conversion was begun there, or its notes cannot be read.
         OutputError: another version of this package planned it.
 
