@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from growing_cases import QUIET, grow_ten_times, table
 from support import public_files, records
+from test_indexed_records import assert_alike
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
@@ -83,8 +84,15 @@ def test_batches_read_the_same_pixels(ten, split) -> None:
     assert np.concatenate([labels for _, labels in ours]).tolist() == [
         label for _, label, _ in stored(ten, split)
     ]
-    for (images, _), (others, _) in zip(ours, theirs, strict=True):
-        assert images.shape == others.shape
+    for pair in zip(ours, theirs, strict=True):
+        assert_alike(*pair, pixels=8)
+    undecoded = tfrecorder.batches(ten, split, decode=False, shuffle=False, batch_size=3)
+    got = [
+        (bytes(image), int(label))
+        for images, labels in undecoded
+        for image, label in zip(images, labels, strict=True)
+    ]
+    assert got == [(data, label) for data, label, _ in stored(ten, split)]
 
 
 @pytest.mark.parametrize("split", SPLITS)
