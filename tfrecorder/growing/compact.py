@@ -155,7 +155,7 @@ def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str
     found = list(drop)
     wrong = [one for one in found if not isinstance(one, str)]
     if wrong:
-        raise OptionError(f"drop: {wrong[0]!r} is not an uri; give texts, or the path of a file.")
+        raise OptionError(f"drop: {wrong[0]!r} is not a uri; give texts, or the path of a file.")
     return dict.fromkeys(found)
 
 
