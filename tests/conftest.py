@@ -16,6 +16,9 @@ import tfrecorder
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+# Those run in a process of their own: tests/test_trainers.py.
+collect_ignore = [] if "TFRECORDER_DATASET" in os.environ else ["trainers"]
+
 
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:

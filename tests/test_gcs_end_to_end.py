@@ -429,7 +429,7 @@ def test_the_commit_reads_the_lists_of_all_shards_by_listings(photos: Gcs) -> No
 
 
 def test_a_long_list_of_rejects_is_compressed_in_the_listing(gcs: Gcs) -> None:
-    lines = [f"{row},gs://bkt/{row:08d}.jpg,read,not_found: 404".encode() for row in range(900)]
+    lines = [f"{row},gs://bkt/{row:08d}.jpg,read,not_found: 404".encode() for row in range(600)]
     rest = os.urandom(70_000)
     for data, listed in ((b"\n".join(lines), True), (rest[:5000], False), (rest, False)):
         storage.publish_bytes("gs://bkt/out", "list", data, listed=True)

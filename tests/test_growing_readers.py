@@ -217,7 +217,7 @@ def test_what_other_tools_wrote_has_no_generations(dataset) -> None:
     shutil.copytree(dataset, "theirs", ignore=shutil.ignore_patterns("_tfrecorder"))
     with pytest.raises(DatasetError, match="has no generations"):
         tfrecorder.info("theirs", at=1)
-    with pytest.raises(DatasetError, match="no finished dataset that tfrecorder wrote"):
+    with pytest.raises(DatasetError, match="not a finished dataset that tfrecorder wrote"):
         tfrecorder.generations("theirs")
 
 

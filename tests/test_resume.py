@@ -84,7 +84,7 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
     assert time.monotonic() - began < 10
     assert process.returncode != 0
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
-    assert len(words.splitlines()) < 8
+    assert len(words.splitlines()) < 12  # what the call itself went through, nothing of Beam
     assert "Run the same conversion again to continue" in words
     assert shards_are_whole(whole)
     psutil.wait_procs(children, timeout=5)
@@ -106,7 +106,7 @@ def test_ctrl_c_while_workers_start_ends_them_too() -> None:
     press_ctrl_c(process)
     _, words = process.communicate(timeout=20)
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
-    assert len(words.splitlines()) < 8
+    assert len(words.splitlines()) < 12  # what the call itself went through, nothing of Beam
     assert not psutil.wait_procs(children, timeout=5)[1]
     assert resume().records == ROWS
 

@@ -70,13 +70,13 @@ def verify(
     """
     started = time.perf_counter()
     where = os.fspath(directory)
-    if decode:
-        refuse_missing("tensorflow")
     shards: list[ShardFindings] = []
     faults: list[Fault] = []
     with storage.failing_as(DatasetError, where):
         refuse(where)
         every = list(map(read_expectation, committed_directories(where, at)))
+        if decode:
+            refuse_missing("tensorflow")
         with byte_bar(every, is_shown(progress)) as advance:
             for number, expected in enumerate(every):
                 decoder = _decoder(expected) if decode else None
