@@ -527,7 +527,7 @@ def test_a_directory_of_tfds_is_one_clear_error(out: Path) -> None:
 
 def test_what_cannot_be_reached_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "nowhere.json")
-    with pytest.raises(DatasetError, match="gs://bucket/out cannot be read: .*nowhere.json"):
+    with pytest.raises(DatasetError, match=r"gs://bucket/out cannot be read: .*nowhere\.json"):
         verify("gs://bucket/out")
     with pytest.raises(DatasetError, match=r"https://bucket/out cannot be read: put the files"):
         verify("https://bucket/out")
