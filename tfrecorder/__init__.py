@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tfrecorder.dataset.example import parse_example
     from tfrecorder.growing.append import append
     from tfrecorder.growing.compact import compact
+    from tfrecorder.growing.stream import StreamResult, stream
+    from tfrecorder.growing.stream_source import StreamSource, Unusable
     from tfrecorder.indexed.batches import Batches, batches
     from tfrecorder.indexed.records import Records
     from tfrecorder.inspection.inspect import inspect
@@ -82,6 +84,10 @@ _LAZY = {
     "TrainingPosition": "tfrecorder.loading.training",
     "append": "tfrecorder.growing.append",
     "compact": "tfrecorder.growing.compact",
+    "StreamResult": "tfrecorder.growing.stream",
+    "StreamSource": "tfrecorder.growing.stream_source",
+    "Unusable": "tfrecorder.growing.stream_source",
+    "stream": "tfrecorder.growing.stream",
     "Batches": "tfrecorder.indexed.batches",
     "batches": "tfrecorder.indexed.batches",
     "benchmark": "tfrecorder.loading.throughput",
@@ -154,11 +160,14 @@ __all__ = [
     "Schema",
     "SourceError",
     "Split",
+    "StreamResult",
+    "StreamSource",
     "Text",
     "TfrecorderError",
     "Throughput",
     "TrainingPosition",
     "UnreachableError",
+    "Unusable",
     "ValidationError",
     "VerificationReport",
     "__version__",
@@ -179,6 +188,7 @@ __all__ = [
     "repair",
     "stage",
     "status",
+    "stream",
     "to_frame",
     "validate",
     "verify",

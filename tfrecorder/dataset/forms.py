@@ -125,6 +125,10 @@ _SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
 _BEFORE = record(
     {"plan": string, "rows": whole(1), "image_shapes": table(_SHAPE), "image_sides": _SIDES}
 )
+
+#: How far the sources of streams were read: positions have the form that their source gives them.
+_STREAMS = table(record({"to": anything}, {"from": anything, "spooled": whole()}))
+
 _PLAN = record(
     {
         **_COLUMNS,
@@ -135,7 +139,7 @@ _PLAN = record(
         "fingerprint": string,
         "options": _OPTIONS,
     },
-    {"remote": truth, "before": _BEFORE, "copies": truth},
+    {"remote": truth, "before": _BEFORE, "copies": truth, "streams": _STREAMS},
 )
 
 
@@ -194,6 +198,7 @@ METADATA = record(
     {
         "plan": string,
         "before": _BEFORE,
+        "streams": _STREAMS,
         "image_sides": _SIDES,
         "options": table(anything),
         "totals": record(

@@ -17,6 +17,7 @@ out/
     rejects/….csv  suspects/….csv   the shard's own share of the two files above
     progress/train-00000-of-00012   records written so far by a shard under way
     tmp/                            files not complete yet
+    spool/00001/                    images of the batch of a stream that is to be generation 1
     next/                           the dataset that is to replace this one, in the same form
   appended/00001/                   generation 1: a dataset directory in the same form
 """
@@ -47,14 +48,15 @@ INDEX = f"{PRIVATE}/index"
 SHARD_REJECTS = f"{PRIVATE}/rejects"
 SHARD_SUSPECTS = f"{PRIVATE}/suspects"
 PROGRESS = f"{PRIVATE}/progress"
+SPOOL = f"{PRIVATE}/spool"
 NEXT = f"{PRIVATE}/next"
 APPENDED = folders.APPENDED
 
 #: Folders with a file a shard; and all else in our folder but the lock and `next/`.
 SHARD_FOLDERS = (DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS)
-PRIVATE_FILES = (PLAN, PLAN_ROWS, METADATA, FAILURE, PARTS, TMP, PROGRESS)
+PRIVATE_FILES = (PLAN, PLAN_ROWS, METADATA, FAILURE, PARTS, TMP, PROGRESS, SPOOL)
 
-PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS)
+PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS, SPOOL)
 
 #: Written by desktops into any folder that somebody looked at; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
@@ -143,6 +145,15 @@ def generation_of(output_dir: str, number: int) -> str:
     ('out', 'out/appended/00003')
     """
     return output_dir if not number else os.path.join(output_dir, APPENDED, f"{number:05d}")
+
+
+def spool_of(output_dir: str, number: int) -> str:
+    """The name, below a dataset directory, of the folder of images for one generation.
+
+    >>> spool_of("out", 3)
+    'out/_tfrecorder/spool/00003'
+    """
+    return os.path.join(output_dir, SPOOL, f"{number:05d}")
 
 
 def generation_number(name: str) -> int | None:

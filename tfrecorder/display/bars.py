@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -67,7 +68,7 @@ def stage_line(shown: bool) -> Iterator[Callable[[str], None]]:
     if not shown:
         yield lambda stage: None
         return
-    stages, ended = ["starting"], threading.Event()
+    stages, ended = deque(["starting"], maxlen=1), threading.Event()
     # Whether somebody watches, the thread of the cell knows alone.
     watcher = threading.Thread(
         target=_tell, args=(bar_class(), stages, ended), name="stage", daemon=True

@@ -35,7 +35,7 @@ from tfrecorder.errors import (
     UnreachableError,
     refuse_missing,
 )
-from tfrecorder.growing.fitting import fit_texts, numbered, refuse_other_schema
+from tfrecorder.growing.fitting import before_next, fit_texts, numbered, refuse_other_schema
 from tfrecorder.growing.known_rows import pass_over_known
 from tfrecorder.growing.taken_over import taken_over
 from tfrecorder.options.checks import one_of
@@ -157,7 +157,7 @@ def _append(
         known = Known(dict(table.passed_over), report.notes, count_warnings(report))
     refuse_missing("apache_beam")  # before anything is staged
     warn_of_source(known.warnings, source, options)
-    before = _before(found[-1])
+    before = before_next(found[-1])
     with stage_line(shown) as begin:
         begin("planning")
         _refuse_foreign(folder)
@@ -175,18 +175,6 @@ def _refuse_foreign(folder: str) -> None:
         refuse_foreign(folder)
     if storage.is_local(folder):
         folders.refuse_links(folder, layout.PRIVATE_FOLDERS)
-
-
-def _before(newest: Generation) -> dict[str, Any]:
-    """What the plan of a generation says of those before it; see `Plan.before`."""
-    metadata = newest.metadata
-    earlier = metadata.get("before") or {"rows": 0}
-    return {
-        "plan": metadata.get("plan", ""),
-        "rows": earlier["rows"] + metadata["source_rows"],
-        "image_shapes": metadata["image_shapes"],
-        "image_sides": metadata.get("image_sides"),
-    }
 
 
 def _nothing(

@@ -26,6 +26,7 @@ from tfrecorder.conversion import (
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.errors import DatasetError, OptionError, UnreachableError, refuse_missing
 from tfrecorder.growing.copies import all_rows, uris_of
+from tfrecorder.growing.positions import streams_of
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, ConvertOptions
 from tfrecorder.plan.directory import claim
@@ -195,6 +196,7 @@ def _plan(
         options={**recorded, **{name: now[name] for name in OF_ORDER}},
         remote=not storage.is_local(where),
         copies=True,
+        streams=streams_of(found),
     )
     return plan, rows.take(np.concatenate(order))
 

@@ -12,7 +12,7 @@ import pandas as pd
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.earlier import rows_as_now
 from tfrecorder.errors import DatasetError
-from tfrecorder.plan.plan import COPY_OF, shard_bounds
+from tfrecorder.plan.plan import COPY_OF, POSITION_OF, REJECT_OF, shard_bounds
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -41,9 +41,23 @@ def all_rows(
         table, of_rows = _rows_of(where, stored, one)
         tables.append(table)
         splits += of_rows
+    if any(POSITION_OF.source in table.column_names for table in tables):
+        tables = list(map(_with_positions, tables))
     names = tables[-1].column_names
     whole = pa.concat_tables([table.select(names).replace_schema_metadata() for table in tables])
     return whole, pd.Series(splits, dtype=SPLIT_TYPE)
+
+
+def _with_positions(table: pa.Table) -> pa.Table:
+    """Rows that did not come from a stream have empty positions."""
+    import pyarrow as pa
+
+    if POSITION_OF.source in table.column_names:
+        return table
+    empty = pa.array([""] * len(table), pa.large_string())
+    for name in POSITION_OF:
+        table = table.append_column(name, empty)
+    return table
 
 
 def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
@@ -60,7 +74,8 @@ def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Tab
         path = os.path.join(one.directory, layout.PLAN_ROWS)
         raise DatasetError(f"{path} is missing, so which row became which record is not known.")
     table = rows_as_now(found)
-    table = table.drop_columns([name for name in COPY_OF if name in table.column_names])
+    known = {*COPY_OF, *REJECT_OF}
+    table = table.drop_columns([name for name in table.column_names if name in known])
     numbers = table.column(SOURCE_ID).to_numpy()
     rejects = {int(row[0]): (row[2], row[3]) for row in _list(one, layout.REJECTS)}
     suspects = {int(row[0]): row[2] for row in _list(one, layout.SUSPECTS)}
@@ -83,11 +98,11 @@ def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Tab
     reasons = [rejects.get(number, ("", "")) for number in numbers.tolist()]
     texts: dict[str, Any] = {
         COPY_OF.file: files.tolist(),
-        COPY_OF.stage: [stage for stage, _ in reasons],
-        COPY_OF.reason: [reason for _, reason in reasons],
+        REJECT_OF.stage: [stage for stage, _ in reasons],
+        REJECT_OF.reason: [reason for _, reason in reasons],
         COPY_OF.warning: [suspects.get(number, "") for number in numbers.tolist()],
     }
-    for name in COPY_OF:
+    for name in (*COPY_OF, *REJECT_OF):
         if name in texts:
             table = table.append_column(name, pa.array(texts[name], pa.large_string()))
         else:

@@ -1,4 +1,4 @@
-"""Does a table fit the dataset that it is added to?  And its rows numbered on."""
+"""Does a table fit the dataset that it is added to?  And what its plan must know of that."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tfrecorder.errors import SourceError
 from tfrecorder.schema.fields import Field, fields_of
 from tfrecorder.schema.kinds import Boxes, Label, Number
 from tfrecorder.sources.table import Source
+from tfrecorder.stored.generations import Generation
 from tfrecorder.validation.rules import Checked
 
 
@@ -103,3 +104,15 @@ def numbered(checked: Checked, table: Source, first: int) -> Checked:
     rows = table.frame.index.to_numpy()
     numbers = np.searchsorted(rows, checked.frame.index.to_numpy()) + first
     return dataclasses.replace(checked, frame=checked.frame.set_axis(numbers))
+
+
+def before_next(newest: Generation) -> dict[str, Any]:
+    """What the plan of a generation says of those before it; see `Plan.before`."""
+    metadata = newest.metadata
+    earlier = metadata.get("before") or {"rows": 0}
+    return {
+        "plan": metadata.get("plan", ""),
+        "rows": earlier["rows"] + metadata["source_rows"],
+        "image_shapes": metadata["image_shapes"],
+        "image_sides": metadata.get("image_sides"),
+    }

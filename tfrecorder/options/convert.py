@@ -334,6 +334,22 @@ NOT_STAGED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
 }
 
+_OF_MANY = "a stream is written by the process that reads it; leave it out"
+_OF_TEXT = "a stream has rows and no text; leave it out"
+
+#: Options of `convert` that `stream` has no use for, and what to do instead.
+NOT_STREAMED = {
+    **dict.fromkeys(("runner", "runner_options", "wait"), _OF_MANY),
+    **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
+    **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
+    "base": "relative uris of a stream are taken from the current folder; give absolute ones",
+    "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
+    "retry_rejects": "a stream reads each row once; leave it out",
+    "on_error": "a stream goes on after an image that cannot be used; leave it out",
+    "max_reject_fraction": "a stream goes on whatever share is rejected; leave it out",
+    "strict": "a stream goes on whatever is odd about its rows; leave it out",
+}
+
 _OF_DIVISION = ("splits", "stratify", "split_by")
 _OF_TRANSFORMS = ("image_size", "resize", "image_format", "image_quality", "apply_exif")
 

@@ -66,6 +66,9 @@ class Plan:
             of the last one's; "rows", of their sources; "image_shapes" and "image_sides" as in its
             metadata.  None of any other dataset.
         copies: records are copied from the dataset in `base`; the rows say from where (`CopyOf`).
+        streams: of a batch of a stream, and of what was compacted from such, for the name of each
+            source the position that it was read up to, "to"; of a batch also "from", and in
+            "spooled" how many images were spooled.  None of any other dataset.
         earlier: the digest of a plan that an earlier version of this package staged, which can be
             looked at but not continued; empty of all others.
     """
@@ -82,6 +85,7 @@ class Plan:
     remote: bool = False
     before: dict[str, Any] | None = None
     copies: bool = False
+    streams: dict[str, Any] | None = None
     earlier: str = ""
 
     @cached_property
@@ -149,6 +153,8 @@ def _plain(plan: Plan) -> dict[str, Any]:
     del found["earlier"]
     if plan.before is None:  # as plans were before there were generations
         del found["before"]
+    if plan.streams is None:
+        del found["streams"]
     if not plan.copies:
         del found["copies"]
     return {**found, "fields": fields_to_json(plan.fields)}
@@ -160,19 +166,44 @@ class CopyOf(NamedTuple):
     Attributes:
         file: the shard that holds the record, below the dataset; "" of a row that is a reject.
         offset, size: of the record in it, with its framing.
-        stage, reason: of a reject, as the lists have them.
         warning: of a suspect, as the lists have it; "" of any other.
     """
 
     file: str
     offset: str
     size: str
-    stage: str
-    reason: str
     warning: str
 
 
+class RejectOf(NamedTuple):
+    """The names of columns of a plan that knows some rows for rejects already.
+
+    Attributes:
+        stage, reason: as the lists have them; "" of a row that is to be loaded.
+    """
+
+    stage: str
+    reason: str
+
+
+class PositionOf(NamedTuple):
+    """The names of columns of a plan of rows that came from streams.
+
+    Attributes:
+        source: the name of the stream's source; "" of a row that came otherwise.
+        position: of the row in it, as JSON.
+    """
+
+    source: str
+    position: str
+
+
 COPY_OF = CopyOf(*(f"tfrecorder.copy/{name}" for name in CopyOf._fields))
+REJECT_OF = RejectOf(*(f"tfrecorder.reject/{name}" for name in RejectOf._fields))
+POSITION_OF = PositionOf(*(f"tfrecorder.stream/{name}" for name in PositionOf._fields))
+
+#: Columns of a plan that are of no record.
+OF_PLAN_ALONE = frozenset((*COPY_OF, *REJECT_OF, *POSITION_OF))
 
 
 class PlannedRow(NamedTuple):
@@ -257,6 +288,7 @@ def make_plan(
     sizes: Sequence[int],
     options: ConvertOptions,
     before: dict[str, Any] | None = None,
+    streams: dict[str, Any] | None = None,
 ) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
 
@@ -265,7 +297,7 @@ def make_plan(
         base: the folder that relative uris are taken from.
         sizes: file sizes in bytes of a sample of the images.
         options: what the user asked for.
-        before: of `Plan`.
+        before, streams: of `Plan`.
 
     Returns:
         The plan, and its rows in the order of the shards: an Arrow table with the row's number
@@ -289,14 +321,27 @@ def make_plan(
         split_rows=split_rows,
         split_shards=shard_counts(split_rows, sizes, options),
         fields=checked.fields,
-        statistics=describe_columns(checked.fields, checked.values, splits),
+        statistics=_statistics(checked, splits),
         base=base,
         fingerprint=fingerprint(splits, checked.values),
         options=options.content_options(),
         remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
         before=before,
+        streams=streams,
     )
     return plan, planned
+
+
+def _statistics(checked: Checked, splits: pd.Series) -> dict[str, Any]:
+    """Of the values of all rows, but for those that are known for rejects, which have none."""
+    import pyarrow.compute as pc
+
+    values = checked.values
+    if REJECT_OF.reason in values:
+        sound = pc.equal(values[REJECT_OF.reason], "")
+        values = {name: column.filter(sound) for name, column in values.items()}
+        splits = splits[sound.to_numpy(zero_copy_only=False)]
+    return describe_columns(checked.fields, values, splits)
 
 
 def _any_remote(uris: pd.Series) -> bool:
@@ -319,6 +364,8 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
             faults.append(f"{name} was {was} and now is {now_is}")
     if staged.before != now.before:
         faults.append("the generations before it were others")
+    if staged.streams and not now.streams:
+        faults.append(f"it is a batch of a stream from {', '.join(staged.streams)}")
     return faults
 
 

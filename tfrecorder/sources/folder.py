@@ -31,7 +31,7 @@ def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
     Raises:
         SourceError: an image lies at another depth, or no image was found.
     """
-    files, passed_over = _sorted_out(_walk(folder) if storage.is_local(folder) else _list(folder))
+    files, passed_over = _sorted_out(walk(folder) if storage.is_local(folder) else _list(folder))
     if not files:
         seen = sum(passed_over.values())
         raise SourceError(
@@ -85,7 +85,7 @@ def _list(folder: str) -> Iterator[tuple[str, ...]]:
         yield tuple(file.split("/"))
 
 
-def _walk(folder: str) -> Iterator[tuple[str, ...]]:
+def walk(folder: str) -> Iterator[tuple[str, ...]]:
     """The path parts of all files below a local folder; a hidden folder counts as one file.
 
     Links to folders are followed, but for those that lead back up.

@@ -302,6 +302,7 @@ def _plan_of_metadata(metadata: Any) -> Plan | None:
             fingerprint="",
             options=dict(metadata["options"]),
             before=known.get("before"),
+            streams=known.get("streams"),
             earlier=str(metadata["plan"]) if is_earlier else "",
         )
         agree = shards == plan.shards and plan.split_rows.keys() == plan.split_shards.keys()

@@ -9,14 +9,13 @@ from dataclasses import replace
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, unframe
 from tfrecorder.images.check import CheckedImage, check_image
-from tfrecorder.images.rejects import Reject
 from tfrecorder.indexed.reading import OpenFiles
 from tfrecorder.plan.plan import COPY_OF, Plan, PlannedRow
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Image
 from tfrecorder.stored.dataset import ShardFile
 from tfrecorder.stored.records import damaged_record
-from tfrecorder.writing.rows import Loaded, LoadRow, Rejected
+from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, planned_reject
 
 
 def record_copier(plan: Plan) -> LoadRow:
@@ -25,10 +24,9 @@ def record_copier(plan: Plan) -> LoadRow:
     images = [field for field in plan.fields if isinstance(field.kind, Image)]
 
     def copy(row: PlannedRow) -> Loaded | Rejected:
-        file, offset, size, stage, reason, warning = (row.values[name] for name in COPY_OF)
-        if not file:
-            code, _, detail = reason.partition(": ")
-            return Rejected(row, Reject(stage, code, detail))
+        if (reject := planned_reject(row)) is not None:
+            return reject
+        file, offset, size, warning = (row.values[name] for name in COPY_OF)
         shard = ShardFile(os.path.join(plan.base, file), None, 0)
         framed = files.read(shard, offset, size)
         try:

@@ -82,6 +82,7 @@ def metadata_json(
             "shards": shards,
             "files": files,
             **({} if plan.before is None else {"before": plan.before}),
+            **({} if plan.streams is None else {"streams": plan.streams}),
         }
     )
     return seal(document)

@@ -10,12 +10,13 @@ import numpy as np
 
 from tfrecorder.dataset.example import encode_parts
 from tfrecorder.dataset.tfrecord import frame
+from tfrecorder.errors import OutputError
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.memory import Room
 from tfrecorder.images.placed import Placed, placed_boxes, stored_mask
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
-from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.plan.plan import OF_PLAN_ALONE, REJECT_OF, Plan, PlannedRow
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field, image_of, primary_image
 from tfrecorder.schema.kinds import Boxes, Image, Mask
@@ -57,6 +58,41 @@ Read = Callable[[str, Callable[[], None]], bytes]
 
 #: What a worker does with a row.
 LoadRow = Callable[[PlannedRow], Loaded | Rejected]
+
+
+def planned_reject(row: PlannedRow) -> Rejected | None:
+    """The reject that a row was known for when it was planned; None of a row to be loaded."""
+    if not (words := row.values.get(REJECT_OF.reason)):
+        return None
+    code, _, detail = words.partition(": ")
+    return Rejected(row, Reject(row.values[REJECT_OF.stage], code, detail))
+
+
+def streamed(load: LoadRow, spooled: bool) -> LoadRow:
+    """`load` of the rows of a stream, whose plan has columns that are of no record.
+
+    Args:
+        spooled: images with relative uris were spooled, and must be there.
+
+    Raises:
+        OutputError: such an image is gone: its row is read again from the stream, not rejected.
+    """
+
+    def load_streamed(row: PlannedRow) -> Loaded | Rejected:
+        if (reject := planned_reject(row)) is not None:
+            return reject
+        values = {key: value for key, value in row.values.items() if key not in OF_PLAN_ALONE}
+        found = load(row._replace(values=values))
+        if spooled and isinstance(found, Rejected) and found.reject.stage == "read":
+            uri = row.image_uri
+            if "://" not in uri and not uri.startswith("/"):
+                raise OutputError(
+                    f"the spooled image {uri!r} is gone ({found.reject}). Let only one stream "
+                    "write there, and start it again: it reads the row again."
+                )
+        return found
+
+    return load_streamed
 
 
 _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np.int64}

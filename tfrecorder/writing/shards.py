@@ -28,7 +28,7 @@ from tfrecorder.threads import Places, cores, run_in_order
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.copying import record_copier
 from tfrecorder.writing.done import DoneRecord
-from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader
+from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader, streamed
 
 #: Tasks of the pool under way for each thread, images under way in all of them, and the fewest and
 #: most images of one task.  Fewer a task, and threads hand over more often than they load (a fifth
@@ -132,6 +132,9 @@ def write_shard(
         rooms = (pool.budget.room, unlimited)
         load, load_alone = (row_loader(plan, room, read) for room in rooms)
         load = _again_alone(load, load_alone, pool.budget)
+        if plan.streams is not None:
+            spooled = any(one.get("spooled") for one in plan.streams.values())
+            load = streamed(load, spooled)
     with storage.publish(output_dir, shard.file, attempt) as file:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:

@@ -1,0 +1,262 @@
+"""A micro-batch: some rows of a stream as the plan of one generation.
+
+A row that cannot be a record, whatever its image holds, is planned as a reject with the rule that
+it breaks: one bad message must not stop a stream.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.errors import SourceError
+from tfrecorder.growing.fitting import refuse_other_schema
+from tfrecorder.growing.stream_source import Unusable
+from tfrecorder.options.checks import is_whole
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.plan import (
+    POSITION_OF,
+    RECORD_OVERHEAD,
+    REJECT_OF,
+    Plan,
+    make_plan,
+    shard_count,
+)
+from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
+from tfrecorder.schema.kinds import Boxes, Label, columns_of
+from tfrecorder.schema.splits import SPLIT_TYPE, assign_splits
+from tfrecorder.sources.source import read_with
+from tfrecorder.sources.table import Source
+from tfrecorder.validation.report import CODES, ERROR, Finding
+from tfrecorder.validation.rules import Checked, check_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The stage of rejects that no image was read for.
+STAGE = "row"
+
+
+class Row(NamedTuple):
+    """A row of a batch.
+
+    Attributes:
+        cells: by column, with the bytes of images spooled; or `Unusable`.
+        position: of the row in its source, as JSON.
+        name: what the row is listed as where it has no image.
+    """
+
+    cells: Mapping[str, Any]
+    position: str
+    name: str
+
+
+class Target(NamedTuple):
+    """The dataset that a batch is added to.
+
+    Attributes:
+        directory: of the dataset.
+        fields: its columns; empty before the first batch.
+        types: of each column of its plan, by key; empty before the first batch.
+        before: of `Plan`; None before the first batch.
+    """
+
+    directory: str
+    fields: Sequence[Field]
+    types: Mapping[str, pa.DataType]
+    before: dict[str, Any] | None
+
+
+def plan_batch(
+    rows: Sequence[Row],
+    target: Target,
+    options: ConvertOptions,
+    base: str,
+    source: str,
+    streams: dict[str, Any],
+    row_bytes: float,
+) -> tuple[Plan, pa.Table] | str:
+    """The plan of a batch and its rows.
+
+    Where none of the first rows of a dataset can be a record, what is wrong with the first.
+
+    Args:
+        base: the folder that relative uris are taken from.
+        source: the name of the stream's source.
+        streams: of `Plan`.
+        row_bytes: the mean size of an image.
+
+    Raises:
+        SourceError: the columns of all rows do not fit the dataset.
+    """
+    faults: dict[int, str] = {
+        at: row.cells.reason for at, row in enumerate(rows) if isinstance(row.cells, Unusable)
+    }
+    cells = [_fitted(row.cells, target.fields) for row in rows]
+    faults |= {at: one for at, one in enumerate(cells) if isinstance(one, str)}
+    checked = _checked(cells, faults, target, options)
+    if checked is None and not target.types:
+        return faults[0]
+    whole = _with_rejects(rows, checked, faults, target, options, source)
+    first = 0 if target.before is None else target.before["rows"]
+    whole = dataclasses.replace(whole, frame=whole.frame.set_axis(whole.frame.index + first))
+    plan, planned = make_plan(whole, base, (), options, target.before, streams)
+    counts = {
+        split: _shards(split, count, row_bytes, options) for split, count in plan.split_rows.items()
+    }
+    return dataclasses.replace(plan, split_shards=counts), planned
+
+
+def _shards(split: str, rows: int, row_bytes: float, options: ConvertOptions) -> int:
+    """One shard a split, unless it would be too large: what is read interleaves generations."""
+    by_size = -(-round(rows * (row_bytes + RECORD_OVERHEAD)) // options.shard_bytes)
+    asked = options.shards_of(split) or max(1, by_size)
+    return shard_count(rows, row_bytes, options.shard_bytes, asked)
+
+
+def _fitted(cells: Mapping[str, Any], known: Sequence[Field]) -> Mapping[str, Any] | str:
+    """A row with its labels in the type that the dataset has; or what is wrong with one."""
+    fitted = dict(cells)
+    for field in known:
+        name = field.column
+        if not isinstance(field.kind, Label) or not field.num_classes or fitted.get(name) is None:
+            continue
+        label = fitted[name]
+        if not field.integer and is_whole(label):
+            fitted[name] = str(label)
+        elif field.integer and isinstance(label, str) and label.strip().isdecimal():
+            fitted[name] = int(label)
+        elif field.integer and not is_whole(label):
+            return f"mixed_label_types: {name} {label!r}: the classes of the dataset are integers"
+    return fitted
+
+
+def _checked(
+    cells: Sequence[Any], faults: dict[int, str], target: Target, options: ConvertOptions
+) -> Checked | None:
+    """The rows that validation finds nothing wrong with; adds the others to `faults`."""
+    while True:
+        sound = [at for at in range(len(cells)) if at not in faults]
+        if not sound:
+            return None
+        table = _table([cells[at] for at in sound], target, options)
+        if target.fields:
+            refuse_other_schema(target.directory, target.fields, table)
+        if table.schema.of(Boxes):
+            raise SourceError(
+                "boxes: a stream has one row for each image; write the boxes' table by "
+                "tfrecorder.append instead."
+            )
+        checked = check_source(table, options.division, target.fields)
+        found = _faults(checked.findings)
+        if not found:
+            if target.fields:
+                refuse_other_schema(target.directory, target.fields, table, checked.fields)
+            index = np.asarray(sound)[checked.frame.index.to_numpy()]
+            return dataclasses.replace(checked, frame=checked.frame.set_axis(index))
+        faults.update({sound[at]: words for at, words in found.items()})
+
+
+def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertOptions) -> Source:
+    names = dict.fromkeys(name for row in cells for name in row)
+    if target.fields:
+        columns = [columns_of(one.column, one.kind) for one in target.fields]
+        labelled = [one.column for one in target.fields if one.num_classes]
+        known = {name for some in columns for name in some}
+        theirs = {*(options.columns or ()), *COLUMNS, *filter(None, [options.split_by])}
+        if options.schema is not None:
+            theirs |= {*options.schema.source_columns()}
+        # A further column of a message means nothing to a dataset that is there already.
+        names = {name: None for name in names if name in known | theirs}
+        renamed = (options.columns or {}).values()
+        names |= {name: None for name in labelled if name not in renamed}
+    if options.split_by is not None:
+        names[options.split_by] = None
+    frame = pd.DataFrame(
+        {name: pd.Series([row.get(name) for row in cells], dtype=object) for name in names}
+    )
+    return read_with(frame, options)
+
+
+def _faults(findings: Sequence[Finding]) -> dict[int, str]:
+    """The first error of each row, in words.
+
+    Raises:
+        SourceError: what is wrong concerns all rows.
+    """
+    found: dict[int, str] = {}
+    for one in findings:
+        if CODES[one.code][0] != ERROR:
+            continue
+        for at, row in enumerate(one.rows):
+            words = one.messages if isinstance(one.messages, str) else one.messages[at]
+            if row is None:
+                raise SourceError(f"the rows of the stream: {words}.")
+            found.setdefault(int(row), f"{one.code}: {words}")
+    return found
+
+
+def _with_rejects(
+    rows: Sequence[Row],
+    checked: Checked | None,
+    faults: Mapping[int, str],
+    target: Target,
+    options: ConvertOptions,
+    source: str,
+) -> Checked:
+    """All rows in their order, those with a fault planned as rejects; with each row's position."""
+    import pyarrow as pa
+
+    bad = sorted(faults)
+    names = [rows[at].name for at in bad]
+    splits = pd.Series(assign_splits(names, options.division), index=bad, dtype=SPLIT_TYPE)
+    frame = pd.DataFrame({SPLIT_COLUMN: splits})
+    fields, good, types = target.fields, [], target.types
+    if checked is not None:
+        fields, good = checked.fields, list(checked.frame.index)
+        frame = pd.concat([checked.frame[[SPLIT_COLUMN]], frame])
+        types = {key: column.type for key, column in checked.values.items()}
+    order = np.argsort([*good, *bad], kind="stable")
+    image = primary_image(fields)
+    values = {}
+    for key, kind in types.items():
+        is_uri = image is not None and key == image.uri_key
+        filler = pa.array(names if is_uri else [_nothing(kind)] * len(bad), kind)
+        column = filler if checked is None else pa.concat_arrays([checked.values[key], filler])
+        values[key] = column.take(order)
+    reasons = [faults.get(at, "") for at in range(len(rows))]
+    texts = {
+        REJECT_OF.stage: [STAGE if reason else "" for reason in reasons],
+        REJECT_OF.reason: reasons,
+        POSITION_OF.source: [source] * len(rows),
+        POSITION_OF.position: [row.position for row in rows],
+    }
+    values |= {name: pa.array(column, pa.large_string()) for name, column in texts.items()}
+    return Checked(
+        frame=frame.iloc[order],
+        findings=(),
+        fields=tuple(fields),
+        values=values,
+        files=() if checked is None else checked.files,
+        source_rows=len(rows),
+    )
+
+
+def _nothing(kind: pa.DataType) -> Any:
+    """A value of a type, for a row that becomes no record."""
+    import pyarrow as pa
+
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return []
+    if pa.types.is_fixed_size_list(kind):
+        return [_nothing(kind.value_type)] * kind.list_size
+    if pa.types.is_large_string(kind) or pa.types.is_string(kind):
+        return ""
+    if pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
+        return b""
+    return False if pa.types.is_boolean(kind) else 0

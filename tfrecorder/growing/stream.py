@@ -1,0 +1,318 @@
+"""`stream`: rows that go on coming, as generations of micro-batches, each exactly once.
+
+    collect rows, spool ──► stage the plan, with the range of positions ──► write ──► commit
+
+The commit of a generation makes its positions count, and they stand nowhere else. Whatever ends
+the process before it, the next start completes the batch whose plan is staged, or reads its rows
+again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tfrecorder import storage
+from tfrecorder.conversion import output_path
+from tfrecorder.display.bars import is_shown, stage_line
+from tfrecorder.display.tables import Report, Table, counted
+from tfrecorder.display.warning import warn
+from tfrecorder.errors import OptionError, OutputError, SourceError, UnreachableError
+from tfrecorder.growing.stream_source import StreamSource
+from tfrecorder.growing.streamed_dataset import Batch, StreamedDataset
+from tfrecorder.growing.watched_folder import SETTLE, watch
+from tfrecorder.options.checks import is_number, is_whole, parse_size
+from tfrecorder.options.convert import NOT_STREAMED, ConvertOptions
+from tfrecorder.plan.directory import claim
+from tfrecorder.writing.result import counts_in_words
+
+T = TypeVar("T")
+
+#: Seconds between two looks whether a batch is due, while nothing comes.
+LOOK_EVERY = 1.0
+
+#: The fewest rows of which a stream into no dataset gives up if none of them can be a record.
+GIVES_UP_AFTER = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """When a batch is full.
+
+    Raises:
+        OptionError: a value is of a wrong type or out of range.
+    """
+
+    every_rows: int = 1000
+    every_seconds: float = 60.0
+    spool_size: int | str = "1GiB"
+    until_idle: float | None = None
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.every_rows) or self.every_rows < 1:
+            raise OptionError(f"every_rows={self.every_rows!r}: give a whole number from 1.")
+        for name in ("every_seconds", "until_idle"):
+            value = getattr(self, name)
+            if value is None and name == "until_idle":
+                continue
+            if not is_number(value) or not math.isfinite(value) or value < 0:
+                raise OptionError(f"{name}={value!r}: give seconds, 0 or more.")
+        try:
+            if self.spool_bytes < 1:
+                raise ValueError(f"{self.spool_size!r} is less than a byte")
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"spool_size={self.spool_size!r}: {error}.") from None
+
+    @property
+    def spool_bytes(self) -> int:
+        return parse_size(self.spool_size)
+
+
+@dataclass(frozen=True)
+class StreamResult(Report):
+    """What one call of `stream` added to a dataset.
+
+    Attributes:
+        output_dir: the dataset directory.
+        source: the name of the source.
+        generations: how many were committed.
+        newest: the number of the last generation of the dataset; -1 where there is none yet.
+        rows: that these hold, as records or rejects.
+        records: of these.
+        rejects: of these, by "stage/code".
+        seconds: that the call took.
+    """
+
+    output_dir: str
+    source: str
+    generations: int
+    newest: int
+    rows: int
+    records: int
+    rejects: dict[str, int]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return dataclasses.asdict(self)
+
+    def _headline(self) -> str:
+        written = f"{counted(self.records, 'record')} in {counted(self.generations, 'generation')}"
+        return f"{self.output_dir}, from {self.source}: {written} ({self.seconds:.1f} s)"
+
+    def _tables(self) -> list[Table]:
+        return []
+
+    def _notes(self) -> list[str]:
+        return [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
+
+
+def stream(
+    source: StreamSource | str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
+    *,
+    every_rows: int = 1000,
+    every_seconds: float = 60.0,
+    spool_size: int | str = "1GiB",
+    until_idle: float | None = None,
+    source_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> StreamResult:
+    """Write rows as they come into a dataset: each batch is a further generation of it.
+
+    It goes on until Ctrl-C, or until no row came for `until_idle` seconds. The same call continues
+    where the last one ended, however that was: each row becomes one record or one reject, once. A
+    row that cannot be a record is listed as a reject, and the stream goes on.
+
+    Args:
+        source: a local folder that images are put into; `kafka://host:port/topic`; or an object
+            with the methods of `tfrecorder.StreamSource`.
+        output_dir: a directory, new or empty, or that of a finished dataset.
+        every_rows: a batch is written once it has so many rows,
+        every_seconds: or once its first row is so old,
+        spool_size: or once its images, of those that came as bytes, take so much space in the
+            dataset directory.
+        until_idle: seconds without a new row after which the stream ends; None goes on without
+            end.
+        source_options: of a folder, "settle": the seconds for which a file must not change before
+            it counts; of Kafka, see docs/stream-kafka.md.
+        **options: of the records, as for `tfrecorder.convert`; by default as they were for the
+            dataset.
+
+    Returns:
+        How many rows, records and rejects were added.
+
+    Raises:
+        OptionError: an option's name or value is wrong.
+        SourceError: the source cannot be read; or no row of the first batch can be a record.
+        OutputError: the directory cannot be written, or something else is being written there.
+        TfrecorderError: else as `tfrecorder.append` raises them.
+        KeyboardInterrupt: with words on how to continue.
+
+    Example:
+        >>> tfrecorder.stream("incoming/", "out", every_seconds=300)  # doctest: +SKIP
+    """
+    started = time.perf_counter()
+    limits = BatchOptions(
+        every_rows=every_rows,
+        every_seconds=every_seconds,
+        spool_size=spool_size,
+        until_idle=until_idle,
+    )
+    for name in options:
+        if name in NOT_STREAMED:
+            raise OptionError(f"{name}={options[name]!r}: {NOT_STREAMED[name]}.")
+    shown = is_shown(ConvertOptions.of(options).progress)
+    where = storage.absolute(output_path(output_dir))
+    opened = open_source(source, where, source_options or {})
+    with contextlib.closing(_Closing(opened)), claim(where), stage_line(shown) as say:
+        dataset = StreamedDataset(where, opened, options)
+        try:
+            _follow(opened, dataset, limits, say)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"Stopped: {dataset.counts} were committed in {where}. The same call goes on with "
+                "the next row."
+            ) from None
+    return StreamResult(
+        output_dir=os.fspath(output_dir),
+        source=opened.name,
+        generations=dataset.committed,
+        newest=len(dataset.found) - 1,
+        rows=dataset.rows,
+        records=dataset.records,
+        rejects=dict(dataset.rejects),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSource:
+    """The source that a user names.
+
+    Raises:
+        SourceError, OptionError: it is none, or its options are wrong.
+    """
+    if hasattr(source, "rows") and hasattr(source, "wait"):
+        if options:
+            raise OptionError("source_options: an object has none; leave it out.")
+        if not isinstance(getattr(source, "name", None), str):
+            raise SourceError("source: give it a `name`, under which its position is saved.")
+        found: StreamSource = source
+        return found
+    if not isinstance(source, (str, os.PathLike)):
+        raise SourceError(
+            f"source is a {type(source).__name__}; give a folder, kafka://host:port/topic, or an "
+            "object with the methods of tfrecorder.StreamSource."
+        )
+    path = os.fspath(source)
+    if unknown := sorted(set(options) - {"settle"}):
+        raise OptionError(f"source_options: a folder has no option {unknown[0]!r}; it has settle.")
+    settle = options.get("settle", SETTLE)
+    if not is_number(settle) or not 0 <= settle < math.inf:
+        raise OptionError(f"source_options: settle={settle!r}: give seconds, 0 or more.")
+    folder = watch(path, float(settle))
+    if f"{where}/".startswith(f"{folder.base}/"):
+        raise OptionError(
+            f"output_dir={where!r} lies in the watched folder; give a directory outside of it."
+        )
+    return folder
+
+
+class _Closing:
+    """The end of a source, for those that have one."""
+
+    def __init__(self, source: Any) -> None:
+        self.close: Callable[[], None] = getattr(source, "close", lambda: None)
+
+
+def _follow(
+    source: StreamSource,
+    dataset: StreamedDataset,
+    limits: BatchOptions,
+    say: Callable[[str], None],
+) -> None:
+    """Read rows and write batches until nothing comes for long enough."""
+    batch: Batch | None = None
+    heard = time.monotonic()
+    while True:
+        for cells, position in source.rows(dataset.position):
+            heard = time.monotonic()
+            batch = batch or dataset.new_batch()
+            dataset.add(batch, cells, position)
+            if _is_full(batch, limits) or _is_old(batch, limits):
+                batch = _written(batch, dataset, say)
+        idle = time.monotonic() - heard
+        ends = limits.until_idle is not None and idle >= limits.until_idle
+        if batch is not None and (ends or _is_old(batch, limits)):
+            batch = _written(batch, dataset, say, ends)
+        if ends:
+            return
+        _say(say, dataset, batch, source)
+        source.wait(_patience(batch, limits, idle))
+
+
+def _is_full(batch: Batch, limits: BatchOptions) -> bool:
+    return len(batch.rows) >= limits.every_rows or batch.spool.bytes >= limits.spool_bytes
+
+
+def _is_old(batch: Batch, limits: BatchOptions) -> bool:
+    return time.monotonic() - batch.began >= limits.every_seconds
+
+
+def _patience(batch: Batch | None, limits: BatchOptions, idle: float) -> float:
+    """Seconds until something is to be done although nothing comes."""
+    found = [LOOK_EVERY]
+    if batch is not None:
+        found.append(batch.began + limits.every_seconds - time.monotonic())
+    if limits.until_idle is not None:
+        found.append(limits.until_idle - idle)
+    return max(0.01, min(found))
+
+
+def _written(
+    batch: Batch, dataset: StreamedDataset, say: Callable[[str], None], last: bool = False
+) -> Batch | None:
+    """Make a generation of a batch, however long a service is away; what is left of the batch.
+
+    Args:
+        last: no row will come that could go with those of the batch.
+    """
+    say(f"{dataset.counts}; writing {counted(len(batch.rows), 'row')}")
+    fault = _through_outages(lambda: dataset.stage(batch))
+    if fault is None:
+        if not _through_outages(dataset.complete):
+            raise OutputError(
+                f"{dataset.where}: what was staged or spooled for the next generation is gone. "
+                "Start the stream again: it reads these rows again."
+            )
+        return None
+    if last or len(batch.rows) >= GIVES_UP_AFTER:
+        raise SourceError(
+            f"none of the first {counted(len(batch.rows), 'row')} can be a record, so that no "
+            f"dataset was begun; {batch.rows[0].name}: {fault}."
+        )
+    return batch
+
+
+def _through_outages(step: Callable[[], T]) -> T:
+    while True:
+        try:
+            return step()
+        except UnreachableError as error:
+            warn(f"{error} The stream waits for it.")
+
+
+def _say(
+    say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None, source: Any
+) -> None:
+    waiting = 0 if batch is None else len(batch.rows)
+    words = f"{dataset.counts}; {waiting:,} waiting"
+    if hasattr(source, "behind"):
+        words += f", {source.behind(dataset.position):,} not read"
+    say(words)

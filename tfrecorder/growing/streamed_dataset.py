@@ -1,0 +1,274 @@
+"""The dataset that a stream is written to: its generations, and how far its source was read."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.dataset import layout
+from tfrecorder.display.tables import counted
+from tfrecorder.errors import DatasetError, OutputError, SourceError
+from tfrecorder.growing.fitting import before_next
+from tfrecorder.growing.micro_batch import Row, Target, plan_batch
+from tfrecorder.growing.positions import position_of, taken_positions
+from tfrecorder.growing.spool import Spool, clear_spool, is_whole
+from tfrecorder.growing.stream_source import StreamSource, Unusable
+from tfrecorder.growing.taken_over import taken_over
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.directory import clear, reopen
+from tfrecorder.plan.plan import OF_PLAN_ALONE, Plan
+from tfrecorder.plan.staging import read_plan, stage_plan
+from tfrecorder.schema.fields import from_json
+from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
+from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.generations import Generation, read_metadata
+from tfrecorder.stored.open import open_generations
+from tfrecorder.stored.planned import read_planned
+from tfrecorder.writing.done import read_all_done
+from tfrecorder.writing.work import Task, Worker, finish
+
+#: Images whose size is looked up, to decide on the shards of a batch that was not spooled.
+SIZED = 20
+
+
+@dataclass
+class Batch:
+    """The rows of a batch as they come.
+
+    Attributes:
+        columns: of images and masks, by the words of the source.
+        began: when its first row came, by `time.monotonic`.
+    """
+
+    spool: Spool
+    columns: list[str]
+    began: float = field(default_factory=time.monotonic)
+    rows: list[Row] = field(default_factory=list)
+
+
+class StreamedDataset:
+    """A dataset that batches of a stream are added to; only one may exist for it at a time.
+
+    Args:
+        where: its directory, which need not be there yet.
+        source: of the stream.
+        given: options of the records, by name.
+
+    Attributes:
+        found: its generations, oldest first.
+        position: behind the last row that was added to a batch; of rows without an order, the set
+            of their positions.
+        committed, rows, records, rejects: of the generations that were committed since it was
+            opened.
+
+    Raises:
+        DatasetError: what is there is damaged, or another tool wrote it.
+        OutputError: a conversion or an append was begun there and not finished.
+        OptionError: an option does not go with the dataset.
+    """
+
+    def __init__(self, where: str, source: StreamSource, given: dict[str, Any]) -> None:
+        self.where, self._source, self._given = where, source, given
+        self._files = local_files() if storage.is_local(where) else stored_files()
+        self._ordered = getattr(source, "ordered", True)
+        self.committed = self.rows = self.records = 0
+        self.rejects: Counter[str] = Counter()
+        self.found = self._open()
+        self._options = self._chosen()
+        self.complete()
+        clear_spool(where)
+        self.position: Any = (
+            position_of(self.found, source.name)
+            if self._ordered
+            else taken_positions(self.found, source.name)
+        )
+        self._from = self._mark()
+
+    @property
+    def counts(self) -> str:
+        """What was committed since it was opened, in words."""
+        return f"{counted(self.rows, 'row')} in {counted(self.committed, 'generation')}"
+
+    def _open(self) -> list[Generation]:
+        if not storage.exists(os.path.join(self.where, layout.COMMIT)):
+            return []
+        with storage.failing_as(DatasetError, self.where):
+            found = open_generations(self.where, self._files)[1]
+        if not found:
+            raise DatasetError(
+                f"{self.where} was not written by tfrecorder, which adds only to its own datasets."
+            )
+        return found
+
+    def _chosen(self) -> ConvertOptions:
+        if not self.found:
+            return ConvertOptions.of(self._given)
+        return taken_over(self.where, self.found, self._given)
+
+    @property
+    def _number(self) -> int:
+        """Of the generation that comes next."""
+        return len(self.found)
+
+    @property
+    def _folder(self) -> str:
+        return layout.generation_of(self.where, self._number)
+
+    def new_batch(self) -> Batch:
+        schema, columns = self._options.schema, self._options.columns or {}
+        ours = [URI_COLUMN] if schema is None else [*schema.of(Image), *schema.of(Mask)]
+        theirs = {name: given for given, name in columns.items()}
+        spool = Spool(self.where, self._number, getattr(self._source, "base", None))
+        return Batch(spool, [theirs.get(name, name) for name in ours])
+
+    def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
+        """Add a row to a batch; from here on the source is read behind it.
+
+        Raises:
+            SourceError: the position cannot be saved.
+            OSError: an image cannot be spooled.
+        """
+        text = position
+        if self._ordered:
+            try:
+                text = json.dumps(position)
+            except (TypeError, ValueError) as error:
+                raise SourceError(
+                    f"source {self._source.name}: the position {position!r} is not a JSON value: "
+                    f"{error}."
+                ) from None
+        batch.rows.append(batch.spool.add(cells, batch.columns, text, len(batch.rows)))
+        if self._ordered:
+            self.position = position
+        else:
+            self.position.add(text)
+
+    def stage(self, batch: Batch) -> str | None:
+        """Stage the plan of a batch, which claims the next number.
+
+        Returns:
+            None; or where it has no row that could begin a dataset, what is wrong with the first.
+
+        Raises:
+            OutputError: another stream or append wrote that generation meanwhile.
+        """
+        spooled = batch.spool.images
+        streams = {self._source.name: {"from": self._from, "to": self._mark(), "spooled": spooled}}
+        made = plan_batch(
+            batch.rows,
+            self._target(),
+            self._options,
+            batch.spool.base,
+            self._source.name,
+            streams,
+            _mean_bytes(batch),
+        )
+        if isinstance(made, str):
+            return made
+        plan, planned = made
+        batch.spool.flush()
+        staged = read_plan(self._folder)
+        if staged is None:
+            stage_plan(plan, planned, self._folder)
+        elif staged.digest != plan.digest:  # or it was staged, and the answer was lost
+            raise OutputError(
+                f"{self._folder} is being written by another stream or append. Let one at a time "
+                "write there; this stream goes on when it is started again."
+            )
+        return None
+
+    def complete(self) -> bool:
+        """Write and commit the batch that is staged; False where none is, or its spool is gone.
+
+        Repeated after an outage, it goes on from where it stopped.
+
+        Raises:
+            OutputError: what is staged there is not of a stream; or it cannot be written.
+            UnreachableError: a disk or a service was away for more than two minutes.
+        """
+        folder, number = self._folder, self._number
+        plan = read_plan(folder)
+        if plan is None:
+            return False
+        if not plan.streams or plan.earlier:
+            verb = "append" if number else "conversion"
+            raise OutputError(
+                f"{folder} holds an unfinished {verb}: complete it by the same {verb}, or remove "
+                "that folder to give it up."
+            )
+        spooled = sum(one.get("spooled", 0) for one in plan.streams.values())
+        spool = layout.spool_of(self.where, number)
+        if not storage.exists(os.path.join(folder, layout.COMMIT)):
+            if not is_whole(spool, spooled):
+                clear(folder)  # its rows are read again: only a commit makes positions count
+                return False
+            self._write(folder, plan, spool if spooled else plan.base)
+        self._count()
+        storage.remove(self.where, layout.spool_of("", number))
+        return True
+
+    def _write(self, folder: str, plan: Plan, base: str) -> None:
+        done = read_all_done(folder, plan.shards, plan.digest)
+        pending = [at for at, shard in enumerate(plan.shards) if done[shard] is None]
+        plan = reopen(folder, plan, base, [plan.shards[at] for at in pending])
+        task = Task(folder, plan.digest, self._options.num_threads or 0)
+        written = [one.done for one in Worker(task).write(pending)]
+        # That many images of a batch are bad says nothing of those that come.
+        finish(task, [*filter(None, done.values()), *written], max_reject_fraction=1.0)
+
+    def _count(self) -> None:
+        """Take note of the generation that was just committed."""
+        folder = self._folder
+        metadata = read_metadata(folder, self._files)
+        assert metadata is not None
+        self.found.append(Generation(self._number, folder, self._files.sizes(folder), metadata))
+        totals = metadata["totals"]
+        self.committed += 1
+        self.rows += totals["rows"]
+        self.records += totals["records"]
+        self.rejects.update(totals["reasons"])
+        self._options = self._chosen()
+        if hasattr(self, "position"):
+            self._from = self._mark()
+
+    def _mark(self) -> Any:
+        """The position that a plan records: of rows without an order, how many were taken."""
+        return self.position if self._ordered else len(self.position)
+
+    def _target(self) -> Target:
+        if not self.found:
+            return Target(self.where, (), {}, None)
+        newest = self.found[-1]
+        fields = from_json(newest.metadata["fields"])
+        return Target(self.where, fields, _types(newest.directory), before_next(newest))
+
+
+def _types(directory: str) -> dict[str, Any]:
+    """The type of each column that a generation was planned with, by its key."""
+    found: dict[str, Any] = {}
+
+    def look(schema: Any) -> None:
+        own = {SOURCE_ID, *OF_PLAN_ALONE}
+        if SOURCE_ID in schema.names:  # or an earlier version wrote it
+            found.update({one.name: one.type for one in schema if one.name not in own})
+
+    read_planned(directory, look)
+    return found
+
+
+def _mean_bytes(batch: Batch) -> float:
+    """Of an image of a batch."""
+    spool = batch.spool
+    if spool.images:
+        return spool.bytes / spool.images
+    uris = [row.name for row in batch.rows if not isinstance(row.cells, Unusable)][:SIZED]
+    paths = [storage.resolve(uri, spool.base) for uri in uris]
+    sizes = [size for size in storage.each(storage.size_or_none, paths, spool.base) if size]
+    return sum(sizes) / len(sizes) if sizes else 0.0

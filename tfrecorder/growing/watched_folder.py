@@ -1,0 +1,132 @@
+"""A folder that images are put into, as the source of a stream; no server is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Set
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.errors import SourceError
+from tfrecorder.growing.stream_source import Unusable
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.folder import walk
+
+#: Seconds for which a file must keep its size and time before it counts: who writes it pauses
+#: seldom for so long, and who renames it into the folder loses no more.
+SETTLE = 1.0
+
+#: Most seconds between two looks at a folder, unless a look takes more than a tenth of it.
+LOOK_EVERY = 0.5
+
+
+class WatchedFolder:
+    """The images of a folder, those that are there and those that come.
+
+    They lie as for `tfrecorder.convert`: `split/label/file`, `label/file` or `file`. A file counts
+    once it keeps its size and time for `settle` seconds. It is known by its name, size and time: a
+    file that is written anew is another row.
+
+    Args:
+        folder: a local directory.
+        settle: seconds.
+    """
+
+    ordered = False
+
+    def __init__(self, folder: str, settle: float = SETTLE) -> None:
+        self.base = storage.absolute(folder)
+        self.name = f"folder:{self.base}"
+        self._settle = settle
+        #: Of each file that may still change, its position and since when it has had that.
+        self._seen: dict[str, tuple[str, float]] = {}
+        self._behind, self._look_took = 0, 0.0
+
+    def rows(self, taken: Set[str]) -> Iterator[tuple[dict[str, Any], str]]:
+        """The files that rest and were not taken; see `StreamSource`.
+
+        Raises:
+            SourceError: the folder, or one in it, cannot be listed.
+        """
+        began = time.monotonic()
+        ready = self._ready(taken or frozenset())
+        self._look_took = time.monotonic() - began
+        self._behind = len(ready)
+        for parts, position in ready:
+            self._behind -= 1
+            yield _cells(parts), position
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until the next look at the folder."""
+        time.sleep(min(seconds, max(LOOK_EVERY, 10 * self._look_took)))
+
+    def behind(self, taken: Set[str]) -> int:
+        """Files that were ready at the last look and were not taken yet."""
+        return self._behind
+
+    def _ready(self, taken: Set[str]) -> list[tuple[tuple[str, ...], str]]:
+        """The path parts of the files to take, oldest first, and their positions."""
+        now, seen, found = time.monotonic(), {}, []
+        for parts in self._images():
+            name = "/".join(parts)
+            if (status := _status(os.path.join(self.base, name))) is None:
+                continue
+            position = json.dumps([name, status.st_size, status.st_mtime_ns])
+            if position in taken:
+                continue
+            before = self._seen.get(name)
+            since = before[1] if before and before[0] == position else now
+            seen[name] = position, since
+            if now - since >= self._settle:
+                found.append((status.st_mtime_ns, parts, position))
+        self._seen = seen
+        return [(parts, position) for _, parts, position in sorted(found)]
+
+    def _images(self) -> Iterator[tuple[str, ...]]:
+        if not os.path.isdir(self.base):
+            # A mount that is away for a moment must not end the stream; nothing is taken meanwhile.
+            return
+        for parts in walk(self.base):
+            hidden = any(part.startswith(".") for part in parts)
+            if not hidden and parts[-1].lower().endswith(IMAGE_ENDINGS):
+                yield parts
+
+
+def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:
+    """The source for a folder.
+
+    Raises:
+        SourceError: there is no such folder, or it is not a local one.
+    """
+    if not storage.is_local(folder):
+        raise SourceError(
+            f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, or "
+            "give a source of your own (tfrecorder.StreamSource)."
+        )
+    if not os.path.isdir(storage.absolute(folder)):
+        raise SourceError(f"source {folder!r}: there is no such folder (looked in {os.getcwd()}).")
+    return WatchedFolder(folder, settle)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:  # it was removed meanwhile, or cannot be looked at now: the next look decides
+        return None
+
+
+def _cells(parts: tuple[str, ...]) -> dict[str, Any]:
+    """The row of a file, by the folders that it lies in."""
+    name = "/".join(parts)
+    cells = {URI_COLUMN: name}
+    if len(parts) == 1:
+        return cells
+    if len(parts) == 2:
+        return {**cells, LABEL_COLUMN: parts[0]}
+    if len(parts) == 3 and parts[0].lower() in SPELLINGS:
+        return {**cells, SPLIT_COLUMN: parts[0], LABEL_COLUMN: parts[1]}
+    return Unusable(name, "bad_place: the file is not at split/label/file, label/file or file")
