@@ -14,6 +14,7 @@ from tfrecorder.cli.look import inspect, preview
 from tfrecorder.cli.output import complain, in_shell_words
 from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.read import benchmark, info
+from tfrecorder.cli.stream import stream
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.cli.words import one_line
 from tfrecorder.errors import (
@@ -118,6 +119,7 @@ def main() -> None:
     tfrecorder validate flowers.csv
     tfrecorder convert flowers.csv out
     tfrecorder append more.csv out
+    tfrecorder stream incoming out
     tfrecorder status out
     tfrecorder verify out
     tfrecorder repair out
@@ -127,6 +129,7 @@ def main() -> None:
 main.add_command(convert)
 main.add_command(append)
 main.add_command(compact)
+main.add_command(stream)
 main.add_command(validate)
 main.add_command(stage)
 main.add_command(work)

@@ -214,6 +214,8 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSo
     if unknown := sorted(set(options) - {"settle"}):
         raise OptionError(f"source_options: a folder has no option {unknown[0]!r}; it has settle.")
     settle = options.get("settle", SETTLE)
+    with contextlib.suppress(TypeError, ValueError):
+        settle = float(settle)  # a shell gives text
     if not is_number(settle) or not 0 <= settle < math.inf:
         raise OptionError(f"source_options: settle={settle!r}: give seconds, 0 or more.")
     folder = watch(path, float(settle))

@@ -68,6 +68,9 @@ class ConversionStatus(Report):
         earlier: an earlier version of this package began it, and this one cannot continue it.
         appends: the number of the generation that an append writes, which is not finished; the
             dataset before it still stands.  0 where there is none.
+        streams: of each source of a stream, the position that it was read up to; of a folder, how
+            many files were taken.
+        batch: what is not finished is a batch of a stream.
     """
 
     output_dir: str
@@ -79,6 +82,8 @@ class ConversionStatus(Report):
     damage: tuple[str, ...] = ()
     earlier: bool = False
     appends: int = 0
+    streams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    batch: bool = False
 
     @property
     def rows(self) -> int:
@@ -126,7 +131,10 @@ class ConversionStatus(Report):
         return [Table(table)]
 
     def _notes(self) -> list[str]:
-        notes = []
+        notes = [
+            f"stream from {name}: read up to {json.dumps(position)}"
+            for name, position in self.streams.items()
+        ]
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             lists = layout.REJECTS if self.committed else layout.SHARD_REJECTS
@@ -145,11 +153,13 @@ class ConversionStatus(Report):
         if self.overwrites:
             notes.append("overwrite: the finished dataset stands until this one takes its place")
         if self.appends:
-            notes.append(f"append: the finished dataset stands; this is generation {self.appends}")
+            kind = "stream" if self.batch else "append"
+            notes.append(f"{kind}: the finished dataset stands; this is generation {self.appends}")
         if self.earlier:
             words = "begun by an earlier version of tfrecorder, which this one cannot continue"
             return [*notes, f"not committed: {words}; overwrite=True starts it anew"]
         verb = "append" if self.appends else "conversion"
+        verb = "stream" if self.batch else verb
         words = f"under way, or stopped; the same {verb}, run again, continues it"
         return [*notes, f"not committed: {words}"]
 
@@ -219,6 +229,7 @@ def _of_generations(output_dir: str, plan: Plan) -> ConversionStatus:
             splits=_added(found.splits, one.splits),
             rejects=Counter(found.rejects) + Counter(one.rejects),
             damage=found.damage + damage,
+            streams={**found.streams, **one.streams},
         )
     return dataclasses.replace(found, rejects=dict(found.rejects))
 
@@ -252,7 +263,10 @@ def _of_committed(output_dir: str, plan: Plan | None) -> ConversionStatus:
     sizes = storage.sizes(output_dir)
     damage = shard_faults(sizes, {shard["file"]: shard["bytes"] for shard in known["shards"]})
     reasons = known["totals"]["reasons"]
-    return ConversionStatus(output_dir, True, splits, reasons, None, damage=tuple(damage))
+    streams = {name: one["to"] for name, one in (known.get("streams") or {}).items()}
+    return ConversionStatus(
+        output_dir, True, splits, reasons, None, damage=tuple(damage), streams=streams
+    )
 
 
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
@@ -269,8 +283,8 @@ def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     failure = read_failure(output_dir)
     words = None if failure is None else f"{failure.error}: {failure.message}"
     reasons = add_up(done.values()).reasons
-    earlier = bool(plan.earlier)
-    return ConversionStatus(output_dir, False, splits, reasons, words, earlier=earlier)
+    earlier, batch = bool(plan.earlier), plan.streams is not None and not plan.copies
+    return ConversionStatus(output_dir, False, splits, reasons, words, earlier=earlier, batch=batch)
 
 
 def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int) -> SplitStatus:

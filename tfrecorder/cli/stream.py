@@ -1,0 +1,112 @@
+"""The command of a stream: `tfrecorder stream`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from tfrecorder.cli.convert import convert_options
+from tfrecorder.cli.output import is_quiet, json_option, quiet_option, show
+from tfrecorder.options.convert import NOT_STREAMED
+
+
+def _settings(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
+    """NAME=VALUE pairs as a dict."""
+    found: dict[str, Any] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{value!r}; write NAME=VALUE.")
+        found[name] = text
+    return found
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A block in which SIGTERM, by which services are stopped, ends like Ctrl-C."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@click.command(
+    help="""Write the images that come from SOURCE into OUTPUT_DIR, until Ctrl-C.
+
+    Each batch is a further generation of the dataset, which is begun if there is none. The
+    same command goes on where the last one ended, however that was: each image becomes one
+    record or one reject, once.
+
+    SOURCE is a folder that images are put into, as for convert; or kafka://HOST:PORT/TOPIC.""",
+    epilog="Example: tfrecorder stream incoming out --every-seconds 300",
+)
+@click.argument("source")
+@click.argument("output_dir")
+@click.option(
+    "--every-rows",
+    type=int,
+    default=1000,
+    show_default=True,
+    help="Write a batch once it has so many rows,",
+)
+@click.option(
+    "--every-seconds",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="or once its first row is so many seconds old,",
+)
+@click.option(
+    "--spool-size",
+    metavar="SIZE",
+    default="1GiB",
+    show_default=True,
+    help="or once its images, of messages that hold bytes, take so much space in OUTPUT_DIR.",
+)
+@click.option(
+    "--until-idle",
+    type=float,
+    metavar="SECONDS",
+    help="End once no image came for so many seconds. Default: go on until Ctrl-C.",
+)
+@click.option(
+    "--source-option",
+    "source_options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_settings,
+    help="Of a folder, settle: the seconds for which a file must not change before it counts. Of "
+    "Kafka, see docs/stream-kafka.md. May be repeated.",
+)
+@functools.partial(convert_options, without=NOT_STREAMED, appends=True)
+@json_option
+@quiet_option
+@click.pass_context
+def stream(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.growing.stream import stream as run
+
+    given = {
+        name: value
+        for name, value in options.items()
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    if is_quiet():
+        given["progress"] = False
+    with _ended_by_sigterm():
+        show(run(source, output_dir, **given), as_json)
