@@ -177,8 +177,8 @@ def stream(
             _follow(opened, dataset, limits, say)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"Stopped: {dataset.counts} were committed in {where}. The same call goes on with "
-                "the next row."
+                f"Stopped: {dataset.counts} committed in {where}. Run the same stream again to go "
+                "on with the next row."
             ) from None
     return StreamResult(
         output_dir=os.fspath(output_dir),
