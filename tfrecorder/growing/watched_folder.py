@@ -20,8 +20,9 @@ from tfrecorder.sources.folder import walk
 #: seldom for so long, and who renames it into the folder loses no more.
 SETTLE = 1.0
 
-#: Most seconds between two looks at a folder, unless a look takes more than a tenth of it.
+#: Seconds between two looks at a folder, or more, so that looking takes a twentieth of the time.
 LOOK_EVERY = 0.5
+LOOKING = 20
 
 
 class WatchedFolder:
@@ -62,7 +63,7 @@ class WatchedFolder:
 
     def wait(self, seconds: float) -> None:
         """Sleep until the next look at the folder."""
-        time.sleep(min(seconds, max(LOOK_EVERY, 10 * self._look_took)))
+        time.sleep(min(seconds, max(LOOK_EVERY, LOOKING * self._look_took)))
 
     def behind(self, taken: Set[str]) -> int:
         """Files that were ready at the last look and were not taken yet."""
