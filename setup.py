@@ -22,7 +22,9 @@ def requirements(part: str) -> list[str]:
 EXTRAS = {
     "dask": ["dask[distributed]>=2024.11"],
     "fsspec": ["fsspec>=2024.6"],
+    "kafka": ["confluent-kafka>=2.6"],
     "dev": [
+        "confluent-kafka>=2.6",
         "dask[distributed]>=2024.11",
         "fsspec>=2024.6",
         "grain>=0.2",
@@ -30,6 +32,7 @@ EXTRAS = {
         "import-linter>=2.13",
         "jax>=0.4",  # a backend of Keras, to train with in a test
         "mypy>=1.11",
+        "noida-db>=0.2.3",  # a broker that speaks Kafka's protocol, and can be killed
         "pandas-stubs",
         "psutil>=5.9",
         "pytest>=8",

@@ -99,6 +99,7 @@ _PACKAGES = {
     "google.cloud.storage": ("google-cloud-storage>=2.18", ""),
     "google.auth": ("google-cloud-storage>=2.18", ""),
     "torch": ("torch", ""),
+    "confluent_kafka": ("confluent-kafka>=2.6", ""),
 }
 # Keras comes with TensorFlow, and `google` is a folder that several packages share.
 _PACKAGES |= {"keras": _PACKAGES["tensorflow"]}

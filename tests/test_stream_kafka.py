@@ -1,0 +1,472 @@
+"""A Kafka topic as the source of a stream, against two brokers that speak the protocol."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import free_port
+from kafka_brokers import Broker, Cluster, mock_cluster
+from support import PHOTOS, shorten_patience, skip_without
+
+from tfrecorder import OptionError, PackageError, SourceError, UnreachableError
+from tfrecorder.growing import kafka, kafka_topic
+from tfrecorder.growing.kafka import KafkaSource, open_kafka
+from tfrecorder.growing.kafka_messages import MessageForm, row_of
+from tfrecorder.growing.stream_source import Unusable
+
+#: Seconds after which a test gives up on a message.
+PATIENCE = 60
+
+PHOTO = PHOTOS[0].read_bytes()
+
+
+@pytest.fixture(scope="module")
+def mock() -> Iterator[Cluster]:
+    skip_without("confluent_kafka")
+    with mock_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    skip_without("confluent_kafka", "noida_db")
+    with Broker(tmp_path_factory.mktemp("broker")) as process:
+        yield process
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic for one test."""
+    return request.node.originalname.removeprefix("test_")
+
+
+def numbered(count: int, first: int = 0) -> list[dict[str, Any]]:
+    """Messages with a number, over four partitions."""
+    numbers = range(first, first + count)
+    return [{"value": {"image_uri": "a.jpg", "n": n}, "partition": n % 4} for n in numbers]
+
+
+def take(source: KafkaSource, position: Any, count: int) -> list[tuple[Any, Any]]:
+    """So many rows, for which it waits; more are an error."""
+    found: list[tuple[Any, Any]] = []
+    end = time.monotonic() + PATIENCE
+    while len(found) < count:
+        assert time.monotonic() < end, f"{len(found)} of {count} messages came"
+        for row, behind in source.rows(position):
+            found.append((row, behind))
+            position = behind
+        if len(found) < count:
+            source.wait(1)
+    assert len(found) == count
+    return found
+
+
+def numbers(found: list[tuple[Any, Any]]) -> list[int]:
+    return [row["n"] for row, _ in found]
+
+
+# From a message to a row.
+
+
+def test_the_fields_of_a_json_object_are_the_columns_of_a_row() -> None:
+    value = json.dumps({"image_uri": "ä.jpg", "label": 3, "note": None}).encode()
+    row = row_of("t/0/1", b"camera 1", value, [("trace", b"\xff")], MessageForm())
+    assert row == {"image_uri": "ä.jpg", "label": 3, "note": None, "key": "camera 1"}
+
+
+def test_a_column_called_key_is_not_replaced() -> None:
+    row = row_of("t/0/1", b"camera 1", b'{"image_uri": "a.jpg", "key": 7}', None, MessageForm())
+    assert row["key"] == 7
+
+
+@pytest.mark.parametrize("key", [None, b"\xff\xfe"])
+def test_a_key_that_is_no_text_is_left_out(key: bytes | None) -> None:
+    row = row_of("t/0/1", key, b'{"image_uri": "a.jpg"}', None, MessageForm())
+    assert row == {"image_uri": "a.jpg"}
+
+
+def test_an_image_in_base64_is_named_by_its_message() -> None:
+    form = MessageForm(image="photo", image_bytes="jpeg")
+    value = json.dumps({"jpeg": base64.b64encode(PHOTO).decode(), "label": "x"})
+    row = row_of("t/2/9", None, value, None, form)
+    assert row == {"photo": {"bytes": PHOTO, "path": "t/2/9"}, "label": "x"}
+
+
+def test_a_value_that_is_an_image_has_its_columns_in_headers() -> None:
+    headers = [("label", "Löwe".encode()), ("split", b"TEST"), ("note", None), ("split", b"TRAIN")]
+    row = row_of("t/2/9", b"k", PHOTO, headers, MessageForm("bytes"))
+    image = {"bytes": PHOTO, "path": "t/2/9"}
+    wanted = {"label": "Löwe", "split": "TRAIN", "note": None, "image_uri": image, "key": "k"}
+    assert row == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (None, "no_value"),
+        (b"", "bad_json"),
+        (b"hello", "bad_json"),
+        (b"\xff\xd8", "bad_json"),
+        (b"[" * 100_000, "bad_json"),
+        (b'{"image_uri": "a.jpg", "label": NaN}', "bad_json"),
+        (b'{"image_uri": "a.jpg", "label": "\\ud800"}', "bad_json"),
+        (b'["a.jpg"]', "bad_json"),
+        (b"null", "bad_json"),
+        (b'{"image_bytes": "???"}', "bad_base64"),
+        (b'{"image_bytes": "\xc3\xa4\xc3\xa4"}', "bad_base64"),
+        (b'{"image_bytes": 3}', "bad_base64"),
+        (b'{"label": "x"}', "no_image"),
+        (b'{"image_uri": ""}', "no_image"),
+        (b'{"image_uri": 3}', "bad_uri"),
+    ],
+)
+def test_a_poisoned_message_has_a_name_and_a_reason(value: bytes | None, code: str) -> None:
+    row = row_of("t/3/41", b"k", value, None, MessageForm())
+    assert isinstance(row, Unusable)
+    assert (row.name, row.reason.partition(": ")[0]) == ("t/3/41", code)
+    assert row.reason.isprintable()
+    assert len(row.reason) < 300
+
+
+def test_a_header_that_is_no_text_poisons_its_message() -> None:
+    row = row_of("t/3/41", None, PHOTO, [("label", b"\xff")], MessageForm("bytes"))
+    assert isinstance(row, Unusable)
+    assert row.reason == "bad_header: 'label' is not UTF-8 text"
+
+
+# From a topic to rows.
+
+
+def test_every_message_comes_once_from_every_position(mock: Cluster, topic: str) -> None:
+    mock.send(topic, numbered(40))
+    source = open_kafka(mock.url(topic))
+    whole = take(source, None, 40)
+    source.close()
+    assert sorted(numbers(whole)) == [*range(40)]
+    assert whole[-1][1] == {"0": 10, "1": 10, "2": 10, "3": 10}
+    for taken in range(0, 40, 3):
+        position = json.loads(json.dumps(whole[taken][1]))
+        again = open_kafka(mock.url(topic))
+        rest = take(again, position, 39 - taken)
+        again.close()
+        assert sorted(numbers(whole[: taken + 1]) + numbers(rest)) == [*range(40)]
+        for partition in range(4):  # the order within a partition is that of the topic
+            own = [n for n in numbers(rest) if n % 4 == partition]
+            assert own == sorted(own)
+
+
+def test_a_reader_that_stops_in_the_midst_goes_on_where_it_stood(mock: Cluster, topic: str) -> None:
+    mock.send(topic, numbered(200))
+    source, position, found = open_kafka(mock.url(topic)), None, []
+    end = time.monotonic() + PATIENCE
+    while len(found) < 200 and time.monotonic() < end:
+        for (row, position), _ in zip(source.rows(position), range(7), strict=False):
+            found.append(row["n"])
+        source.wait(1)
+    # What `zip` took beyond its seventh row was given by `rows`, and not taken by us.
+    assert sorted(found) == [*range(200)]
+    source.close()
+
+
+def test_a_position_of_before_is_read_again(mock: Cluster, topic: str) -> None:
+    mock.send(topic, numbered(20))
+    source = open_kafka(mock.url(topic))
+    whole = take(source, None, 20)
+    rest = take(source, whole[4][1], 15)
+    source.close()
+    assert sorted(numbers(whole[:5]) + numbers(rest)) == [*range(20)]
+
+
+def test_messages_bring_key_headers_and_name(mock: Cluster, topic: str) -> None:
+    headers = [("label", b"cat"), ("split", b"TEST")]
+    mock.send(topic, [{"value": PHOTO, "key": "c1", "headers": headers, "partition": 2}])
+    source = open_kafka(mock.url(topic), value="bytes")
+    ((row, position),) = take(source, None, 1)
+    source.close()
+    image = {"bytes": PHOTO, "path": f"{topic}/2/0"}
+    assert row == {"label": "cat", "split": "TEST", "image_uri": image, "key": "c1"}
+    assert position == {"0": 0, "1": 0, "2": 1, "3": 0}
+
+
+def test_a_poisoned_message_ends_nothing(mock: Cluster, topic: str) -> None:
+    values = [{"image_uri": "a.jpg", "n": 0}, "poison", None, {"image_uri": "a.jpg", "n": 1}]
+    mock.send(topic, [{"value": value, "partition": 1, "key": "k"} for value in values])
+    source = open_kafka(mock.url(topic))
+    rows = [row for row, _ in take(source, None, 4)]
+    source.close()
+    assert [isinstance(row, Unusable) for row in rows] == [False, True, True, False]
+    assert [row.name for row in rows if isinstance(row, Unusable)] == [f"{topic}/1/1", f"{topic}/1/2"]
+
+
+def test_what_is_behind_is_counted(mock: Cluster, topic: str) -> None:
+    mock.send(topic, numbered(20))
+    source = open_kafka(mock.url(topic))
+    assert source.behind(None) == 0  # nothing was asked yet
+    whole = take(source, None, 20)
+    assert source.behind(whole[4][1]) == 15
+    assert source.behind(whole[-1][1]) == 0
+    source.close()
+
+
+def test_a_slow_producer_is_waited_for(mock: Cluster, topic: str) -> None:
+    mock.send(topic, numbered(4))
+    source = open_kafka(mock.url(topic))
+    position = take(source, None, 4)[-1][1]
+    assert list(source.rows(position)) == []
+    began = time.monotonic()
+    source.wait(0.3)  # nothing comes
+    assert time.monotonic() - began >= 0.29
+    later = threading.Timer(0.5, mock.send, [topic, numbered(1, first=4)])
+    later.start()
+    began = time.monotonic()
+    source.wait(PATIENCE)
+    assert time.monotonic() - began < PATIENCE / 2
+    assert [row["n"] for row, _ in source.rows(position)] == [4]
+    later.join()
+    source.close()
+
+
+def test_a_slow_consumer_keeps_its_place(mock: Cluster, topic: str) -> None:
+    mock.send(topic, numbered(8))
+    config = {"max.poll.interval.ms": "1000", "session.timeout.ms": "1000"}
+    source = open_kafka(mock.url(topic), config=config)
+    found = []
+    for row, _ in source.rows(None):
+        found.append(row["n"])
+        if len(found) == 2:
+            time.sleep(2)
+    source.close()
+    assert sorted(found) == [*range(8)]
+
+
+def test_messages_of_a_transaction_that_was_aborted_are_passed_over(
+    broker: Broker, topic: str
+) -> None:
+    from confluent_kafka import Producer
+
+    broker.make_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic})
+    producer.init_transactions(PATIENCE)
+    for n, commits in enumerate([True, False, True]):
+        producer.begin_transaction()
+        producer.produce(topic, json.dumps({"image_uri": "a.jpg", "n": n}))
+        producer.flush(PATIENCE)
+        end = producer.commit_transaction if commits else producer.abort_transaction
+        end(PATIENCE)
+    source = open_kafka(broker.url(topic))
+    whole = take(source, None, 2)
+    assert numbers(whole) == [0, 2]
+    assert take(source, whole[0][1], 1)[0] == whole[1]
+    source.close()
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "LOOK_SECONDS", 0)
+    broker.make_topic(topic, 2)
+    broker.send(topic, [{"value": {"image_uri": "a.jpg", "n": n}, "partition": n} for n in (0, 1)])
+    source = open_kafka(broker.url(topic))
+    position = take(source, None, 2)[-1][1]
+    broker.add_partitions(topic, 4)
+    fresh = [{"value": {"image_uri": "a.jpg", "n": n}, "partition": n} for n in (2, 3)]
+    # A producer learns of them in its own time; another one asks.
+    Cluster(broker.address).send(topic, fresh)
+    found = take(source, position, 2)
+    source.close()
+    assert sorted(numbers(found)) == [2, 3]
+    assert found[-1][1] == {"0": 1, "1": 1, "2": 1, "3": 1}
+    restarted = open_kafka(broker.url(topic))
+    assert sorted(numbers(take(restarted, position, 2))) == [2, 3]
+    restarted.close()
+
+
+# What is lost is never a gap.
+
+
+def test_an_offset_that_the_broker_has_lost_is_an_error_with_both_numbers(
+    mock: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mock.send(topic, numbered(4))
+    source = open_kafka(mock.url(topic))
+    position = take(source, None, 4)[-1][1]
+    source.close()
+    for n in range(16):  # the mock keeps 5 MB of a partition
+        mock.send(topic, [{"value": {"image_uri": "a" * 600_000, "n": n}, "partition": 0}])
+    late = open_kafka(mock.url(topic))
+    with pytest.raises(SourceError, match="the next message is 1, and the earliest") as error:
+        take(late, position, 1)
+    words = str(error.value)
+    assert f"kafka:{topic}, partition 0" in words
+    first = int(words.partition("that is there is ")[2].partition(";")[0])
+    assert first > 1
+    assert f"has deleted {first - 1} messages" in words
+    late.close()
+    # From the beginning, or asked to, it goes on with the earliest.
+    skipping = open_kafka(mock.url(topic), on_lost="skip")
+    with caplog.at_level(logging.WARNING):
+        rest = take(skipping, position, 17 - first)
+    assert numbers(rest) == [*range(first - 1, 16)]
+    assert "goes on without them" in caplog.text
+    skipping.close()
+    fresh = open_kafka(mock.url(topic))
+    with caplog.at_level(logging.WARNING):
+        assert len(take(fresh, None, 17 - first + 3)) > 0
+    assert f"begins at the earliest messages that are there: partition 0 at {first}." in caplog.text
+    fresh.close()
+
+
+def test_messages_that_are_deleted_while_the_stream_runs_are_an_error(
+    broker: Broker, topic: str
+) -> None:
+    broker.make_topic(topic)
+    broker.send(topic, numbered(4))
+    source = open_kafka(broker.url(topic))
+    position = take(source, None, 4)[-1][1]
+    source.close()
+    broker.send(topic, numbered(40))
+    broker.remove_messages(topic, 2, before=9)
+    with pytest.raises(SourceError, match="partition 2: the next message is 1, .* is there is 9;"):
+        take(source, position, 40)
+    source.close()
+
+
+def test_a_topic_that_was_made_anew_is_an_error(broker: Broker, topic: str) -> None:
+    broker.make_topic(topic)
+    broker.send(topic, numbered(40))
+    source = open_kafka(broker.url(topic))
+    position = take(source, None, 40)[-1][1]
+    source.close()
+    broker.remove_topic(topic)
+    broker.make_topic(topic)
+    Cluster(broker.address).send(topic, numbered(4))
+    with pytest.raises(SourceError, match="the next message is 10, and the topic ends at 1"):
+        take(source, position, 1)
+    source.close()
+    broker.remove_topic(topic)
+    broker.make_topic(topic, 2)
+    with pytest.raises(SourceError, match="has 2 partitions, .* read partition 3 of it"):
+        take(source, position, 1)
+    source.close()
+
+
+# Outages.
+
+
+def test_a_broker_that_is_killed_is_waited_for(tmp_path: Path) -> None:
+    skip_without("confluent_kafka", "noida_db")
+    with Broker(tmp_path / "broker") as broker:
+        broker.make_topic("photos")
+        broker.send("photos", numbered(2000))
+        broker.save()
+        source = open_kafka(broker.url("photos"))
+        rows = source.rows(None)
+        found = [next(rows) for _ in range(100)]
+        broker.kill()
+        found += rows  # what was fetched already
+        position = found[-1][1]
+        for _ in range(3):
+            assert list(source.rows(position)) == []
+            source.wait(0.2)
+        broker.start()
+        broker.send("photos", numbered(400, first=2000))
+        found += take(source, position, 2400 - len(found))
+        source.close()
+    assert Counter(numbers(found)) == Counter(range(2400))
+
+
+def test_a_broker_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without("confluent_kafka")
+    shorten_patience(monkeypatch, 3)
+    monkeypatch.setattr(kafka_topic, "ANSWER", 0.1)
+    port = free_port()
+    source = open_kafka(f"kafka://127.0.0.1:{port}/photos")
+    with pytest.raises(UnreachableError, match=f"kafka://127.0.0.1:{port}/photos could not be"):
+        list(source.rows(None))
+    source.close()
+
+
+def test_a_topic_that_is_not_there_is_an_error_with_the_nearest_name(mock: Cluster) -> None:
+    mock.send("photographs", numbered(1))
+    source = open_kafka(mock.url("photograph"))
+    with pytest.raises(SourceError, match="no topic 'photograph' .* did you mean photographs?"):
+        list(source.rows(None))
+    source.close()
+
+
+# Arguments, and what is never shown.
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "kafka://localhost:9092",
+        "kafka:///photos",
+        "kafka://localhost:9092/a/b",
+        "kafka://localhost:9092/photos?x=1",
+        "kafka://me:hidden@localhost:9092/photos",
+    ],
+)
+def test_a_wrong_address_is_an_error(url: str) -> None:
+    with pytest.raises(OptionError, match="kafka://HOST:PORT") as error:
+        open_kafka(url)
+    assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"value": "avro"}, "give one of 'json', 'bytes'"),
+        ({"on_lost": "ignore"}, "give one of 'raise', 'skip'"),
+        ({"image": "x", "image_bytes": "x"}, "give two fields"),
+        ({"config": {"auto.offset.reset": "latest"}}, "auto.offset.reset cannot be given"),
+    ],
+)
+def test_a_wrong_option_is_an_error(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        open_kafka("kafka://localhost:9092/photos", **options)
+
+
+def test_a_setting_that_librdkafka_does_not_know_is_an_error() -> None:
+    skip_without("confluent_kafka")
+    source = open_kafka("kafka://localhost:9092/photos", config={"security.protocl": "SSL"})
+    with pytest.raises(OptionError, match="No such configuration property"):
+        list(source.rows(None))
+
+
+def test_secrets_are_in_no_message_and_no_name() -> None:
+    skip_without("confluent_kafka")
+    config = {"sasl.mechanism": "PLAIN", "sasl.password": "hidden", "ssl.key.password": "hidden2"}
+    wrong = {"security.protocol": "hidden"}  # librdkafka repeats a value that it does not know
+    source = open_kafka("kafka://localhost:9092/photos", config={**config, **wrong})
+    with pytest.raises(OptionError) as error:
+        list(source.rows(None))
+    assert "hidden" not in f"{error.value} {source!r} {source.name}"
+    assert error.value.__cause__ is None
+
+
+def test_the_name_stays_when_the_brokers_change() -> None:
+    skip_without("confluent_kafka")
+    names = {open_kafka(f"kafka://{one}/photos").name for one in ("a:1", "b:2,c:3")}
+    assert names == {"kafka:photos"}
+
+
+def test_without_confluent_kafka_the_command_that_installs_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import importlib.util
+    import sys
+
+    monkeypatch.delitem(sys.modules, "confluent_kafka", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(PackageError, match='pip install "confluent-kafka'):
+        open_kafka("kafka://localhost:9092/photos")

@@ -1,0 +1,230 @@
+"""A Kafka topic as the source of a stream.
+
+The position is the next offset of each partition, and stands in the dataset alone: partitions are
+assigned and sought by ourselves, and no group commits anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfrecorder.errors import OptionError, SourceError, refuse_missing
+from tfrecorder.growing.kafka_messages import MessageForm, row_of
+from tfrecorder.growing.kafka_topic import Topic, refuse_settings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+#: Seconds between two looks at whether the topic has new partitions.
+LOOK_SECONDS = 30
+
+#: Seconds without a message after which nothing more is there at present.
+SHORT = 0.5
+
+_URL = re.compile(r"kafka://(?P<servers>[^/@?#\s]+)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
+
+logger = logging.getLogger("tfrecorder")
+
+
+def open_kafka(
+    url: str,
+    *,
+    value: str = "json",
+    image: str = "image_uri",
+    image_bytes: str = "image_bytes",
+    on_lost: str = "raise",
+    config: Mapping[str, Any] | None = None,
+) -> KafkaSource:
+    """A topic of Kafka, to be read by `tfrecorder.stream`; nothing is asked of a broker yet.
+
+    Args:
+        url: kafka://HOST:PORT[,HOST:PORT …]/TOPIC.
+        value: what the value of a message is. "json": an object with the columns of a row. "bytes":
+            an image file; the columns are the message's headers.
+        image: the field, and column, of the image's uri.
+        image_bytes: the field that holds the image file in base64 instead.
+        on_lost: what to do where the broker has deleted messages before they were read. "raise" is
+            an error; "skip" warns and goes on with the earliest message that is there.
+        config: settings of librdkafka, such as {"security.protocol": "SASL_SSL", …}.
+
+    Raises:
+        OptionError: an argument is wrong.
+        PackageError: confluent-kafka is not installed.
+    """
+    found = _URL.fullmatch(url)
+    if found is None:
+        shown = re.sub(r"//[^/]*@", "//***@", url)
+        more = "; give user and password as config (sasl.username, sasl.password)" * (shown != url)
+        raise OptionError(f"{shown!r} is not kafka://HOST:PORT[,HOST:PORT …]/TOPIC{more}.")
+    if on_lost not in ("raise", "skip"):
+        raise OptionError(f"on_lost={on_lost!r}: give one of 'raise', 'skip'.")
+    form, config = MessageForm(value, image, image_bytes), dict(config or {})
+    refuse_settings(config)
+    refuse_missing("confluent_kafka")
+    return KafkaSource(Topic(found["servers"], found["topic"], config), form, on_lost == "skip")
+
+
+class KafkaSource:
+    """The messages of a topic as rows; a `StreamSource`.
+
+    A position is the offset of the next message of each partition, {"0": 118, "1": 97}.
+
+    Args:
+        topic: to read.
+        form: of its messages.
+        skip_lost: go on after messages that were deleted unread, instead of an error.
+    """
+
+    def __init__(self, topic: Topic, form: MessageForm, skip_lost: bool = False) -> None:
+        self.name = f"kafka:{topic.name}"
+        self._topic, self._form, self._skip_lost = topic, form, skip_lost
+        self._held: deque[Message] = deque()
+        self._next: dict[int, int] = {}
+        self._stands_at: Any = None
+        self._is_assigned = False
+        self._looked = 0.0
+
+    def __repr__(self) -> str:
+        return f"KafkaSource({self.name!r})"
+
+    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+        """The messages behind a position that are there now, each with the position behind it.
+
+        Args:
+            position: None begins at the earliest message of each partition that is still there.
+
+        Raises:
+            SourceError: messages behind the position were deleted, or the cluster refuses us.
+            UnreachableError: the cluster could not be reached for the first two minutes.
+        """
+        if not self._is_assigned or position != self._stands_at:
+            self._go_to(position)
+        self._look_when_due()
+        while self._held or self._fetch(SHORT if self._may_have_more() else 0):
+            message = self._held.popleft()
+            error = message.error()
+            if error is None:
+                yield self._taken(message)
+            elif self._topic.is_lost(error):
+                self._find_again(message.partition())
+
+    def wait(self, seconds: float) -> None:
+        """Return once a message is there, and after so many seconds at the latest.
+
+        Raises:
+            SourceError: the cluster refuses us, or no longer has the topic.
+        """
+        end = time.monotonic() + seconds
+        while self._is_assigned and not self._held and (left := end - time.monotonic()) > 0:
+            self._topic.pause(left)
+            self._look_when_due()
+            self._fetch(min(left, SHORT))
+
+    def behind(self, position: Any) -> int:
+        """How many messages are behind a position, by what the latest fetches saw."""
+        if not self._is_assigned:
+            return 0
+        counts = []
+        for partition, offset in self._next.items():
+            end = self._topic.known_end(partition)
+            known = (position or {}).get(str(partition), offset)
+            counts.append(0 if end is None else max(0, end - known))
+        return sum(counts)
+
+    def close(self) -> None:
+        """End the connections; the next `rows` makes new ones."""
+        self._held.clear()
+        self._is_assigned = False
+        self._topic.close()
+
+    def _go_to(self, position: Mapping[str, int] | None) -> None:
+        partitions = self._topic.partitions()
+        if position is None:
+            self._next = {one: self._topic.ends(one)[0] for one in partitions}
+            self._say_beginning()
+        else:
+            # One that was not there yet has nothing that was read: all of it is behind the position.
+            self._next = {one: position.get(str(one), 0) for one in partitions}
+            self._refuse_fewer({int(one) for one in position}, partitions)
+        self._held.clear()
+        self._topic.assign(self._next)
+        self._is_assigned, self._stands_at, self._looked = True, position, time.monotonic()
+
+    def _say_beginning(self) -> None:
+        later = [f"{one} at {offset:,}" for one, offset in self._next.items() if offset]
+        if later:
+            logger.warning(
+                "%s begins at the earliest messages that are there: partition %s.",
+                *(self.name, ", ".join(later)),
+            )
+
+    def _refuse_fewer(self, known: set[int], partitions: list[int]) -> None:
+        gone = sorted(known.difference(partitions))
+        if gone:
+            raise SourceError(
+                f"{self.name} has {len(partitions)} partitions, and the stream has read partition "
+                f"{gone[-1]} of it: the topic was made anew. {_ANOTHER}"
+            )
+
+    def _look_when_due(self) -> None:
+        """Find new partitions, and whether the cluster is back."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS and not self._topic.is_away:
+            return
+        partitions = self._topic.look()
+        self._looked = time.monotonic()
+        if partitions is not None:
+            self._refuse_fewer({*self._next}, partitions)
+            new = {one: 0 for one in partitions if one not in self._next}
+            if new:
+                self._next |= new
+                self._topic.add(new)
+
+    def _may_have_more(self) -> bool:
+        ends = [(self._topic.known_end(one), offset) for one, offset in self._next.items()]
+        return any(end is None or end > offset for end, offset in ends)
+
+    def _fetch(self, seconds: float) -> bool:
+        self._held.extend(self._topic.take(seconds))
+        return bool(self._held)
+
+    def _taken(self, message: Message) -> tuple[Mapping[str, Any], Any]:
+        partition, offset = message.partition(), message.offset()
+        self._next[partition] = offset + 1
+        position = {str(one): at for one, at in self._next.items()}
+        self._stands_at = position
+        name = f"{self._topic.name}/{partition}/{offset}"
+        row = row_of(name, message.key(), message.value(), message.headers(), self._form)
+        return row, position
+
+    def _find_again(self, partition: int) -> None:
+        """Go on with a partition whose next message the broker does not have, if that may be."""
+        at = self._next[partition]
+        first, end = self._topic.ends(partition)
+        if at < first:
+            words = (
+                f"{self.name}, partition {partition}: the next message is {at:,}, and the earliest "
+                f"that is there is {first:,}; the broker has deleted {first - at:,} messages before "
+                "they were read"
+            )
+            if not self._skip_lost:
+                raise SourceError(
+                    f'{words}. Let the topic keep them for longer; on_lost="skip" goes on without '
+                    "them."
+                )
+            logger.warning("%s; the stream goes on without them.", words)
+            self._next[partition] = at = first
+        elif at > end:
+            raise SourceError(
+                f"{self.name}, partition {partition}: the next message is {at:,}, and the topic "
+                f"ends at {end:,}: it was made anew, or its broker has lost messages. {_ANOTHER}"
+            )
+        self._topic.seek(partition, at)
+
+
+_ANOTHER = "Stream it into another directory: that begins with its earliest message."

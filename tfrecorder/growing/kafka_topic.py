@@ -1,0 +1,305 @@
+"""A topic of a Kafka cluster, as confluent-kafka reads it: its partitions, offsets and messages.
+
+What may pass is waited for: for two minutes until the cluster has answered once, as a wrong address
+never does, and then without an end.  What does not pass, such as a refused password, is one error.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.options.checks import nearest
+from tfrecorder.storage import retry
+from tfrecorder.storage.retry import retried
+from tfrecorder.storage.services import Wait, service_of
+from tfrecorder.storage.store import TransientError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message
+
+T = TypeVar("T")
+
+#: Messages that are taken from librdkafka's queue together; it bounds their bytes (64 MB).
+TOGETHER = 1000
+
+#: Seconds that a question to the cluster may take before it is asked again: Ctrl-C waits so long.
+ANSWER = 3
+
+#: Seconds between two questions to a cluster that is away.
+PAUSE = 1
+
+#: Without a group there is nothing to commit, and librdkafka may not go to another offset.
+_OURS = {"enable.auto.commit": False, "auto.offset.reset": "error"}
+_RESERVED = {*_OURS, "bootstrap.servers", "metadata.broker.list", "enable.auto.offset.store"}
+_RESERVED |= {"enable.partition.eof", "error_cb", "logger"}
+_DEFAULTS = {"group.id": "tfrecorder", "isolation.level": "read_committed"}
+
+_SECRET = re.compile(r"password|passphrase|secret|token|pem|jaas|oauthbearer\.config|basic\.auth")
+
+#: What no waiting mends.
+_REFUSALS = (
+    *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"),
+    *("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "_FATAL"),
+)
+#: The same until the cluster has answered once; later a proxy may be about to start anew.
+_REFUSALS_AT_FIRST = ("_SSL", "_CRIT_SYS_RESOURCE")
+#: These say that there was no answer; other errors say why.
+_GENERAL = ("_TIMED_OUT", "_ALL_BROKERS_DOWN")
+#: The answers to an offset that is not there.
+_LOST = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION")
+
+
+def refuse_settings(config: Mapping[str, Any]) -> None:
+    """Raise an OptionError where settings of librdkafka are not for the caller to give."""
+    for name in config:
+        if name in _RESERVED:
+            raise OptionError(f"config: {name} cannot be given: the stream sets it itself.")
+
+
+class Topic:
+    """A topic, and how far the messages were fetched.
+
+    Args:
+        servers: addresses of brokers, with commas between them.
+        name: of the topic.
+        config: further settings of librdkafka; secrets among them are in no message.
+    """
+
+    def __init__(self, servers: str, name: str, config: Mapping[str, Any]) -> None:
+        self.name = name
+        self._servers, self._config = servers, config
+        self._url = f"kafka://{servers}/{name}"
+        self._client: Consumer | None = None
+        self._answered = False
+        self._away: Wait | None = None
+        self._refusal: KafkaError | None = None
+
+    # Questions to the cluster.
+
+    def partitions(self) -> list[int]:
+        """The numbers of its partitions.
+
+        Raises:
+            UnreachableError: the cluster could not be reached for two minutes.
+            SourceError: there is no such topic, or the cluster refuses us.
+        """
+        return self._asked(self._list)
+
+    def look(self) -> list[int] | None:
+        """The same without patience: None while the cluster is away, or sees no such topic.
+
+        Raises:
+            SourceError: the topic has been away from its cluster for two minutes.
+        """
+        try:
+            found = self._list()
+        except TransientError as error:
+            self._note(str(error))
+            return None
+        except _NoTopicError as error:
+            self._note(f"there is no topic {self.name}")
+            if self._away is not None and time.monotonic() - self._away.since > retry.PATIENCE:
+                raise SourceError(str(error)) from None
+            return None
+        self._away = None
+        return found
+
+    def ends(self, partition: int) -> tuple[int, int]:
+        """The earliest offset of a partition, and the one that its next message gets.
+
+        Raises:
+            UnreachableError: the cluster could not be reached for two minutes.
+        """
+        place = _place(self.name, partition)
+        return self._asked(lambda: self._watermarks(place))
+
+    def known_end(self, partition: int) -> int | None:
+        """The latter as the latest fetch saw it; None before the first one."""
+        end = self._consumer().get_watermark_offsets(_place(self.name, partition), cached=True)[1]
+        return end if end >= 0 else None
+
+    # Messages.
+
+    def assign(self, offsets: Mapping[int, int]) -> None:
+        """Fetch these partitions alone, from these offsets."""
+        self._consumer().assign([_place(self.name, *one) for one in offsets.items()])
+
+    def add(self, offsets: Mapping[int, int]) -> None:
+        """Fetch these partitions too."""
+        self._consumer().incremental_assign([_place(self.name, *one) for one in offsets.items()])
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Fetch a partition, whose fetching had ended, from another offset."""
+        consumer, place = self._consumer(), _place(self.name, partition, offset)
+        consumer.incremental_unassign([place])
+        consumer.incremental_assign([place])
+
+    def take(self, seconds: float) -> list[Message]:
+        """What was fetched, errors of partitions among them; waits for the first one.
+
+        Raises:
+            SourceError: the cluster refuses us.
+        """
+        consumer = self._consumer()
+        found: list[Message] = consumer.consume(TOGETHER, 0) or consumer.consume(1, seconds)
+        self._raise_refusal()
+        return found
+
+    def is_lost(self, error: KafkaError) -> bool:
+        """True if the offset of a partition is not there; other errors are noted, or raised.
+
+        Raises:
+            SourceError: the cluster refuses us.
+        """
+        if error.code() in _codes(*_LOST):
+            return True
+        self._hear(error)
+        self._raise_refusal()
+        return False
+
+    def pause(self, seconds: float) -> None:
+        """Wait and say so, while the cluster is away; at once otherwise."""
+        if self._away is not None:
+            ready = time.monotonic() + min(seconds, PAUSE)
+            service_of(self._url).wait(self._away, ready, float("inf"))
+
+    @property
+    def is_away(self) -> bool:
+        """True if the cluster did not answer lately."""
+        return self._away is not None
+
+    def close(self) -> None:
+        """End its threads and connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    # How it is asked, and what its answers mean.
+
+    def _consumer(self) -> Consumer:
+        if self._client is None:
+            self._client = self._open()
+        return self._client
+
+    def _open(self) -> Consumer:
+        from confluent_kafka import Consumer, KafkaException
+
+        settings = {**_DEFAULTS, **self._config, **_OURS, "bootstrap.servers": self._servers}
+        try:
+            return Consumer({**settings, "error_cb": self._hear}, logger=_Log())
+        except (KafkaException, TypeError, ValueError) as error:
+            raise OptionError(f"config: {self._shown(error)}.") from None
+
+    def _asked(self, question: Callable[[], T]) -> T:
+        try:
+            answer = retried(question, self._url)
+        except _NoTopicError as error:
+            raise SourceError(str(error)) from None
+        self._answered, self._away = True, None
+        return answer
+
+    def _list(self) -> list[int]:
+        from confluent_kafka import KafkaException
+
+        try:
+            topic = self._consumer().list_topics(self.name, timeout=ANSWER).topics[self.name]
+        except KafkaException as error:
+            raise self._failure(error) from None
+        if topic.error is not None:
+            if topic.error.code() in _codes("UNKNOWN_TOPIC_OR_PART", "TOPIC_EXCEPTION"):
+                raise _NoTopicError(self._no_topic())
+            raise self._failure(KafkaException(topic.error))
+        for number, partition in topic.partitions.items():
+            if partition.leader < 0:
+                raise TransientError(f"partition {number} of {self.name} has no leader")
+        return sorted(topic.partitions)
+
+    def _no_topic(self) -> str:
+        from confluent_kafka import KafkaException
+
+        words = f"there is no topic {self.name!r} at {self._servers}"
+        try:
+            names = [*self._consumer().list_topics(timeout=ANSWER).topics]
+        except KafkaException:
+            return f"{words}."
+        near = nearest(self.name, sorted(name for name in names if not name.startswith("__")))
+        return f"{words}; did you mean {near}?" if near else f"{words}; make it first."
+
+    def _watermarks(self, place: Any) -> tuple[int, int]:
+        from confluent_kafka import KafkaException
+
+        try:
+            ends = self._consumer().get_watermark_offsets(place, timeout=ANSWER)
+        except KafkaException as error:
+            raise self._failure(error) from None
+        if ends is None:
+            raise TransientError(f"partition {place.partition} of {self.name} did not answer")
+        return ends
+
+    def _failure(self, failed: Exception) -> Exception:
+        """An error of a question in our terms, by what the connection said meanwhile."""
+        self._consumer().consume(1, 0)  # calls `_hear`
+        if not self._away:
+            self._hear(failed.args[0])
+        self._raise_refusal()
+        return TransientError(self._away.words if self._away else self._shown(failed))
+
+    def _hear(self, error: KafkaError) -> None:
+        """Note what a connection or a partition reports."""
+        refusals = _REFUSALS if self._answered else (*_REFUSALS, *_REFUSALS_AT_FIRST)
+        cut_off = "transport failure" in error.str()  # in the middle of a handshake
+        if error.fatal() or (error.code() in _codes(*refusals) and not cut_off):
+            self._refusal = error
+        elif error.code() not in _codes("GROUP_AUTHORIZATION_FAILED", "_PARTITION_EOF"):
+            self._note(self._shown(error), error.code() in _codes(*_GENERAL))
+
+    def _note(self, words: str, general: bool = False) -> None:
+        """Note that the cluster is away; general words replace no others."""
+        since = self._away.since if self._away else time.monotonic()
+        if self._away is None or not general:
+            self._away = Wait(service_of(self._url).name, since, words)
+
+    def _raise_refusal(self) -> None:
+        if self._refusal is not None:
+            raise SourceError(
+                f"{self._url} refuses: {self._shown(self._refusal)}; look at the settings of TLS "
+                "and SASL (config, `--kafka-option`) and at the rights of this user."
+            )
+
+    def _shown(self, error: Any) -> str:
+        """The words of an error without what is secret."""
+        inner = error.args[0] if isinstance(error, Exception) and error.args else error
+        words = inner.str() if hasattr(inner, "str") else str(inner)
+        for name, value in self._config.items():
+            if _SECRET.search(name) and value:
+                words = words.replace(str(value), "***")
+        return words.rstrip(".")
+
+
+class _NoTopicError(Exception):
+    """The cluster has no such topic."""
+
+
+class _Log:
+    """Where librdkafka's own log goes, which would say each failure of an outage once more."""
+
+    def log(self, level: int, words: str, *values: Any) -> None:
+        logging.getLogger("tfrecorder.librdkafka").debug(words, *values)
+
+
+def _place(topic: str, partition: int, offset: int = 0) -> Any:
+    from confluent_kafka import TopicPartition
+
+    return TopicPartition(topic, partition, offset)
+
+
+def _codes(*names: str) -> set[int]:
+    """The numbers of errors; this version of librdkafka may not know all of them."""
+    from confluent_kafka import KafkaError
+
+    return {getattr(KafkaError, name) for name in names if hasattr(KafkaError, name)}
