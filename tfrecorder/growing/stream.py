@@ -24,9 +24,9 @@ from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import Report, Table, counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OptionError, OutputError, SourceError, UnreachableError
+from tfrecorder.growing.open_source import open_source
 from tfrecorder.growing.stream_source import StreamSource
 from tfrecorder.growing.streamed_dataset import Batch, StreamedDataset
-from tfrecorder.growing.watched_folder import SETTLE, watch
 from tfrecorder.options.checks import is_number, is_whole, parse_size
 from tfrecorder.options.convert import NOT_STREAMED, ConvertOptions
 from tfrecorder.plan.directory import claim
@@ -190,40 +190,6 @@ def stream(
         rejects=dict(dataset.rejects),
         seconds=time.perf_counter() - started,
     )
-
-
-def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSource:
-    """The source that a user names.
-
-    Raises:
-        SourceError, OptionError: it is none, or its options are wrong.
-    """
-    if hasattr(source, "rows") and hasattr(source, "wait"):
-        if options:
-            raise OptionError("source_options: an object has none; leave it out.")
-        if not isinstance(getattr(source, "name", None), str):
-            raise SourceError("source: give it a `name`, under which its position is saved.")
-        found: StreamSource = source
-        return found
-    if not isinstance(source, (str, os.PathLike)):
-        raise SourceError(
-            f"source is a {type(source).__name__}; give a folder, kafka://host:port/topic, or an "
-            "object with the methods of tfrecorder.StreamSource."
-        )
-    path = os.fspath(source)
-    if unknown := sorted(set(options) - {"settle"}):
-        raise OptionError(f"source_options: a folder has no option {unknown[0]!r}; it has settle.")
-    settle = options.get("settle", SETTLE)
-    with contextlib.suppress(TypeError, ValueError):
-        settle = float(settle)  # a shell gives text
-    if not is_number(settle) or not 0 <= settle < math.inf:
-        raise OptionError(f"source_options: settle={settle!r}: give seconds, 0 or more.")
-    folder = watch(path, float(settle))
-    if f"{where}/".startswith(f"{folder.base}/"):
-        raise OptionError(
-            f"output_dir={where!r} lies in the watched folder; give a directory outside of it."
-        )
-    return folder
 
 
 class _Closing:

@@ -1,0 +1,77 @@
+"""The source of a stream, by what its user names: an object, a folder, a topic of Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.growing.stream_source import StreamSource
+from tfrecorder.growing.watched_folder import SETTLE, WatchedFolder, watch
+from tfrecorder.options.checks import is_number
+
+#: What `open_kafka` takes; all settings of librdkafka have a point in their names.
+_OF_KAFKA = ("value", "image", "image_bytes", "on_lost", "config")
+
+
+def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSource:
+    """The source that a user names.
+
+    Args:
+        where: the output directory.
+        options: of the source.
+
+    Raises:
+        SourceError, OptionError: it is none, or its options are wrong.
+    """
+    if hasattr(source, "rows") and hasattr(source, "wait"):
+        if options:
+            raise OptionError("source_options: an object has none; leave it out.")
+        if not isinstance(getattr(source, "name", None), str):
+            raise SourceError("source: give it a `name`, under which its position is saved.")
+        found: StreamSource = source
+        return found
+    if not isinstance(source, (str, os.PathLike)):
+        raise SourceError(
+            f"source is a {type(source).__name__}; give a folder, kafka://host:port/topic, or an "
+            "object with the methods of tfrecorder.StreamSource."
+        )
+    path = os.fspath(source)
+    if path.startswith("kafka://"):
+        return _topic(path, options)
+    return _folder(path, where, options)
+
+
+def _topic(url: str, options: Mapping[str, Any]) -> StreamSource:
+    from tfrecorder.growing.kafka import open_kafka
+
+    settings = {name: value for name, value in options.items() if "." in name}
+    others = {name: value for name, value in options.items() if "." not in name}
+    _refuse_unknown(others, "Kafka", _OF_KAFKA)
+    config = {**(others.pop("config", None) or {}), **settings}
+    return open_kafka(url, config=config, **others)
+
+
+def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
+    _refuse_unknown(options, "a folder", ("settle",))
+    settle = options.get("settle", SETTLE)
+    with contextlib.suppress(TypeError, ValueError):
+        settle = float(settle)  # a shell gives text
+    if not is_number(settle) or not 0 <= settle < math.inf:
+        raise OptionError(f"source_options: settle={settle!r}: give seconds, 0 or more.")
+    folder = watch(path, settle)
+    if f"{where}/".startswith(f"{folder.base}/"):
+        raise OptionError(
+            f"output_dir={where!r} lies in the watched folder; give a directory outside of it."
+        )
+    return folder
+
+
+def _refuse_unknown(options: Mapping[str, Any], kind: str, known: tuple[str, ...]) -> None:
+    if unknown := sorted(set(options).difference(known)):
+        raise OptionError(
+            f"source_options: {kind} has no option {unknown[0]!r}; it has {', '.join(known)}."
+        )
