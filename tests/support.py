@@ -101,7 +101,7 @@ def error_of(
     raise AssertionError(f"no {kind.__name__}")
 
 
-def run(*arguments: Any, seconds: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+def run(*arguments: Any, seconds: float = 600, **options: Any) -> subprocess.CompletedProcess[str]:
     """A finished process of this Python, which may take so long."""
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
@@ -124,7 +124,7 @@ def start(code: str, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 180) -> None:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not condition():

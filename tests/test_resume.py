@@ -104,7 +104,7 @@ def test_ctrl_c_while_workers_start_ends_them_too() -> None:
     wait_for(lambda: len(workers()) == 2)
     children = workers()
     press_ctrl_c(process)
-    _, words = process.communicate(timeout=20)
+    _, words = process.communicate(timeout=60)
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
     assert len(words.splitlines()) < 12  # what the call itself went through, nothing of Beam
     assert not psutil.wait_procs(children, timeout=5)[1]

@@ -111,7 +111,7 @@ def test_the_walk_through_goes_to_its_end(tmp_path: Path) -> None:
         env={**os.environ, "PATH": scripts + os.pathsep + os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "52 records in" in done.stdout

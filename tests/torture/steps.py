@@ -48,7 +48,7 @@ def convert_until(
     context.set_forkserver_preload(_SLOW_IMPORTS)
     process = context.Process(target=_convert, args=(moment, source, out, verb, options))
     process.start()
-    process.join(120)
+    process.join(600)
     assert process.exitcode in (0, -signal.SIGKILL), f"it ended with {process.exitcode}"
     return process.exitcode != 0
 
