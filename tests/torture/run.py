@@ -32,6 +32,7 @@ from torture import (
     hostile_tables,
     outages,
     overwrites,
+    streams,
     trainings,
 )
 from torture.counts import BrokenError, Count, print_table
@@ -74,6 +75,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--mutations", type=int, default=25_000)
     parser.add_argument("--end-to-end", type=int, default=3000, help="of these, also converted")
     parser.add_argument("--trainings", type=int, default=1000, help="killed at any step")
+    parser.add_argument("--files", type=int, default=5000, help="put into a watched folder")
+    parser.add_argument("--watch-kills", type=int, default=20, help="of its watcher")
     parser.add_argument("--share", type=float, default=0.2, help="of the hostile directories")
     return parser.parse_args(arguments)
 
@@ -105,6 +108,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "hostile_directories": lambda: hostile_directories.poison(
             folder / "poison", options.share, options.seed
         ),
+        "streams": lambda: streams.torment(folder / "streams", options.files, options.watch_kills),
         "trainings": lambda: trainings.interrupt(
             options.trainings, folder / "trainings", options.seed
         ),
