@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfrecorder.errors import OptionError, SourceError, refuse_missing
 from tfrecorder.growing.kafka_messages import MessageForm, row_of
-from tfrecorder.growing.kafka_topic import Topic, refuse_settings
+from tfrecorder.growing.kafka_topic import Topic, is_end, refuse_settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 #: Seconds between two looks at whether the topic has new partitions.
 LOOK_SECONDS = 30
 
-#: Seconds without a message after which nothing more is there at present.
-SHORT = 0.5
+#: Seconds that one wait for messages takes, and all of those until the ends of the topic are known.
+SHORT, LONG = 0.5, 10
 
 _URL = re.compile(r"kafka://(?P<servers>[^/@?#\s]+)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
+
+_ANOTHER = "Stream it into another directory: that begins with its earliest message."
 
 logger = logging.getLogger("tfrecorder")
 
@@ -59,14 +61,15 @@ def open_kafka(
     found = _URL.fullmatch(url)
     if found is None:
         shown = re.sub(r"//[^/]*@", "//***@", url)
-        more = "; give user and password as config (sasl.username, sasl.password)" * (shown != url)
+        user = "; give user and password as sasl.username and sasl.password"
+        more = user if shown != url else ""
         raise OptionError(f"{shown!r} is not kafka://HOST:PORT[,HOST:PORT …]/TOPIC{more}.")
     if on_lost not in ("raise", "skip"):
         raise OptionError(f"on_lost={on_lost!r}: give one of 'raise', 'skip'.")
-    form, config = MessageForm(value, image, image_bytes), dict(config or {})
-    refuse_settings(config)
+    form, settings = MessageForm(value, image, image_bytes), dict(config or {})
+    refuse_settings(settings)
     refuse_missing("confluent_kafka")
-    return KafkaSource(Topic(found["servers"], found["topic"], config), form, on_lost == "skip")
+    return KafkaSource(Topic(found["servers"], found["topic"], settings), form, on_lost == "skip")
 
 
 class KafkaSource:
@@ -85,6 +88,7 @@ class KafkaSource:
         self._topic, self._form, self._skip_lost = topic, form, skip_lost
         self._held: deque[Message] = deque()
         self._next: dict[int, int] = {}
+        self._ended: set[int] = set()
         self._stands_at: Any = None
         self._is_assigned = False
         self._looked = 0.0
@@ -105,11 +109,13 @@ class KafkaSource:
         if not self._is_assigned or position != self._stands_at:
             self._go_to(position)
         self._look_when_due()
-        while self._held or self._fetch(SHORT if self._may_have_more() else 0):
+        while self._held or self._fetch_until_ended():
             message = self._held.popleft()
             error = message.error()
             if error is None:
                 yield self._taken(message)
+            elif is_end(error):
+                self._ended.add(message.partition())
             elif self._topic.is_lost(error):
                 self._find_again(message.partition())
 
@@ -122,8 +128,10 @@ class KafkaSource:
         end = time.monotonic() + seconds
         while self._is_assigned and not self._held and (left := end - time.monotonic()) > 0:
             self._topic.pause(left)
-            self._look_when_due()
-            self._fetch(min(left, SHORT))
+            self._look_when_due(self._topic.is_away)
+            self._held.extend(self._topic.take(min(left, SHORT)))
+            while self._held and is_end(self._held[0].error()):
+                self._ended.add(self._held.popleft().partition())
 
     def behind(self, position: Any) -> int:
         """How many messages are behind a position, by what the latest fetches saw."""
@@ -131,9 +139,10 @@ class KafkaSource:
             return 0
         counts = []
         for partition, offset in self._next.items():
-            end = self._topic.known_end(partition)
             known = (position or {}).get(str(partition), offset)
-            counts.append(0 if end is None else max(0, end - known))
+            end = self._topic.known_end(partition)
+            ended = partition in self._ended and known == offset
+            counts.append(0 if end is None or ended else max(0, end - known))
         return sum(counts)
 
     def close(self) -> None:
@@ -148,10 +157,11 @@ class KafkaSource:
             self._next = {one: self._topic.ends(one)[0] for one in partitions}
             self._say_beginning()
         else:
-            # One that was not there yet has nothing that was read: all of it is behind the position.
+            # Of a partition that is new since then, all messages are behind the position.
             self._next = {one: position.get(str(one), 0) for one in partitions}
             self._refuse_fewer({int(one) for one in position}, partitions)
         self._held.clear()
+        self._ended.clear()
         self._topic.assign(self._next)
         self._is_assigned, self._stands_at, self._looked = True, position, time.monotonic()
 
@@ -171,10 +181,9 @@ class KafkaSource:
                 f"{gone[-1]} of it: the topic was made anew. {_ANOTHER}"
             )
 
-    def _look_when_due(self) -> None:
+    def _look_when_due(self, is_due: bool = False) -> None:
         """Find new partitions, and whether the cluster is back."""
-        now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS and not self._topic.is_away:
+        if not is_due and time.monotonic() - self._looked < LOOK_SECONDS:
             return
         partitions = self._topic.look()
         self._looked = time.monotonic()
@@ -185,17 +194,24 @@ class KafkaSource:
                 self._next |= new
                 self._topic.add(new)
 
-    def _may_have_more(self) -> bool:
-        ends = [(self._topic.known_end(one), offset) for one, offset in self._next.items()]
-        return any(end is None or end > offset for end, offset in ends)
-
-    def _fetch(self, seconds: float) -> bool:
-        self._held.extend(self._topic.take(seconds))
+    def _fetch_until_ended(self) -> bool:
+        """True once there is something; False where all partitions have no more at present."""
+        until = time.monotonic() + LONG
+        while not self._held:
+            ended = all(map(self._is_ended, self._next))
+            self._held.extend(self._topic.take(0 if ended else SHORT))
+            if ended or self._topic.is_away or time.monotonic() > until:
+                break
         return bool(self._held)
+
+    def _is_ended(self, partition: int) -> bool:
+        end = self._topic.known_end(partition)
+        return partition in self._ended or (end is not None and end <= self._next[partition])
 
     def _taken(self, message: Message) -> tuple[Mapping[str, Any], Any]:
         partition, offset = message.partition(), message.offset()
         self._next[partition] = offset + 1
+        self._ended.discard(partition)
         position = {str(one): at for one, at in self._next.items()}
         self._stands_at = position
         name = f"{self._topic.name}/{partition}/{offset}"
@@ -209,8 +225,8 @@ class KafkaSource:
         if at < first:
             words = (
                 f"{self.name}, partition {partition}: the next message is {at:,}, and the earliest "
-                f"that is there is {first:,}; the broker has deleted {first - at:,} messages before "
-                "they were read"
+                f"that is there is {first:,}; the broker has deleted {first - at:,} messages that "
+                "were not read"
             )
             if not self._skip_lost:
                 raise SourceError(
@@ -225,6 +241,3 @@ class KafkaSource:
                 f"ends at {end:,}: it was made anew, or its broker has lost messages. {_ANOTHER}"
             )
         self._topic.seek(partition, at)
-
-
-_ANOTHER = "Stream it into another directory: that begins with its earliest message."

@@ -64,8 +64,8 @@ def row_of(
         name: of the message: TOPIC/PARTITION/OFFSET.
         key: becomes the column `key` if it is a text and the message has no such column.
 
-    >>> row_of("photos/0/7", b"camera 1", b'{"image_uri": "a.jpg", "label": 3}', None, MessageForm())
-    {'image_uri': 'a.jpg', 'label': 3, 'key': 'camera 1'}
+    >>> row_of("photos/0/7", b"cam 1", b'{"image_uri": "a.jpg", "label": 3}', None, MessageForm())
+    {'image_uri': 'a.jpg', 'label': 3, 'key': 'cam 1'}
     >>> row_of("photos/0/8", None, b"hello", None, MessageForm()).reason
     'bad_json: the value is not JSON: Expecting value: line 1 column 1 (char 0)'
     """

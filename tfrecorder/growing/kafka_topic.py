@@ -27,17 +27,22 @@ T = TypeVar("T")
 #: Messages that are taken from librdkafka's queue together; it bounds their bytes (64 MB).
 TOGETHER = 1000
 
-#: Seconds that a question to the cluster may take before it is asked again: Ctrl-C waits so long.
-ANSWER = 3
+#: Seconds that a question to the cluster may take before it is asked again, for Ctrl-C waits so
+#: long; and a question by the way.
+ANSWER, LOOK = 3, 1
 
 #: Seconds between two questions to a cluster that is away.
 PAUSE = 1
 
-#: Without a group there is nothing to commit, and librdkafka may not go to another offset.
-_OURS = {"enable.auto.commit": False, "auto.offset.reset": "error"}
+#: The position stands in the dataset alone, and librdkafka may not go to another one.
+_OURS = {"enable.auto.commit": False, "auto.offset.reset": "error", "enable.partition.eof": True}
 _RESERVED = {*_OURS, "bootstrap.servers", "metadata.broker.list", "enable.auto.offset.store"}
-_RESERVED |= {"enable.partition.eof", "error_cb", "logger"}
-_DEFAULTS = {"group.id": "tfrecorder", "isolation.level": "read_committed"}
+_RESERVED |= {"error_cb", "logger"}
+_DEFAULTS: dict[str, Any] = {
+    "group.id": "tfrecorder",  # librdkafka wants one; nothing is committed for it
+    "isolation.level": "read_committed",
+    "reconnect.backoff.max.ms": 2000,
+}
 
 _SECRET = re.compile(r"password|passphrase|secret|token|pem|jaas|oauthbearer\.config|basic\.auth")
 
@@ -54,11 +59,16 @@ _GENERAL = ("_TIMED_OUT", "_ALL_BROKERS_DOWN")
 _LOST = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION")
 
 
-def refuse_settings(config: Mapping[str, Any]) -> None:
-    """Raise an OptionError where settings of librdkafka are not for the caller to give."""
-    for name in config:
+def refuse_settings(settings: Mapping[str, Any]) -> None:
+    """Raise an OptionError for settings of librdkafka that are not the caller's to give."""
+    for name in settings:
         if name in _RESERVED:
-            raise OptionError(f"config: {name} cannot be given: the stream sets it itself.")
+            raise OptionError(f"{name} cannot be given: the stream sets it itself.")
+
+
+def is_end(error: KafkaError | None) -> bool:
+    """True for what says that a partition has no more messages at present."""
+    return error is not None and error.code() in _codes("_PARTITION_EOF")
 
 
 class Topic:
@@ -67,12 +77,12 @@ class Topic:
     Args:
         servers: addresses of brokers, with commas between them.
         name: of the topic.
-        config: further settings of librdkafka; secrets among them are in no message.
+        settings: further ones of librdkafka; secrets among them are in no message.
     """
 
-    def __init__(self, servers: str, name: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, servers: str, name: str, settings: Mapping[str, Any]) -> None:
         self.name = name
-        self._servers, self._config = servers, config
+        self._servers, self._settings = servers, settings
         self._url = f"kafka://{servers}/{name}"
         self._client: Consumer | None = None
         self._answered = False
@@ -88,7 +98,7 @@ class Topic:
             UnreachableError: the cluster could not be reached for two minutes.
             SourceError: there is no such topic, or the cluster refuses us.
         """
-        return self._asked(self._list)
+        return self._asked(lambda: self._list(ANSWER))
 
     def look(self) -> list[int] | None:
         """The same without patience: None while the cluster is away, or sees no such topic.
@@ -97,7 +107,7 @@ class Topic:
             SourceError: the topic has been away from its cluster for two minutes.
         """
         try:
-            found = self._list()
+            found = self._list(LOOK)
         except TransientError as error:
             self._note(str(error))
             return None
@@ -189,11 +199,11 @@ class Topic:
     def _open(self) -> Consumer:
         from confluent_kafka import Consumer, KafkaException
 
-        settings = {**_DEFAULTS, **self._config, **_OURS, "bootstrap.servers": self._servers}
+        settings = {**_DEFAULTS, **self._settings, **_OURS, "bootstrap.servers": self._servers}
         try:
             return Consumer({**settings, "error_cb": self._hear}, logger=_Log())
         except (KafkaException, TypeError, ValueError) as error:
-            raise OptionError(f"config: {self._shown(error)}.") from None
+            raise OptionError(f"Kafka: {self._shown(error)}.") from None
 
     def _asked(self, question: Callable[[], T]) -> T:
         try:
@@ -203,11 +213,11 @@ class Topic:
         self._answered, self._away = True, None
         return answer
 
-    def _list(self) -> list[int]:
+    def _list(self, seconds: float) -> list[int]:
         from confluent_kafka import KafkaException
 
         try:
-            topic = self._consumer().list_topics(self.name, timeout=ANSWER).topics[self.name]
+            topic = self._consumer().list_topics(self.name, timeout=seconds).topics[self.name]
         except KafkaException as error:
             raise self._failure(error) from None
         if topic.error is not None:
@@ -255,7 +265,7 @@ class Topic:
         cut_off = "transport failure" in error.str()  # in the middle of a handshake
         if error.fatal() or (error.code() in _codes(*refusals) and not cut_off):
             self._refusal = error
-        elif error.code() not in _codes("GROUP_AUTHORIZATION_FAILED", "_PARTITION_EOF"):
+        elif error.code() not in _codes("GROUP_AUTHORIZATION_FAILED"):
             self._note(self._shown(error), error.code() in _codes(*_GENERAL))
 
     def _note(self, words: str, general: bool = False) -> None:
@@ -268,14 +278,14 @@ class Topic:
         if self._refusal is not None:
             raise SourceError(
                 f"{self._url} refuses: {self._shown(self._refusal)}; look at the settings of TLS "
-                "and SASL (config, `--kafka-option`) and at the rights of this user."
+                "and SASL, and at the rights of this user."
             )
 
     def _shown(self, error: Any) -> str:
         """The words of an error without what is secret."""
         inner = error.args[0] if isinstance(error, Exception) and error.args else error
         words = inner.str() if hasattr(inner, "str") else str(inner)
-        for name, value in self._config.items():
+        for name, value in self._settings.items():
             if _SECRET.search(name) and value:
                 words = words.replace(str(value), "***")
         return words.rstrip(".")
