@@ -16,8 +16,11 @@ from typing import Any
 import pytest
 from clusters import free_port
 from kafka_brokers import Broker, Cluster, mock_cluster
-from support import PHOTOS, shorten_patience, skip_without
+from streaming_cases import TO_ITS_END
+from support import PHOTOS, records, run, shorten_patience, skip_without
+from torture import topics
 
+import tfrecorder
 from tfrecorder import OptionError, PackageError, SourceError, UnreachableError
 from tfrecorder.growing import kafka, kafka_topic
 from tfrecorder.growing.kafka import KafkaSource, open_kafka
@@ -404,6 +407,71 @@ def test_a_topic_that_is_not_there_is_an_error_with_the_nearest_name(mock: Clust
     with pytest.raises(SourceError, match=r"no topic 'photograph' .* did you mean photographs"):
         list(source.rows(None))
     source.close()
+
+
+# A whole stream.
+
+
+def test_every_message_counts_once_while_reader_and_broker_are_killed(tmp_path: Path) -> None:
+    skip_without("confluent_kafka", "noida_db")
+    assert topics.read_and_kill(tmp_path / "killed", 2000, 3, 1) == (3, 1)
+
+
+def test_a_topic_of_image_files_becomes_a_dataset_in_the_shell(mock: Cluster, topic: str) -> None:
+    labels = [path.parent.name for path in PHOTOS[:6]]
+    mock.send(
+        topic,
+        [
+            {"value": path.read_bytes(), "headers": {"label": label}, "partition": at % 4}
+            for at, (path, label) in enumerate(zip(PHOTOS, labels, strict=False))
+        ],
+    )
+    command = ["-m", "tfrecorder", "stream", mock.url(topic), "out", "--until-idle", "0"]
+    settings = ["value=bytes", "client.id=test"]
+    done = run(*command, *(word for one in settings for word in ("--source-option", one)))
+    assert done.returncode == 0, done.stderr
+    frame = tfrecorder.to_frame("out", images="bytes")
+    assert sorted(frame["label"]) == sorted(labels)
+    assert {*frame["image_uri"]} == {path.read_bytes() for path in PHOTOS[:6]}
+    names = {record["image/filename"].decode() for record in records("out")}
+    assert names == {f"{topic}/{at % 4}/{at // 4}" for at in range(6)}
+
+
+def test_messages_with_one_key_have_one_split(mock: Cluster, topic: str) -> None:
+    row = {"image_uri": str(PHOTOS[0]), "label": "x"}
+    mock.send(topic, [{"value": row, "key": f"camera {n % 20}"} for n in range(100)])
+    tfrecorder.stream(mock.url(topic), "out", split_by="key", every_rows=30, **TO_ITS_END)
+    counts = {name: split.records for name, split in tfrecorder.info("out").splits.items()}
+    assert sum(counts.values()) == 100
+    assert {count % 5 for count in counts.values()} == {0}
+    assert len([count for count in counts.values() if count]) > 1
+
+
+def test_a_lost_offset_ends_a_stream_whose_records_stay(broker: Broker, topic: str) -> None:
+    row = {"image_uri": str(PHOTOS[0]), "label": "x"}
+    messages = [{"value": row, "partition": n % 4} for n in range(40)]
+    broker.make_topic(topic)
+    broker.send(topic, messages)
+    tfrecorder.stream(broker.url(topic), "out", **TO_ITS_END)
+    broker.send(topic, messages)
+    broker.remove_messages(topic, 1, before=15)
+    with pytest.raises(SourceError, match=r"partition 1: the next message is 10, .* there is 15;"):
+        tfrecorder.stream(broker.url(topic), "out", **TO_ITS_END)
+    assert tfrecorder.verify("out", progress=False).ok
+    skips = {"source_options": {"on_lost": "skip"}}
+    tfrecorder.stream(broker.url(topic), "out", **skips, **TO_ITS_END)
+    assert tfrecorder.info("out").records == 75
+    position = {"0": 20, "1": 20, "2": 20, "3": 20}
+    assert tfrecorder.status("out").streams == {f"kafka:{topic}": position}
+
+
+def test_a_secret_is_in_no_file_of_a_dataset(mock: Cluster, topic: str) -> None:
+    mock.send(topic, [{"value": {"image_uri": str(PHOTOS[0]), "label": "x"}}])
+    options = {"sasl.password": "hidden phrase"}
+    tfrecorder.stream(mock.url(topic), "out", source_options=options, **TO_ITS_END)
+    files = [path for path in Path("out").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert not [path for path in files if b"hidden phrase" in path.read_bytes()]
 
 
 # Arguments, and what is never shown.

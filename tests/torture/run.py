@@ -33,6 +33,7 @@ from torture import (
     outages,
     overwrites,
     streams,
+    topics,
     trainings,
 )
 from torture.counts import BrokenError, Count, print_table
@@ -77,6 +78,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--trainings", type=int, default=1000, help="killed at any step")
     parser.add_argument("--files", type=int, default=5000, help="put into a watched folder")
     parser.add_argument("--watch-kills", type=int, default=20, help="of its watcher")
+    parser.add_argument("--messages", type=int, default=100_000, help="of a topic of Kafka")
     parser.add_argument("--share", type=float, default=0.2, help="of the hostile directories")
     return parser.parse_args(arguments)
 
@@ -112,6 +114,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "trainings": lambda: trainings.interrupt(
             options.trainings, folder / "trainings", options.seed
         ),
+        "topics": lambda: topics.stream_topics(folder / "topics", options.messages, options.often),
         "hostile_links": lambda: hostile_links.swap(folder / "links", options.often),
     }
 

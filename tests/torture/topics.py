@@ -170,8 +170,8 @@ def committed(out: Path) -> int:
     return sum(position.values())
 
 
-def stream_topics(folder: Path, messages: int, reader_kills: int, broker_kills: int) -> list[Count]:
-    """Everything, and the counts."""
-    readers, brokers = read_and_kill(folder, messages, reader_kills, broker_kills)
+def stream_topics(folder: Path, messages: int, kills: int) -> list[Count]:
+    """Everything, and the counts; a fifth of the kills are of the broker."""
+    readers, brokers = read_and_kill(folder, messages, kills - kills // 5, kills // 5)
     note = f"{readers} kills of the reader, {brokers} of the broker"
     return [Count("Kafka topic of 4 partitions", readers + brokers, messages, 0, note)]
