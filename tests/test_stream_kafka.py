@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import logging
+import socketserver
+import ssl
 import threading
 import time
 from collections import Counter
@@ -15,9 +18,10 @@ from typing import Any
 
 import pytest
 from clusters import free_port
+from gcs.certificates import write_certificates
 from kafka_brokers import Broker, Cluster, mock_cluster
 from streaming_cases import TO_ITS_END
-from support import PHOTOS, records, run, shorten_patience, skip_without
+from support import PHOTOS, records, run, shorten_patience, shorten_pauses, skip_without
 from torture import topics
 
 import tfrecorder
@@ -368,8 +372,11 @@ def test_a_topic_that_was_made_anew_is_an_error(broker: Broker, topic: str) -> N
 # Outages.
 
 
-def test_a_broker_that_is_killed_is_waited_for(tmp_path: Path) -> None:
+def test_a_broker_that_is_killed_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     skip_without("confluent_kafka", "noida_db")
+    shorten_pauses(monkeypatch)
     with Broker(tmp_path / "broker") as broker:
         broker.make_topic("photos")
         broker.send("photos", numbered(2000))
@@ -383,6 +390,7 @@ def test_a_broker_that_is_killed_is_waited_for(tmp_path: Path) -> None:
         for _ in range(3):
             assert list(source.rows(position)) == []
             source.wait(0.2)
+        assert f"Waiting for kafka://{broker.address}" in caplog.text
         broker.start()
         broker.send("photos", numbered(400, first=2000))
         found += take(source, position, 2400 - len(found))
@@ -399,6 +407,31 @@ def test_a_broker_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UnreachableError, match=f"kafka://127.0.0.1:{port}/photos could not be"):
         list(source.rows(None))
     source.close()
+
+
+def test_a_certificate_that_is_not_trusted_is_an_error_at_once(tmp_path: Path) -> None:
+    skip_without("confluent_kafka", "cryptography")
+    certificate = write_certificates(tmp_path)[1]
+    (tmp_path / "other").mkdir()
+    another = write_certificates(tmp_path / "other")[0]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    class Refused(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                context.wrap_socket(self.request, server_side=True).recv(1)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refused) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        other = {"security.protocol": "SSL", "ssl.ca.location": str(another)}
+        source = open_kafka(f"kafka://{address}/photos", config=other)
+        with pytest.raises(SourceError, match=r"refuses: .*certificate verify failed"):
+            list(source.rows(None))
+        source.close()
+        server.shutdown()
 
 
 def test_a_topic_that_is_not_there_is_an_error_with_the_nearest_name(mock: Cluster) -> None:
