@@ -114,7 +114,9 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "trainings": lambda: trainings.interrupt(
             options.trainings, folder / "trainings", options.seed
         ),
-        "topics": lambda: topics.stream_topics(folder / "topics", options.messages, options.often),
+        "topics": lambda: topics.stream_topics(
+            folder / "topics", options.messages, options.often, options.seed
+        ),
         "hostile_links": lambda: hostile_links.swap(folder / "links", options.often),
     }
 

@@ -172,8 +172,8 @@ def committed(out: Path) -> int:
     return sum(position.values())
 
 
-def stream_topics(folder: Path, messages: int, kills: int) -> list[Count]:
+def stream_topics(folder: Path, messages: int, kills: int, seed: int = 0) -> list[Count]:
     """Everything, and the counts; a fifth of the kills are of the broker."""
-    readers, brokers = read_and_kill(folder, messages, kills - kills // 5, kills // 5)
+    readers, brokers = read_and_kill(folder, messages, kills - kills // 5, kills // 5, seed)
     note = f"{readers} kills of the reader, {brokers} of the broker"
     return [Count("Kafka topic of 4 partitions", readers + brokers, messages, 0, note)]
