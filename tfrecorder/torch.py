@@ -17,7 +17,7 @@ from tfrecorder.indexed import batches as of_arrays
 from tfrecorder.indexed.options import BatchOptions
 from tfrecorder.indexed.order import Order
 from tfrecorder.indexed.position import Position, Share
-from tfrecorder.indexed.records import NumberInEpoch, Records, open_by_number
+from tfrecorder.indexed.records import NumberInEpoch, Records
 from tfrecorder.options.checks import is_whole
 
 
@@ -46,7 +46,7 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
     """
     chosen = BatchOptions.of(options)
     _torch()
-    return Batches(open_by_number(directory, chosen.at), split, chosen)
+    return Batches(*of_arrays.opened(directory, split, chosen))
 
 
 class Batches(of_arrays.Batches):

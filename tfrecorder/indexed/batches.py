@@ -16,14 +16,17 @@ from tfrecorder.errors import OptionError
 from tfrecorder.indexed.collate import collate, emptied
 from tfrecorder.indexed.elements import Elements
 from tfrecorder.indexed.options import BatchOptions
-from tfrecorder.indexed.order import Order, block_of
+from tfrecorder.indexed.order import Chain, Order, block_of
 from tfrecorder.indexed.position import Position, Share
 from tfrecorder.indexed.reading import RecordReader
 from tfrecorder.indexed.records import fingerprint_of, open_by_number
 from tfrecorder.indexed.windows import WindowReader
+from tfrecorder.options.follow import FORWARD
 from tfrecorder.options.memory import prefetched
 from tfrecorder.stored.columns import is_ragged, refuse_sizes
 from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.following import Following, of_any_size
+from tfrecorder.stored.records import files_by_number
 from tfrecorder.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
 
 #: Names of threads: those that decode, and those that wait for a bucket.
@@ -48,6 +51,11 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
             default of other splits, keeps the stored order; True is "exact".
         seed: of order and augmentation, 0 to 2**32 - 1; None draws one, which the position keeps.
         shard: (rank, world): the part of this host among so many. They all need the same seed.
+        follow: True looks for new generations at the beginning of each epoch. "forward" gives each
+            generation once, in order, and waits for the next; each has its own order. False reads
+            what is there when the dataset is opened.
+        idle_seconds: with follow="forward", the loop ends after so many seconds in which no
+            generation came; None waits without an end.
         num_threads: that decode, by default one a core.
         layout: of images and masks, "NHWC" or "NCHW".
         ram_budget: bytes, or a text as "4GiB": a quarter of it is for batches that wait. None is a
@@ -64,8 +72,21 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
         >>> for images, labels in train:  # doctest: +SKIP
         ...     step(images, labels)
     """
-    chosen = BatchOptions.of(options)
-    return Batches(open_by_number(directory, chosen.at), split, chosen)
+    return Batches(*opened(directory, split, BatchOptions.of(options)))
+
+
+def opened(
+    directory: str | os.PathLike[str], split: str, options: BatchOptions
+) -> tuple[StoredDataset, str, BatchOptions, Following | None]:
+    """What `Batches` are made of.
+
+    Raises:
+        DatasetError: as `batches`.
+    """
+    if not options.follow:
+        return open_by_number(directory, options.at), split, options, None
+    following = Following(directory, lambda: files_by_number(directory), options)
+    return following.look(), split, options, following
 
 
 class Batches:
@@ -78,7 +99,13 @@ class Batches:
         epoch: that the next batch is of, from 0; after an epoch's last batch the next one.
     """
 
-    def __init__(self, stored: StoredDataset, split: str, options: BatchOptions) -> None:
+    def __init__(
+        self,
+        stored: StoredDataset,
+        split: str,
+        options: BatchOptions,
+        following: Following | None = None,
+    ) -> None:
         name = stored.split(split)
         refuse_sizes(stored, options, options.batch_size)
         if is_ragged(stored, options) and options.map_fn is None:
@@ -86,23 +113,38 @@ class Batches:
                 f"batches: elements of {stored.directory} hold lists of different lengths; give "
                 "max_boxes, or choose other columns by inputs and targets, or pad by map_fn."
             )
-        self._options = options
-        self._reader = RecordReader(stored, name)
+        self._options, self._following = options, following
+        seed = secrets.randbits(32) if options.seed is None else int(options.seed)
+        self._elements = Elements(
+            of_any_size(stored, options) if following else stored, options, seed
+        )
+        mode = f"{FORWARD} {options.mode(name)}" if options.is_forward else options.mode(name)
+        self._position = Position("", name, mode, seed)
+        self._begun_at = 0
+        self._read_from(stored)
+
+    def _read_from(self, stored: StoredDataset) -> None:
+        """Take the records of a dataset from now on: the position is one in them."""
+        name, options = self._position.split, self._options
+        self._stored, self._reader = stored, RecordReader(stored, name)
         records, (rank, world) = self._reader.records, options.shard or (0, 1)
         self._share = Share(records, options.batch_size, int(rank), int(world), options.drops)
-        self._block = block_of(records, stored.bytes(name))
-        seed = secrets.randbits(32) if options.seed is None else int(options.seed)
-        self._elements = Elements(stored, options, seed)
-        fingerprint = fingerprint_of(stored, name)
-        self._position = Position(fingerprint, name, options.mode(name), seed)
-        self._begun_at = 0
+        self._position = replace(self._position, fingerprint=fingerprint_of(stored, name))
 
     @property
     def epoch(self) -> int:
         return self._position.epoch
 
     def __len__(self) -> int:
-        """The batches of the loop under way, or of the next: to the end of its epoch."""
+        """The batches of the loop under way, or of the next: to the end of its epoch.
+
+        With `follow=True` the next loop may have more.
+
+        Raises:
+            TypeError: with `follow="forward"` nobody knows.
+        """
+        if self._options.is_forward:
+            raise TypeError("follow='forward': how many batches there will be is not known.")
         return self._share.steps(self._begun_at)
 
     def state_dict(self) -> dict[str, Any]:
@@ -118,8 +160,23 @@ class Batches:
         Raises:
             OptionError: it is of another dataset, split, shuffle or seed.
         """
-        takes_seed = self._options.seed is None
-        self._go_to(self._position.with_saved(state, self._share.records, takes_seed=takes_seed))
+        stored = self._stored_at(state)
+        records = sum(one.records or 0 for one in stored.splits[self._position.split])
+        here = replace(self._position, fingerprint=fingerprint_of(stored, self._position.split))
+        position = here.with_saved(state, records, takes_seed=self._options.seed is None)
+        self._read_from(stored)
+        self._go_to(position)
+
+    def _stored_at(self, state: Mapping[str, Any]) -> StoredDataset:
+        """The generations that a position was saved in, where the dataset has grown since then."""
+        if self._following is None or not isinstance(state, Mapping):
+            return self._stored
+        stored = self._following.look()
+        for generations in range(len(stored.generations), 0, -1):
+            found = stored.first(generations)
+            if fingerprint_of(found, self._position.split) == state.get("fingerprint"):
+                return found
+        return stored
 
     def _go_to(self, position: Position) -> None:
         if position.seed != self._position.seed:
@@ -128,6 +185,16 @@ class Batches:
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""
+        if self._options.is_forward:
+            yield from self._forward()
+            return
+        if self._following is not None and not self._position.next:
+            found = self._following.look()
+            if found.generations != self._stored.generations:
+                self._read_from(found)
+        yield from self._epoch()
+
+    def _epoch(self) -> Iterator[Any]:
         position = self._position
         start = self._begun_at = position.next
         following = position.next_epoch()
@@ -142,6 +209,38 @@ class Batches:
         if not steps:
             self._go_to(following)
 
+    def _forward(self) -> Iterator[Any]:
+        """The batches of all generations, of which the next one is waited for."""
+        assert self._following is not None
+        for stored in self._following.grown(0, self._options.idle):
+            if stored is not None:
+                self._read_from(stored)
+                # What does not fill a batch waits for the next generation.
+                yield from self._steps(replace(self._share, drop_remainder=True))
+        yield from self._steps(self._share)
+
+    def _steps(self, share: Share) -> Iterator[Any]:
+        """The batches of all places from the position on."""
+        position, start = self._position, self._position.next
+        for batch in self._made(position, share.steps(start)):
+            start = share.after(start)
+            self._position = replace(position, next=start)
+            yield batch
+
+    def _order(self, position: Position) -> Order | Chain:
+        """Of the epoch that a position stands in."""
+        stored, split, seed = self._stored, position.split, position.seed
+        mode = position.mode.rpartition(" ")[2]
+        if not self._options.is_forward:
+            block = block_of(self._share.records, stored.bytes(split))
+            return Order(self._share.records, mode, seed, position.epoch, block)
+        orders = []
+        for number, shards in enumerate(stored.by_generation(split)):
+            records = sum(shard.records or 0 for shard in shards)
+            block = block_of(records, sum(shard.bytes for shard in shards))
+            orders.append(Order(records, mode, seed, number, block))
+        return Chain(tuple(orders))
+
     def _made(self, position: Position, steps: int) -> Iterator[Any]:
         """The batches of so many steps from a position on, made ahead by threads."""
         threads = self._options.num_threads or cores()
@@ -149,13 +248,11 @@ class Batches:
         part = -(-size // threads)
         parts = -(-size // part)  # of a full batch: all threads work at the same one
         ahead = parts * prefetched(self._batch_bytes(), self._options.budget)
-        order = Order(
-            self._share.records, position.mode, position.seed, position.epoch, self._block
-        )
+        order = self._order(position)
         made: list[Any] = []
         with contextlib.ExitStack() as stack:
             reader: RecordReader | WindowReader = self._reader
-            if position.mode == "blocks" and not self._reader.is_local:
+            if position.mode.endswith("blocks") and not self._reader.is_local:
                 waiting = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
                 reader = WindowReader(self._reader, order, waiting)
             pool = stack.enter_context(ThreadPool(threads, _BATCHES))
@@ -170,7 +267,7 @@ class Batches:
 
     def _tasks(
         self,
-        order: Order,
+        order: Order | Chain,
         reader: RecordReader | WindowReader,
         start: int,
         steps: int,

@@ -6,18 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.options.checks import one_of, whole
-from tfrecorder.options.read import (
-    Check,
-    ReadOptions,
-    budget_of,
-    check_ram_budget,
-    check_shard,
-    refuse_fit,
-)
+from tfrecorder.options.follow import FollowOptions
+from tfrecorder.options.read import Check, budget_of, check_ram_budget, refuse_fit
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchOptions(ReadOptions):
+class BatchOptions(FollowOptions):
     """How records become batches; `tfrecorder.batches` explains each.
 
     Raises:
@@ -27,7 +21,6 @@ class BatchOptions(ReadOptions):
     batch_size: int = 64
     drop_remainder: bool | None = None
     shuffle: bool | str | None = None
-    shard: tuple[int, int] | None = None
     num_threads: int | None = None
     layout: str = "NHWC"
     ram_budget: int | str | None = None
@@ -73,7 +66,6 @@ _CHECKS: dict[str, Check] = {
     "batch_size": whole(1),
     "drop_remainder": one_of(None, True, False),
     "shuffle": _check_shuffle,
-    "shard": check_shard,
     "num_threads": whole(1, none=True),
     "layout": one_of("NHWC", "NCHW"),
     "ram_budget": check_ram_budget,

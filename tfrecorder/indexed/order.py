@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -99,6 +99,43 @@ class Order:
 
     def _key(self, purpose: str) -> np.ndarray:
         return np.array([derive_seed(self.seed, self.epoch, purpose)], np.uint64)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Orders one behind the other: of each generation of a split, in its own order.
+
+    Attributes:
+        orders: of each, whose places and numbers go on from those of the orders before.
+
+    >>> Chain((Order(3, "stored", 7, 0), Order(4, "exact", 7, 1))).numbers(np.arange(7))
+    array([0, 1, 2, 3, 5, 6, 4])
+    """
+
+    orders: tuple[Order, ...]
+
+    #: All of it is one epoch.
+    epoch: ClassVar[int] = 0
+
+    @property
+    def records(self) -> int:
+        return sum(one.records for one in self.orders)
+
+    @property
+    def block(self) -> int:
+        """That of the largest order."""
+        return max(self.orders, key=lambda one: one.records).block
+
+    def numbers(self, places: np.ndarray) -> np.ndarray:
+        """As `Order.numbers`."""
+        counts = np.array([one.records for one in self.orders])
+        ends = np.cumsum(counts)
+        found = np.empty(places.shape, np.int64)
+        of_places = np.searchsorted(ends, places, side="right")
+        for at in np.unique(of_places):
+            here, begin = of_places == at, ends[at] - counts[at]
+            found[here] = self.orders[at].numbers(places[here] - begin) + begin
+        return found
 
 
 def block_of(records: int, size: int) -> int:

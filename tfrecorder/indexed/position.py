@@ -26,7 +26,8 @@ class Position:
     Attributes:
         fingerprint: of the split's records.
         split: its name.
-        mode: of the order, "stored", "exact" or "blocks".
+        mode: of the order, "stored", "exact" or "blocks"; with "forward " before it where each
+            generation has its own order, and all of them are one epoch.
         seed: of the order, and of augmentation.
         epoch: that the run stands in, from 0.
         next: the first place of it that was not taken yet.
@@ -85,7 +86,7 @@ class Position:
 _REMEDIES = {
     "fingerprint": "its records are others; give the dataset that the run began with",
     "split": "give the split that the run began with",
-    "mode": "give the shuffle that the run began with",
+    "mode": "give the shuffle that the run began with, and the same follow",
     "seed": "give the seed that the run began with",
 }
 

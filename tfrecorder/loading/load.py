@@ -12,6 +12,8 @@ import tensorflow as tf
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.allocator import keep_freed_memory
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
+from tfrecorder.loading.follow import read_followed
+from tfrecorder.loading.interrupts import hear_ctrl_c
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
     bounds,
@@ -28,6 +30,7 @@ from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.schema.kinds import Boxes
 from tfrecorder.stored.columns import is_ragged, refuse_sizes
 from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.following import Following, of_any_size
 from tfrecorder.stored.foreign import as_found
 from tfrecorder.stored.open import open_dataset
 
@@ -64,14 +67,15 @@ def load(
         >>> model.fit(train, epochs=5)  # doctest: +SKIP
     """
     chosen = LoadOptions.of(options)
-    stored = open_for_reading(directory, chosen.at)
+    following = _following(directory, chosen)
+    stored = following.look() if following else open_for_reading(directory, chosen.at)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
     if stored.raw or not chosen.decode:  # decoding hides what would be gained
         keep_freed_memory()
     if name is not None:
-        return _load_split(stored, name, chosen)
-    return {name: _load_split(stored, name, chosen) for name in stored.splits}
+        return _load_split(stored, name, chosen, following)
+    return {name: _load_split(stored, name, chosen, following) for name in stored.splits}
 
 
 def open_for_reading(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
@@ -81,6 +85,16 @@ def open_for_reading(directory: str | os.PathLike[str], at: int | None = None) -
     return as_found(stored, _first_record) if stored.form == "files" else stored
 
 
+def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Following | None:
+    """What looks for new generations, if that is wanted."""
+    if not options.follow:
+        return None
+    if options.is_forward:
+        hear_ctrl_c()
+    where = os.fspath(directory)
+    return Following(where, lambda: files_of(where), options)
+
+
 def _first_record(path: str) -> bytes:
     try:
         return next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
@@ -88,11 +102,13 @@ def _first_record(path: str) -> bytes:
         raise ValueError(str(error)) from error
 
 
-def _load_split(stored: StoredDataset, split: str, options: LoadOptions) -> tf.data.Dataset:
-    records = _count(stored, split, options)
+def _load_split(
+    stored: StoredDataset, split: str, options: LoadOptions, following: Following | None
+) -> tf.data.Dataset:
+    records = None if following else _count(stored, split, options)
     if records is not None:
         _check_start(records, options)
-    dataset = _decoded(stored, split, records, options)
+    dataset = _decoded(stored, split, records, options, following)
     if records is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps(records, options)))
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
@@ -125,7 +141,11 @@ def _check_start(records: int, options: LoadOptions) -> None:
 
 
 def _decoded(
-    stored: StoredDataset, split: str, records: int | None, options: LoadOptions
+    stored: StoredDataset,
+    split: str,
+    records: int | None,
+    options: LoadOptions,
+    following: Following | None,
 ) -> tf.data.Dataset:
     """The elements of one epoch after another, in order or shuffled, batched if asked."""
     shuffled = options.shuffles(split)
@@ -135,24 +155,32 @@ def _decoded(
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
         "deterministic": options.is_deterministic(split),
     }
-    runs = [] if options.is_exact else slices(stored.splits[split], options.shard)
-    if options.is_exact:
+    held = 0
+    if shuffled and not options.is_exact:
+        held = shuffle_records(held_bytes(stored, split, options), records, options)
+    skipped = options.step * (options.batch_size or 1)
+    if following:
+        dataset = read_followed(following, split, held, options)
+        stored = of_any_size(stored, options)
+        held = 0  # it is shuffled
+    elif options.is_exact:
         dataset = numbers(share_of(stored.records(split), options), options)
     else:
         # What is cached must have one order, so that the shards are then read in theirs.
+        runs = slices(stored.splits[split], options.shard)
         dataset = read_records(runs, shuffled and not options.cache, options)
     cache_pixels = caches_pixels(options)
     if cache_pixels:
         dataset = dataset.map(parser(stored, options, batch=False), **parallel)
     if options.cache:
         dataset = dataset.cache(_cache_path(stored, split, options))
-    if shuffled and not options.is_exact:
-        held = shuffle_records(held_bytes(stored, split, options), records, options)
+    if held:
         dataset = shuffle(dataset, held, "records", options)
     if options.augment:
-        dataset = tf.data.Dataset.zip(dataset, random_seeds(options))
-    if options.step:  # before decoding, so that what was seen costs no more than reading
-        dataset = dataset.skip(options.step * (options.batch_size or 1))
+        seeds = random_seeds(options)
+        dataset = tf.data.Dataset.zip(dataset, seeds.skip(skipped) if following else seeds)
+    if skipped and not following:  # before decoding: what was seen costs no more than reading
+        dataset = dataset.skip(skipped)
     if options.is_exact:
         dataset = read(stored, split, dataset)
     if by_batch:
@@ -221,8 +249,9 @@ def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
     # Its thread sleeps up to a minute, and in every other epoch does not hear that its iterator
     # was given up: the next epoch would wait for it.
     chosen.autotune.enabled = False
-    if options.augment:
-        # By files, tf.distribute would divide the records and the random seeds apart.
+    if options.augment or options.follow:
+        # By files, tf.distribute would divide the records and the random seeds apart, and what is
+        # followed by lists of files.
         by_data = tf.data.experimental.AutoShardPolicy.DATA
         chosen.experimental_distribute.auto_shard_policy = by_data
     return chosen

@@ -7,18 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.options.checks import flag, is_whole, one_of, whole
-from tfrecorder.options.read import (
-    Check,
-    ReadOptions,
-    budget_of,
-    check_ram_budget,
-    check_shard,
-    refuse_fit,
-)
+from tfrecorder.options.follow import FollowOptions
+from tfrecorder.options.read import Check, budget_of, check_ram_budget, refuse_fit
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadOptions(ReadOptions):
+class LoadOptions(FollowOptions):
     """How records become batches.  Every value is checked here, before any file is opened.
 
     Attributes:
@@ -56,13 +50,20 @@ class LoadOptions(ReadOptions):
             out further ones; None gives as many as there are, in batches ragged.
         at: of a dataset that was appended to, the number of the last generation to read, from 0;
             None reads all that are there when it is opened.
+        follow: True looks for new generations at the beginning of each epoch.  "forward" gives
+            each generation once, in order, and waits for the next.  False reads what is there when
+            the dataset is opened.
+        idle_seconds: with follow="forward", the iteration ends after so many seconds in which no
+            generation came; None waits without an end.
         shard: (index, count): only this host's part.  The parts of all hosts are disjoint,
-            complete, and differ in length by at most one record.
+            complete, and differ in length by at most one record; with follow="forward", by one
+            record of each generation.
         ram_budget: bytes, or a text as "4GiB", for buffers of this split; None is a quarter of
             the memory that the process may use.
         start: (epoch, step), both from 0: every iteration gives this epoch's order, without its
             first `step` batches (without batch_size: images), which were trained on before an
-            interruption.  Needs `seed`.  None goes on to another order with each iteration.
+            interruption.  Needs `seed`.  None goes on to another order with each iteration.  With
+            follow="forward" it is (generation, step): those before it are not read.
 
     Raises:
         OptionError: a value is of a wrong type or out of range, or two do not go together.
@@ -76,7 +77,6 @@ class LoadOptions(ReadOptions):
     shuffle: bool | int | str | None = None
     deterministic: bool | None = None
     cache: bool | str = False
-    shard: tuple[int, int] | None = None
     ram_budget: int | str | None = None
     start: tuple[int, int] | None = None
 
@@ -141,6 +141,8 @@ def steps(records: int, options: LoadOptions) -> int:
 
 def _conflict(options: LoadOptions) -> str | None:
     """What is wrong with two options of `load` alone together, or None."""
+    if options.follow and (fault := _follow_conflict(options)):
+        return f"follow={options.follow!r}: {fault}"
     if options.start and (options.seed is None or options.deterministic is False):
         return (
             f"start={options.start!r}: an epoch's order comes from the seed; give the seed of the "
@@ -150,6 +152,19 @@ def _conflict(options: LoadOptions) -> str | None:
         return "shuffle='exact': a cache keeps what is read in one order; leave out one of both."
     if options.drop_remainder and options.batch_size is None:
         return "drop_remainder=True: there are no batches; give batch_size."
+    return None
+
+
+def _follow_conflict(options: LoadOptions) -> str | None:
+    if options.cache:
+        return "a cache keeps what the first epoch read; leave out cache."
+    if options.is_exact:
+        return "load shuffles what it follows by a buffer; tfrecorder.batches does it exactly."
+    if options.start and not options.is_forward:
+        return (
+            "which generations an epoch had is not known any more, so start cannot go on in it; "
+            "the position of tfrecorder.batches can."
+        )
     return None
 
 
@@ -179,7 +194,6 @@ _CHECKS: dict[str, Check] = {
     "shuffle": _check_shuffle,
     "deterministic": one_of(None, True, False),
     "cache": _check_cache,
-    "shard": check_shard,
     "ram_budget": check_ram_budget,
     "start": _check_start,
 }

@@ -90,9 +90,6 @@ def shuffle_records(element_bytes: float, records: int | None, options: LoadOpti
 
 def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) -> tf.data.Dataset:
     """The serialized records of some shards; `shuffled`: the shards in random order, and mixed."""
-    deterministic = options.seed is not None or not shuffled
-    if options.deterministic is not None:
-        deterministic = options.deterministic
     columns = (
         tf.constant([run.path for run in runs], tf.string),
         tf.constant([run.skip for run in runs], tf.int64),
@@ -100,13 +97,32 @@ def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) ->
     )
     files = tf.data.Dataset.from_tensor_slices(columns)
     if not shuffled:
+        return read_slices(files, None, options)
+    files = shuffle(files, len(runs), "shards", options)
+    return read_slices(files, cycle_of(len(runs)), options)
+
+
+def cycle_of(runs: int) -> int:
+    """How many of so many shards are read at the same time."""
+    return max(1, min(CYCLE, int(runs * CYCLE_SHARE)))
+
+
+def read_slices(
+    files: tf.data.Dataset, cycle: int | tf.Tensor | None, options: LoadOptions
+) -> tf.data.Dataset:
+    """The serialized records of slices, in the order of these.
+
+    Args:
+        files: path, skip and take of each.
+        cycle: slices that are read at the same time, and mixed; None for one behind the other.
+    """
+    if cycle is None:
         return files.flat_map(_read_slice)
-    cycle = max(1, min(CYCLE, int(len(runs) * CYCLE_SHARE)))
-    return shuffle(files, len(runs), "shards", options).interleave(
-        _read_slice,
-        cycle_length=cycle,
-        num_parallel_calls=cycle,
-        deterministic=deterministic,
+    deterministic = options.seed is not None
+    if options.deterministic is not None:
+        deterministic = options.deterministic
+    return files.interleave(
+        _read_slice, cycle_length=cycle, num_parallel_calls=cycle, deterministic=deterministic
     )
 
 

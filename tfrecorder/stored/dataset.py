@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
 
@@ -121,6 +121,22 @@ class StoredDataset:
     def bytes(self, split: str) -> int:
         """The bytes of a split's files."""
         return sum(shard.bytes for shard in self.splits[split])
+
+    def by_generation(self, split: str) -> list[tuple[ShardFile, ...]]:
+        """The shards of a split in each generation, the oldest first."""
+        shards: dict[str, list[ShardFile]] = {one: [] for one in self.generations}
+        for shard in self.splits[split]:
+            shards[os.path.dirname(shard.path)].append(shard)
+        return list(map(tuple, shards.values()))
+
+    def first(self, generations: int) -> StoredDataset:
+        """The records of so many generations, as the newest of all describes them."""
+        kept = self.generations[:generations]
+        splits = {
+            split: tuple(one for one in shards if os.path.dirname(one.path) in kept)
+            for split, shards in self.splits.items()
+        }
+        return replace(self, splits=splits, generations=kept)
 
 
 @dataclass(frozen=True)

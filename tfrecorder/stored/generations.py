@@ -78,6 +78,7 @@ def read_generations(
     metadata: Mapping[str, Any],
     files: Files,
     at: int | None = None,
+    known: Sequence[Generation] = (),
 ) -> list[Generation]:
     """The committed generations of a dataset, oldest first: the one place that decides on them.
 
@@ -87,14 +88,20 @@ def read_generations(
         metadata: of its generation 0.
         files: how to read them.
         at: as of `generations`.
+        known: those that an earlier call found; only later ones are read.
 
     Raises:
-        DatasetError, OptionError: as `generations`.
+        DatasetError, OptionError: as `generations`; or the dataset is not that of `known`.
     """
-    found = [Generation(0, directory, sizes, metadata)]
+    if known and known[0].metadata != metadata:
+        raise DatasetError(
+            f"{directory} was written anew while it was read. Open it again to read what is there."
+        )
+    found = [Generation(0, directory, sizes, metadata), *known[1:]]
     check_at(at)
     numbers = begun_numbers(files.folders(os.path.join(directory, layout.APPENDED)))
-    wanted = [number for number in numbers if at is None or number <= at]
+    last = found[-1].number
+    wanted = [number for number in numbers if last < number and (at is None or number <= at)]
 
     def read(number: int) -> Generation | None:
         where = layout.generation_of(directory, number)
@@ -108,8 +115,9 @@ def read_generations(
 
     read_all = storage.each(read, wanted, directory)
     found += [one for one in read_all if one is not None]
-    check_chain(directory, [one.number for one in found], at)
-    for one, next_one in itertools.pairwise(found):
+    there = {0, *numbers}
+    check_chain(directory, [one.number for one in found if one.number in there], at)
+    for one, next_one in itertools.pairwise(found[last:]):
         _check_follows(one, next_one)
     return found
 

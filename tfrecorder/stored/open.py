@@ -43,15 +43,22 @@ def open_dataset(
 
 
 def open_generations(
-    directory: str | os.PathLike[str], files: Files, at: int | None = None
+    directory: str | os.PathLike[str],
+    files: Files,
+    at: int | None = None,
+    known: Sequence[Generation] = (),
 ) -> tuple[StoredDataset, list[Generation]]:
-    """`open_dataset`, and its generations, oldest first; none of what other tools wrote."""
+    """`open_dataset`, and its generations, oldest first; none of what other tools wrote.
+
+    Args:
+        known: generations that an earlier call found; only later ones are read.
+    """
     where = os.fspath(directory)
     check_at(at)
     sizes = {} if _is_pattern(where) else files.sizes(where)
     metadata = read_metadata(where, files) if layout.COMMIT in sizes else None
     if metadata is not None:
-        found = read_generations(where, sizes, metadata, files, at)
+        found = read_generations(where, sizes, metadata, files, at, known)
         return _open_own(where, found), found
     stored = _open_foreign(where, sizes, files)
     if at:

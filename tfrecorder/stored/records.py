@@ -14,7 +14,7 @@ from tfrecorder.dataset import layout, tfrecord
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.dataset.tfrecord import unframe
 from tfrecorder.errors import DatasetError
-from tfrecorder.stored.dataset import ShardFile, StoredDataset
+from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.open import open_dataset
 
@@ -44,15 +44,25 @@ def open_stored(directory: str | os.PathLike[str], at: int | None = None) -> Sto
         DatasetError: it is not a whole dataset, or not where records can be read one by one.
     """
     where = os.fspath(directory)
-    words = storage.refusal(storage.scheme(where))
-    if words is not None:
-        raise DatasetError(f"{where}: its records cannot be read here; {words}.")
-    stored = open_dataset(where, local_files() if storage.is_local(where) else stored_files(), at)
+    stored = open_dataset(where, files_by_number(where), at)
     if any(stored.records(split) is None for split in stored.splits):
         raise DatasetError(
             f"{where}: without metadata, records are found only on a disk; copy the files first."
         )
     return stored
+
+
+def files_by_number(directory: str | os.PathLike[str]) -> Files:
+    """How files are reached where records are read one by one.
+
+    Raises:
+        DatasetError: they cannot be.
+    """
+    where = os.fspath(directory)
+    words = storage.refusal(storage.scheme(where))
+    if words is not None:
+        raise DatasetError(f"{where}: its records cannot be read here; {words}.")
+    return local_files() if storage.is_local(where) else stored_files()
 
 
 def read_numbered(

@@ -1,0 +1,122 @@
+"""Records of a dataset that grows: its files are found anew while tf.data reads.
+
+A generator in Python gives lists of files, the rest is the graph of any other reading.  While
+nothing is there to read it gives empty lists, a few a second: TensorFlow cannot stop a call into
+Python, so an iterator that nobody has any more would wait for one that waits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrecorder.loading.interrupts import presses
+from tfrecorder.loading.options import LoadOptions
+from tfrecorder.loading.order import Slice, cycle_of, derive_seed, read_slices, slices
+from tfrecorder.stored.following import Following
+
+#: Paths, records to skip and to take in each, files read at a time, a seed, records to leave out.
+_FORM = (
+    tf.TensorSpec([None], tf.string),
+    tf.TensorSpec([None], tf.int64),
+    tf.TensorSpec([None], tf.int64),
+    tf.TensorSpec([], tf.int64),
+    tf.TensorSpec([], tf.int64),
+    tf.TensorSpec([], tf.int64),
+)
+
+
+def read_followed(
+    following: Following, split: str, held: int, options: LoadOptions
+) -> tf.data.Dataset:
+    """The serialized records of a split: of all that is committed when an iteration begins, or of
+    each generation once.
+
+    Args:
+        following: looks for new generations.
+        held: records of the shuffle buffer, 0 without one.  What is given forward is shuffled
+            within its generation.
+        options: whose `follow` is not False.
+    """
+    if options.is_forward:
+        found: Any = partial(_forward, following, split, held, options)
+    else:
+        found = partial(_epoch, following, split, held, options, itertools.count())
+    lists = tf.data.Dataset.from_generator(found, output_signature=_FORM)
+
+    def read(*columns: tf.Tensor) -> tf.data.Dataset:
+        *files, cycle, seed, left_out = columns
+        slices_of = tf.data.Dataset.from_tensor_slices(tuple(files))
+        records = read_slices(slices_of, cycle if held else None, options)
+        if held:
+            records = records.shuffle(held, seed=seed, reshuffle_each_iteration=False)
+        return records.skip(left_out)
+
+    return lists.flat_map(read)
+
+
+def _epoch(
+    following: Following, split: str, held: int, options: LoadOptions, epochs: Iterator[int]
+) -> Iterator[tuple[Any, ...]]:
+    """One list: all files that are there now."""
+    runs = slices(following.look().splits[split], None)
+    yield _list(runs, held, _seed(options), next(epochs))
+
+
+def _forward(
+    following: Following, split: str, held: int, options: LoadOptions
+) -> Iterator[tuple[Any, ...]]:
+    """A list for each generation, until none comes for so long or Ctrl-C is pressed."""
+    nothing, pressed, seed = _list([], 0, 0, 0), presses(), _seed(options)
+    first = options.epoch or 0
+    left_out = options.step * (options.batch_size or 1)
+    for stored in following.grown(first, options.idle):
+        if presses() != pressed:
+            return
+        if stored is None:
+            yield nothing
+            continue
+        for number, shards in enumerate(stored.by_generation(split)[first:], first):
+            runs = slices(shards, _part(options, number))
+            records = sum(run.take for run in runs)
+            if left_out < records:
+                yield _list(runs, held, seed, number, left_out)
+            left_out = max(0, left_out - records)
+        first = len(stored.generations)
+
+
+def _part(options: LoadOptions, generation: int) -> tuple[int, int]:
+    """This host's part of a generation.  The hosts take turns, or of generations of few records
+    the last one would always get more."""
+    index, count = options.shard or (0, 1)
+    return (index + generation) % count, count
+
+
+def _seed(options: LoadOptions) -> int:
+    return secrets.randbits(32) if options.seed is None else int(options.seed)
+
+
+def _list(
+    runs: Sequence[Slice], held: int, seed: int, number: int, left_out: int = 0
+) -> tuple[Any, ...]:
+    """Files in the form of `_FORM`; with a shuffle buffer in random order.
+
+    Args:
+        number: of the epoch, or of the generation.
+    """
+    cycle = cycle_of(len(runs))
+    if held:
+        random = np.random.default_rng(derive_seed(seed, number, "shards"))
+        runs = [runs[at] for at in random.permutation(len(runs))]
+    paths, skips, takes = ([getattr(run, name) for run in runs] for name in _COLUMNS)
+    shuffle_seed = derive_seed(seed, number, "records")
+    return paths, skips, takes, cycle, shuffle_seed, left_out
+
+
+_COLUMNS = ("path", "skip", "take")

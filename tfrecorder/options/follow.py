@@ -1,0 +1,79 @@
+"""The options of reading a dataset that grows: `follow`, and how long to wait for more."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.options.checks import is_number, one_of
+from tfrecorder.options.read import Check, ReadOptions, check_shard
+
+#: The value of `follow` that gives each generation once.
+FORWARD = "forward"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowOptions(ReadOptions):
+    """What `load` and `batches` share beyond `ReadOptions`; `tfrecorder.LoadOptions` explains each.
+
+    Raises:
+        OptionError: a value is of a wrong type or out of range, or two do not go together.
+    """
+
+    follow: bool | str = False
+    idle_seconds: float | None = None
+    shard: tuple[int, int] | None = None
+
+    @property
+    def is_forward(self) -> bool:
+        """True if each generation is given once, and the next one waited for."""
+        return self.follow == FORWARD
+
+    @property
+    def idle(self) -> float | None:
+        """`idle_seconds` as a float."""
+        return None if self.idle_seconds is None else float(self.idle_seconds)
+
+    def _checks(self) -> dict[str, Check]:
+        return super()._checks() | _CHECKS
+
+    def _conflict(self) -> str | None:
+        if not self.is_forward and self.idle_seconds is not None:
+            return (
+                f"idle_seconds={self.idle_seconds!r}: only follow='forward' waits for the next "
+                "generation; give both, or leave idle_seconds out."
+            )
+        return (self._follow_conflict() if self.follow else None) or super()._conflict()
+
+    def _follow_conflict(self) -> str | None:
+        words = f"follow={self.follow!r}:"
+        if self.at is not None:
+            return f"{words} at={self.at} reads no newer generation; leave out one of the two."
+        if self.shard is None or self.shard[1] == 1:
+            return None
+        if not self.is_forward:
+            return (
+                f"{words} each host would look for new generations at another moment, and divide "
+                "other records. With shard, give follow='forward', or at and a new number for each "
+                "epoch."
+            )
+        if self.idle_seconds is not None:
+            return (
+                f"{words} with shard, each host would end at another moment; leave out "
+                "idle_seconds, and end all hosts after the same number of steps."
+            )
+        return None
+
+
+def _check_idle(value: Any) -> str | None:
+    if value is None or (is_number(value) and 0 <= value < math.inf):
+        return None
+    return "give seconds from 0, or None to wait without an end."
+
+
+_CHECKS: dict[str, Check] = {
+    "follow": one_of(True, False, FORWARD),
+    "idle_seconds": _check_idle,
+    "shard": check_shard,
+}

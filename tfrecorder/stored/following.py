@@ -1,0 +1,141 @@
+"""A dataset that grows while it is read: looking for new generations, and waiting for them.
+
+What is made of a record is settled when the dataset is opened, as a graph or as the form of arrays.
+So a newer generation is refused where its elements would have another form.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from tfrecorder.dataset import layout
+from tfrecorder.errors import DatasetError
+from tfrecorder.options.read import ReadOptions
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Labels
+from tfrecorder.stored.columns import decodes, picture_for, selected
+from tfrecorder.stored.dataset import Files, StoredDataset
+from tfrecorder.stored.generations import Generation
+from tfrecorder.stored.open import open_generations
+
+#: Seconds between two looks for the next generation: one request to a bucket, or none to a disk.
+LOOK = 1.0
+
+#: Seconds between two looks at the whole dataset, which may have been lost or written anew.
+WHOLE_LOOK = 30.0
+
+#: Seconds for which a reader that waits does not return: so late it hears that nobody waits.
+PAUSE = 0.2
+
+
+class Following:
+    """A dataset that may grow, for a reader whose elements keep their form.
+
+    Args:
+        directory: of the dataset.
+        files: gives the functions that read files.
+        options: what an element holds.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], files: Callable[[], Files], options: ReadOptions
+    ) -> None:
+        self._directory, self._files = os.fspath(directory), files
+        self._options = options
+        self._known: Sequence[Generation] = ()
+        self._opened: StoredDataset | None = None
+
+    def look(self) -> StoredDataset:
+        """The dataset with all generations that are committed now; only new ones are read.
+
+        Raises:
+            DatasetError: it is not whole, was written anew, is not one that this package wrote, or
+                its elements have another form than when it was first looked at.
+        """
+        found, known = open_generations(self._directory, self._files(), known=self._known)
+        if not known:
+            raise DatasetError(
+                f"follow: {self._directory} has no generations, as it was not written by "
+                "tfrecorder. Leave out follow, or convert the images."
+            )
+        self._opened = self._opened or found
+        _refuse_other_form(self._opened, found, self._options)
+        self._known = known
+        return found
+
+    def grown(self, known: int, idle: float | None) -> Iterator[StoredDataset | None]:
+        """The dataset each time that it has more generations, and every PAUSE seconds None.
+
+        Args:
+            known: generations that the reader has; with more than these it is given at once.
+            idle: ends after so many seconds in which none came; None never.
+
+        Raises:
+            DatasetError: as `look`.
+        """
+        found = self.look()
+        since = looked = time.monotonic()
+        due = since + LOOK
+        while True:
+            if len(found.generations) > known:
+                known = len(found.generations)
+                yield found
+                found = self.look()
+                since = looked = time.monotonic()
+                continue
+            now = time.monotonic()
+            is_over = idle is not None and now - since >= idle
+            if is_over or now >= due:
+                due = now + LOOK
+                if is_over or now - looked >= WHOLE_LOOK or self._has(known):
+                    found, looked = self.look(), now
+                if len(found.generations) > known:
+                    continue
+                if is_over:
+                    return
+            time.sleep(PAUSE if idle is None else min(PAUSE, since + idle - now))
+            yield None
+
+    def _has(self, number: int) -> bool:
+        where = layout.generation_of(self._directory, number)
+        return layout.COMMIT in self._files().sizes(where)
+
+
+def of_any_size(stored: StoredDataset, options: ReadOptions) -> StoredDataset:
+    """A dataset of whose images no size is expected, where they get a given one anyway."""
+    if stored.raw or options.size is None:
+        return stored
+    shapes = {key: (None, None, shape[2]) for key, shape in stored.shapes.items()}
+    return replace(stored, shapes=shapes, sides=None)
+
+
+def _refuse_other_form(before: StoredDataset, now: StoredDataset, options: ReadOptions) -> None:
+    """Refuse a dataset whose elements have no longer the form that they had."""
+    words = f"{now.generations[-1]}: since {now.directory} was opened"
+    for field in decodes(now, options) if options.decode else ():
+        was, shape = (picture_for(one, field, options).shape for one in (before, now))
+        if was[2] != shape[2]:
+            raise DatasetError(
+                f"{words}, images of {shape[2]} channels came to those of {was[2]}. Open it again."
+            )
+        if any(side not in (None, new) for side, new in zip(was, shape, strict=True)):
+            raise DatasetError(
+                f"{words}, images of another size came to those of {was[0]} x {was[1]} pixels. "
+                "Open it with image_size, as image_size=224."
+            )
+    if options.features:
+        return
+    for was_field, field in zip(*(_columns(one, options) for one in (before, now)), strict=True):
+        if isinstance(field.kind, Labels) and was_field.num_classes != field.num_classes:
+            raise DatasetError(
+                f"{words}, column {field.column!r} grew from {was_field.num_classes} classes to "
+                f"{field.num_classes}, and its vectors with it. Open it again."
+            )
+
+
+def _columns(stored: StoredDataset, options: ReadOptions) -> tuple[Field, ...]:
+    inputs, targets = selected(stored, options)
+    return (*inputs, *targets)
