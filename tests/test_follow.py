@@ -1,0 +1,694 @@
+"""Reading a dataset that grows: each epoch over what is there, or each generation once."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+from gcs.control import Gcs
+from gcs.tls_proxy import TlsProxy
+from growing_cases import QUIET, drawn, table
+from reading_cases import ids, jpeg, photograph
+from support import run, start
+
+import tfrecorder
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.stored import following
+
+pytest_plugins = ["gcs.fixtures"]
+
+#: Elements by which a record is known.
+IDS: dict[str, Any] = {"features": True, "decode": False, "batch_size": 5}
+
+READERS = [tfrecorder.load, tfrecorder.batches]
+
+Reader = Callable[..., Any]
+Grow = Callable[..., None]
+
+
+#: Records of the generations of the dataset that grows in these tests.
+SIZES = [12, 4, 6, 4, 1, 1, 3]
+ENDS = np.cumsum(SIZES).tolist()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A dataset with all of its generations; not to be changed."""
+    out = str(tmp_path_factory.mktemp("whole") / "out")
+    rows = table(0, sum(SIZES))
+    tfrecorder.convert(rows[:12], out, num_shards=3, shuffle=False, **QUIET)
+    for end in ENDS[1:]:
+        tfrecorder.append(rows[:end], out, **QUIET)
+    return out
+
+
+@pytest.fixture
+def out(whole: str, grow: Grow) -> str:
+    """Its first two generations: the rows 0 to 11 and 12 to 15."""
+    shutil.copytree(whole, "out", ignore=shutil.ignore_patterns("appended"))
+    grow()
+    return "out"
+
+
+@pytest.fixture
+def grow(whole: str) -> Grow:
+    """Lets the next generations of `out` appear, each complete, as by a commit."""
+
+    def appear(times: int = 1) -> None:
+        appended = Path("out/appended")
+        appended.mkdir(exist_ok=True)
+        there = len(list(appended.iterdir()))
+        for number in range(there + 1, there + 1 + times):
+            shutil.copytree(f"{whole}/appended/{number:05d}", "copied")
+            Path("copied").rename(appended / f"{number:05d}")
+
+    return appear
+
+
+def append(rows: pd.DataFrame, directory: str = "out") -> None:
+    tfrecorder.append(rows, directory, **QUIET)
+
+
+# ------------------------------------------------------------------------------- epoch by epoch
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_each_epoch_reads_what_is_there_when_it_begins(out: str, grow: Grow, read: Reader) -> None:
+    train = read(out, "TRAIN", follow=True, **IDS)
+    once = read(out, "TRAIN", **IDS)
+    assert sorted(ids(train)) == list(range(16))
+    grow()
+    epoch = iter(train)
+    found = [next(epoch)]
+    grow()
+    assert sorted(ids([*found, *epoch])) == list(range(22)), "what came during the epoch waits"
+    assert sorted(ids(train)) == list(range(26))
+    assert sorted(ids(once)) == list(range(16)), "what is opened without follow does not change"
+
+
+def test_a_repeated_dataset_looks_again_each_time(out: str, grow: Grow) -> None:
+    train = tfrecorder.load(out, "TRAIN", follow=True, shuffle=False, **IDS).repeat(3)
+    found = []
+    for batch in train:
+        found += ids([batch])
+        if len(found) == 16:
+            grow()
+    assert found == [*range(16), *range(22), *range(22)]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_each_epoch_has_another_order(out: str, read: Reader) -> None:
+    train = read(out, "TRAIN", follow=True, seed=3, **IDS)
+    first, second = ids(train), ids(train)
+    assert sorted(first) == sorted(second) == list(range(16))
+    assert first != second != list(range(16))
+    again = read(out, "TRAIN", follow=True, seed=3, **IDS)
+    assert [ids(again), ids(again)] == [first, second]
+
+
+def test_batches_have_the_order_that_they_have_without_follow(out: str) -> None:
+    train = tfrecorder.batches(out, "TRAIN", follow=True, seed=3, **IDS)
+    plain = tfrecorder.batches(out, "TRAIN", seed=3, **IDS)
+    assert [ids(train), ids(train)] == [ids(plain), ids(plain)]
+
+
+def test_how_long_an_epoch_is(out: str, grow: Grow) -> None:
+    assert tfrecorder.load(out, "TRAIN", follow=True, **IDS).cardinality() == (
+        tf.data.UNKNOWN_CARDINALITY
+    )
+    train = tfrecorder.batches(out, "TRAIN", follow=True, **IDS)
+    assert len(train) == 4
+    grow()
+    assert [len(train) for _ in train] == [5] * 5
+    with pytest.raises(TypeError, match="how many batches there will be is not known"):
+        len(tfrecorder.batches(out, "TRAIN", follow="forward", **IDS))
+
+
+def test_all_splits_follow(out: str, grow: Grow) -> None:
+    every = tfrecorder.load(out, follow=True, **IDS)
+    grow()
+    assert {name: len(ids(split)) for name, split in every.items()} == {"TRAIN": 22}
+
+
+# ------------------------------------------------------------------------- each generation once
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("shuffle", [None, False])
+def test_forward_gives_each_generation_once_in_order(
+    out: str, grow: Grow, read: Reader, shuffle: bool | None
+) -> None:
+    grow()
+    train = read(out, "TRAIN", follow="forward", idle_seconds=0, shuffle=shuffle, seed=1, **IDS)
+    found = ids(train)
+    assert [sorted(found[:12]), sorted(found[12:16]), sorted(found[16:])] == [
+        list(range(12)),
+        list(range(12, 16)),
+        list(range(16, 22)),
+    ]
+    assert (found == list(range(22))) is (shuffle is False)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_forward_fills_batches_across_generations(out: str, read: Reader) -> None:
+    options = {"follow": "forward", "idle_seconds": 0, "image_size": 8, "batch_size": 5}
+    sizes = [len(labels) for _, labels in read(out, "TRAIN", **options)]
+    assert sizes == [5, 5, 5, 1]
+    drops = read(out, "TRAIN", drop_remainder=True, **options)
+    assert [len(labels) for _, labels in drops] == [5, 5, 5]
+
+
+APPENDING = """
+import sys
+sys.path.insert(0, {tests!r})
+from growing_cases import QUIET, table
+import tfrecorder
+
+for end in range(20, 40, 4):
+    tfrecorder.append(table(0, end), "out", **QUIET)
+"""
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_process_appends_while_a_loop_reads_forward(out: str, read: Reader) -> None:
+    train = read(out, "TRAIN", follow="forward", idle_seconds=300, seed=1, **IDS)
+    code = APPENDING.format(tests=str(Path(__file__).parent))
+    writer = subprocess.Popen([sys.executable, "-c", code])
+    found: list[int] = []
+    for batch in train:
+        found += ids([batch])
+        if len(found) >= 35:  # the last record would wait for a whole batch
+            break
+    assert writer.wait(120) == 0
+    assert len(found) == len(set(found)) == 35
+    generations = [found[:12], *(found[at : at + 4] for at in range(12, 32, 4))]
+    assert [sorted(one) for one in generations] == [
+        list(range(12)),
+        *(list(range(at, at + 4)) for at in range(12, 32, 4)),
+    ]
+    assert set(found[32:]) < {32, 33, 34, 35}
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_what_comes_within_the_idle_time_is_given(out: str, grow: Grow, read: Reader) -> None:
+    train = iter(read(out, "TRAIN", follow="forward", idle_seconds=300, **IDS | {"batch_size": 4}))
+    found = ids(next(train) for _ in range(4))
+    later = threading.Timer(1.5, grow)
+    later.start()
+    found += ids([next(train)])
+    later.join()
+    assert sorted(found[:16]) == list(range(16))
+    assert {*found[16:]} < {*range(16, 22)}
+
+
+def test_batches_forward_go_on_behind_what_they_gave(out: str, grow: Grow) -> None:
+    train = tfrecorder.batches(out, "TRAIN", follow="forward", idle_seconds=0, seed=1, **IDS)
+    assert sorted(ids(train)) == list(range(16))
+    assert ids(train) == []
+    grow()
+    assert sorted(ids(train)) == list(range(16, 22))
+    drops = tfrecorder.batches(
+        out, "TRAIN", follow="forward", idle_seconds=0, seed=1, drop_remainder=True, **IDS
+    )
+    found = ids(drops)
+    assert len(found) == 20, "two wait for more"
+    grow()
+    found += ids(drops)
+    assert len(found) == len(set(found)) == 25
+
+
+def test_each_iteration_of_load_forward_begins_at_the_first(out: str, grow: Grow) -> None:
+    train = tfrecorder.load(out, "TRAIN", follow="forward", idle_seconds=0, **IDS)
+    assert sorted(ids(train)) == list(range(16))
+    grow()
+    assert sorted(ids(train)) == list(range(22))
+
+
+def test_load_begins_at_a_generation_and_a_step(out: str, grow: Grow) -> None:
+    grow()
+    options = {"follow": "forward", "idle_seconds": 0, "seed": 2, **IDS}
+    whole = ids(tfrecorder.load(out, "TRAIN", start=(0, 0), **options))
+    assert sorted(whole) == list(range(22))
+    for step in range(6):
+        assert ids(tfrecorder.load(out, "TRAIN", start=(0, step), **options)) == whole[5 * step :]
+    assert ids(tfrecorder.load(out, "TRAIN", start=(1, 0), **options)) == whole[12:]
+    assert ids(tfrecorder.load(out, "TRAIN", start=(1, 1), **options)) == whole[17:]
+    assert ids(tfrecorder.load(out, "TRAIN", start=(3, 0), **options)) == []
+    later = tfrecorder.load(out, "TRAIN", start=(3, 0), **options)
+    grow()
+    assert sorted(ids(later)) == [22, 23, 24, 25]
+
+
+def test_a_start_forward_goes_on_with_the_same_augmented_pixels(out: str) -> None:
+    options: dict[str, Any] = {"batch_size": 5, "image_size": 16, "augment": True, "seed": 2}
+    options |= {"follow": "forward", "idle_seconds": 0}
+    whole = list(tfrecorder.load(out, "TRAIN", start=(0, 0), **options).as_numpy_iterator())
+    rest = tfrecorder.load(out, "TRAIN", start=(0, 2), **options).as_numpy_iterator()
+    for ours, theirs in zip(whole[2:], rest, strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_hosts_divide_each_generation(out: str, grow: Grow, read: Reader) -> None:
+    grow(4)  # the last two of one record each
+    found = []
+    for rank in range(2):
+        train = read(
+            out, "TRAIN", follow="forward", seed=1, shard=(rank, 2), **IDS | {"batch_size": 2}
+        )
+        steps = iter(train)
+        found += ids(next(steps) for _ in range(7))
+    assert sorted(found) == list(range(28))
+
+
+# --------------------------------------------------------------------------------- the positions
+
+
+def test_a_position_goes_on_in_the_generations_of_its_epoch(out: str, grow: Grow) -> None:
+    train = tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS)
+    first = ids(train)
+    epoch = iter(train)
+    begun = ids(next(epoch) for _ in range(2))
+    state = train.state_dict()
+    grow()
+    resumed = tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS | {"batch_size": 3})
+    resumed.load_state_dict(state)
+    assert sorted(begun + ids(resumed)) == list(range(16)), "the same generations to its end"
+    assert resumed.epoch == 2
+    assert sorted(ids(resumed)) == list(range(22))
+    as_it_was = tfrecorder.batches(out, "TRAIN", at=1, seed=1, **IDS)
+    assert ids(as_it_was) == first
+    with pytest.raises(OptionError, match=r"saved with fingerprint=.*the dataset that the run"):
+        tfrecorder.batches(out, "TRAIN", seed=1, **IDS).load_state_dict(state)
+
+
+def test_a_position_between_epochs_takes_new_generations(out: str, grow: Grow) -> None:
+    train = tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS)
+    ids(train)
+    state = train.state_dict()
+    grow()
+    resumed = tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS)
+    resumed.load_state_dict(state)
+    assert sorted(ids(resumed)) == list(range(22))
+
+
+@pytest.mark.parametrize("shuffle", ["exact", "blocks", False])
+def test_a_position_forward_leaves_no_record_out_and_gives_none_twice(
+    out: str, grow: Grow, shuffle: str | bool
+) -> None:
+    options = {"follow": "forward", "idle_seconds": 0, "shuffle": shuffle, "seed": 1, **IDS}
+    found: list[int] = []
+    state = None
+    for taken, more in ((1, 1), (3, 2), (0, 1), (9, 0)):  # killed after so many batches
+        train = tfrecorder.batches(out, "TRAIN", **options)
+        if state is not None:
+            train.load_state_dict(state)
+        loop = iter(train)
+        found += ids(batch for _, batch in zip(range(taken), loop, strict=False))
+        state = train.state_dict()
+        grow(more)
+    for first, end in itertools.pairwise([0, *ENDS[:6]]):
+        assert sorted(found[first:end]) == list(range(first, end))
+    assert len(found) == ENDS[5]
+
+
+def test_a_position_forward_is_not_one_of_epochs(out: str) -> None:
+    state = tfrecorder.batches(out, "TRAIN", follow="forward", seed=1, **IDS).state_dict()
+    with pytest.raises(OptionError, match=r"mode='forward exact', this run has 'exact'.*follow"):
+        tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS).load_state_dict(state)
+
+
+# --------------------------------------------------------------------- what the elements look like
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("antialias", [True, False])
+def test_images_of_other_sizes_are_read_as_if_they_had_been_there(
+    out: str, read: Reader, antialias: bool
+) -> None:
+    options = {"batch_size": 4, "image_size": 25, "antialias": antialias, "shuffle": False}
+    train = read(out, "TRAIN", follow=True, **options)
+    paths = [f"{side}.jpg" for side in (400, 20)]
+    for path, side in zip(paths, (400, 20), strict=True):
+        Path(path).write_bytes(jpeg(photograph(side, side + 10)))
+    rows = table(0, 2).assign(image_uri=[str(Path(path).absolute()) for path in paths])
+    append(rows)
+    expected = list(read(out, "TRAIN", **options))
+    for ours, theirs in zip(train, expected, strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_new_classes_get_the_next_integers(out: str, read: Reader) -> None:
+    train = read(out, "TRAIN", follow="forward", shuffle=False, image_size=8, batch_size=4)
+    loop = iter(train)
+    before = np.concatenate([np.asarray(next(loop)[1]) for _ in range(4)])
+    names = tfrecorder.info(out).class_names
+    assert names is not None
+    append(table(16, 4, label="zebra"))
+    assert np.asarray(next(loop)[1]).tolist() == [len(names)] * 4
+    assert max(before) < len(names)
+    assert tfrecorder.info(out).class_names == (*names, "zebra")
+
+
+SIZED = {"small": (160, 120), "large": (300, 200)}
+
+
+def failing(train: Any) -> str:
+    """The words with which an iteration fails, in NumPy and in tf.data."""
+    with pytest.raises((DatasetError, tf.errors.OpError)) as caught:
+        list(train)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_generation_that_would_change_the_elements_is_refused(read: Reader) -> None:
+    small, large = (drawn(name, 4, size) for name, size in SIZED.items())
+    tfrecorder.convert(table(0, 4).assign(image_uri=small), "out", **QUIET)
+    train = read("out", "TRAIN", follow=True, batch_size=4)
+    assert next(iter(train))[0].shape == (4, 120, 160, 3)
+    append(table(0, 4).assign(image_uri=large))
+    assert "images of another size came to those of 120 x 160 pixels. Open it with image_size" in (
+        failing(train)
+    )
+    assert len(list(read("out", "TRAIN", follow=True, batch_size=4, image_size=8))) == 2
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_colours_after_grey_images_are_refused(read: Reader) -> None:
+    grey = table(0, 4).assign(image_uri=drawn("grey", 4, (160, 120), "L"))
+    tfrecorder.convert(grey, "out", **QUIET)
+    train = read("out", "TRAIN", follow=True, image_size=8, batch_size=4)
+    assert next(iter(train))[0].shape == (4, 8, 8, 1)
+    append(table(4, 4))
+    assert "images of 3 channels came to those of 1. Open it again" in failing(train)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_longer_vectors_of_several_labels_are_refused(read: Reader) -> None:
+    schema = tfrecorder.Schema(
+        split=tfrecorder.Split(), image_uri=tfrecorder.Image(), tags=tfrecorder.Labels()
+    )
+    rows = table(0, 8).drop(columns="label").assign(tags=[["a", "b"]] * 8)
+    tfrecorder.convert(rows[:4], "out", schema=schema, **QUIET)
+    train = read("out", "TRAIN", follow=True, image_size=8, batch_size=4)
+    append(rows[4:].assign(tags=[["a", "c"]] * 4))
+    assert "column 'tags' grew from 2 classes to 3, and its vectors with it" in failing(train)
+
+
+# -------------------------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("follow", [True, "forward"])
+def test_a_new_generation_that_is_damaged_fails_as_in_load(
+    out: str, grow: Grow, read: Reader, follow: bool | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = {"idle_seconds": 0} if follow == "forward" else {}
+    train = read(out, "TRAIN", follow=follow, **IDS, **more)
+    grow()
+    (shard,) = Path(out, "appended/00002").glob("*.tfrecord")
+    shard.rename("aside")
+    with pytest.raises(DatasetError) as caught:
+        tfrecorder.load(out)
+    assert "00002 is not whole" in str(caught.value)
+    assert str(caught.value) in failing(train)
+    Path("aside").rename(shard)
+    shutil.move("out/appended/00002", "kept")
+    assert len(ids(train)) in (0, 16)
+    shutil.move("kept", "out/appended/00002")
+    assert len(ids(train)) in (6, 22)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("follow", [True, "forward"])
+def test_a_generation_lost_in_the_middle_is_an_error(
+    out: str, grow: Grow, read: Reader, follow: bool | str
+) -> None:
+    more = {"idle_seconds": 0} if follow == "forward" else {}
+    train = read(out, "TRAIN", follow=follow, **IDS, **more)
+    grow(2)
+    shutil.rmtree("out/appended/00002")
+    assert "appended/00002 is missing or not committed, but generation 3 is there" in failing(train)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("follow", [True, "forward"])
+def test_a_dataset_that_was_replaced_is_an_error(
+    out: str, read: Reader, follow: bool | str
+) -> None:
+    more = {"idle_seconds": 0} if follow == "forward" else {}
+    train = read(out, "TRAIN", follow=follow, **IDS, **more)
+    tfrecorder.convert(table(0, 20), out, overwrite=True, **QUIET)
+    assert "out was written anew while it was read. Open it again" in failing(train)
+
+
+def test_damaged_bytes_of_a_new_generation_fail(out: str, grow: Grow) -> None:
+    trains = [read(out, "TRAIN", follow=True, **IDS) for read in READERS]
+    grow()
+    (shard,) = Path(out, "appended/00002").glob("*.tfrecord")
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    assert "corrupted record" in failing(trains[0])
+    assert "00002" in failing(trains[1])
+
+
+def test_what_other_tools_wrote_cannot_be_followed(dataset: Path) -> None:
+    shutil.copytree(dataset, "theirs", ignore=shutil.ignore_patterns("_tfrecorder"))
+    for read in READERS:
+        with pytest.raises(DatasetError, match="follow: theirs has no generations"):
+            read("theirs", "TRAIN", follow=True, batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"follow": 1}, "follow=1: give one of True, False, 'forward'"),
+        ({"follow": "backward"}, "follow='backward': give one of"),
+        ({"follow": True, "at": 1}, "at=1 reads no newer generation"),
+        ({"follow": "forward", "at": 0}, "at=0 reads no newer generation"),
+        ({"idle_seconds": 5}, "only follow='forward' waits"),
+        ({"follow": True, "idle_seconds": 5}, "only follow='forward' waits"),
+        ({"follow": "forward", "idle_seconds": -1}, "idle_seconds=-1: give seconds from 0"),
+        ({"follow": "forward", "idle_seconds": float("nan")}, "idle_seconds=nan: give seconds"),
+        ({"follow": True, "shard": (0, 2), "seed": 1}, "each host would look"),
+        (
+            {"follow": "forward", "shard": (0, 2), "seed": 1, "idle_seconds": 9},
+            "each host would end at another moment",
+        ),
+    ],
+)
+def test_what_does_not_go_with_follow(options: dict[str, Any], words: str) -> None:
+    for read in READERS:
+        with pytest.raises(OptionError) as caught:
+            read("nowhere", "TRAIN", **options)
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"follow": True, "cache": True}, "a cache keeps what the first epoch read"),
+        ({"follow": "forward", "shuffle": "exact"}, "tfrecorder.batches does it exactly"),
+        ({"follow": True, "seed": 1, "start": (2, 3)}, "start cannot go on in it"),
+        ({"follow": "forward", "start": (2, 3)}, "give the seed of the run"),
+    ],
+)
+def test_what_load_cannot_do_with_follow(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        tfrecorder.load("nowhere", "TRAIN", **options)
+    assert words in str(caught.value)
+
+
+# ------------------------------------------------------------------------------- while it waits
+
+WAITING = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tfrecorder
+
+for batch in tfrecorder.{reader}("out", "TRAIN", follow="forward", image_size=8, batch_size=4):
+    print("batch", flush=True)
+"""
+
+
+@pytest.mark.parametrize("reader", ["load", "batches"])
+def test_ctrl_c_ends_the_wait(out: str, reader: str) -> None:
+    process = start(WAITING.format(reader=reader))
+    assert process.stdout is not None
+    for _ in range(4):
+        assert process.stdout.readline() == "batch\n"
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors
+    assert process.returncode != 0
+
+
+def _threads() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name.startswith("tfrecorder")}
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_an_iterator_that_waits_can_be_dropped(out: str, read: Reader) -> None:
+    before = _threads()
+    loop = iter(read(out, "TRAIN", follow="forward", image_size=8, batch_size=4))
+    for _ in range(4):
+        next(loop)
+    dropped = threading.Event()
+
+    def drop() -> None:
+        nonlocal loop
+        del loop
+        dropped.set()
+
+    threading.Thread(target=drop, daemon=True).start()
+    assert dropped.wait(60)
+    assert _threads() <= before
+
+
+def test_a_wait_looks_at_the_whole_dataset_now_and_then(
+    out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "WHOLE_LOOK", 0.0)
+    train = tfrecorder.batches(out, "TRAIN", follow="forward", image_size=8, batch_size=4)
+    loop = iter(train)
+    for _ in range(4):
+        next(loop)
+    shutil.rmtree(out)
+    with pytest.raises(DatasetError):
+        next(loop)
+
+
+# ------------------------------------------------------------------------------------- in a bucket
+
+OUT = "gs://bkt/sets/out"
+
+FOLLOWED_BY_TENSORFLOW = """
+import sys, tfrecorder
+sys.path.insert(0, sys.argv[1])
+from growing_cases import QUIET, table
+from reading_cases import ids
+
+options = {"features": True, "decode": False, "batch_size": 5}
+train = tfrecorder.load(sys.argv[2], "TRAIN", follow=True, **options)
+forward = tfrecorder.load(sys.argv[2], "TRAIN", follow="forward", idle_seconds=0, **options)
+assert sorted(ids(train)) == list(range(12))
+tfrecorder.append(table(12, 4), sys.argv[2], **QUIET)
+assert sorted(ids(train)) == list(range(16))
+assert sorted(ids(forward)[12:]) == [12, 13, 14, 15]
+"""
+
+
+def test_tensorflow_follows_a_dataset_in_a_bucket(gcs: Gcs, tls: TlsProxy) -> None:
+    tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
+    tests = str(Path(__file__).parent)
+    done = run("-c", FOLLOWED_BY_TENSORFLOW, tests, OUT, env={**os.environ, **tls.environment()})
+    assert done.returncode == 0, done.stderr
+
+
+def test_batches_follow_a_dataset_in_a_bucket(gcs: Gcs) -> None:
+    tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
+    train = tfrecorder.batches(OUT, "TRAIN", follow="forward", shuffle="blocks", seed=1, **IDS)
+    loop = iter(train)
+    found = ids(next(loop) for _ in range(2))
+    later = threading.Timer(1.5, append, (table(12, 8), OUT))
+    later.start()
+    found += ids(next(loop) for _ in range(2))
+    later.join()
+    assert sorted(found) == list(range(20))
+
+
+def test_only_new_generations_are_read_again(gcs: Gcs) -> None:
+    tfrecorder.convert(table(0, 6), OUT, **QUIET)
+    append(table(6, 2), OUT)
+    train = tfrecorder.batches(OUT, "TRAIN", follow=True, **IDS)
+    counts = []
+    for _ in range(2):
+        gcs.forget_requests()
+        ids(train)
+        counts.append(gcs.count("download", "*/appended/*metadata.json"))
+        append(table(8, 2), OUT)
+    gcs.forget_requests()
+    ids(train)
+    assert [*counts, gcs.count("download", "*/appended/*metadata.json")] == [0, 1, 0]
+
+
+# --------------------------------------------------------------------------------------- in Keras
+
+
+def small_model(classes: int = 8) -> keras.Model:
+    model = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(classes)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+class Counted(keras.callbacks.Callback):
+    """Counts the steps of each epoch; after each, a further generation appears."""
+
+    def __init__(self, grow: Grow) -> None:
+        super().__init__()
+        self.grow = grow
+        self.steps: list[int] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.steps.append(0)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.steps[-1] += 1
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.grow()
+
+
+def test_one_fit_per_epoch_trains_on_all_that_is_there(out: str, grow: Grow) -> None:
+    train = tfrecorder.load(out, "TRAIN", follow=True, image_size=8, batch_size=4)
+    model, counted = small_model(), Counted(grow)
+    for epoch in range(3):
+        model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[counted], verbose=0)
+    assert counted.steps == [4, 6, 7]
+
+
+def test_fit_with_steps_per_epoch_takes_new_generations(out: str, grow: Grow) -> None:
+    seen: list[int] = []
+
+    def note(rows: np.ndarray) -> np.ndarray:
+        seen.extend(map(int, rows))
+        return rows
+
+    def pair(features: dict[str, Any]) -> tuple[Any, Any]:
+        rows = tf.numpy_function(note, [features["image/source_id"]], tf.string)
+        with tf.control_dependencies([rows]):
+            return tf.identity(features["image/encoded"]), features["image/class/label"]
+
+    train = tfrecorder.load(
+        out, "TRAIN", follow=True, shuffle=False, features=True, image_size=8, batch_size=4
+    )
+    model, counted = small_model(), Counted(grow)
+    model.fit(train.map(pair).repeat(), steps_per_epoch=4, epochs=5, callbacks=[counted], verbose=0)
+    assert counted.steps == [4] * 5
+    assert seen[:16] == list(range(16))
+    assert set(range(16, 22)) < set(seen)
+
+
+def test_fit_trains_forward_on_what_arrives(out: str, grow: Grow) -> None:
+    train = tfrecorder.load(out, "TRAIN", follow="forward", image_size=8, batch_size=4)
+    model, counted = small_model(), Counted(grow)
+    # The last two epochs wait for what appeared after those before: six records, and two of them
+    # left over with four more.
+    model.fit(train.take(6), steps_per_epoch=2, epochs=3, callbacks=[counted], verbose=0)
+    assert counted.steps == [2, 2, 2]
