@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -34,6 +35,8 @@ pytest_plugins = ["gcs.fixtures"]
 IDS: dict[str, Any] = {"features": True, "decode": False, "batch_size": 5}
 
 READERS = [tfrecorder.load, tfrecorder.batches]
+
+T = TypeVar("T")
 
 Reader = Callable[..., Any]
 Grow = Callable[..., None]
@@ -76,6 +79,23 @@ def grow(whole: str) -> Grow:
             Path("copied").rename(appended / f"{number:05d}")
 
     return appear
+
+
+def soon(work: Callable[[], T], seconds: float = 120) -> T:
+    """What some work gives, which would wait without an end if it went wrong."""
+    results: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
+
+    def do() -> None:
+        try:
+            results.put(work())
+        except BaseException as error:
+            results.put(error)
+
+    threading.Thread(target=do, daemon=True).start()
+    found = results.get(timeout=seconds)
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 def append(rows: pd.DataFrame, directory: str = "out") -> None:
@@ -152,7 +172,7 @@ def test_forward_gives_each_generation_once_in_order(
     out: str, grow: Grow, read: Reader, shuffle: bool | None
 ) -> None:
     grow()
-    train = read(out, "TRAIN", follow="forward", idle_seconds=0, shuffle=shuffle, seed=1, **IDS)
+    train = read(out, "TRAIN", follow="forward", until_idle=0, shuffle=shuffle, seed=1, **IDS)
     found = ids(train)
     assert [sorted(found[:12]), sorted(found[12:16]), sorted(found[16:])] == [
         list(range(12)),
@@ -164,7 +184,7 @@ def test_forward_gives_each_generation_once_in_order(
 
 @pytest.mark.parametrize("read", READERS)
 def test_forward_fills_batches_across_generations(out: str, read: Reader) -> None:
-    options = {"follow": "forward", "idle_seconds": 0, "image_size": 8, "batch_size": 5}
+    options = {"follow": "forward", "until_idle": 0, "image_size": 8, "batch_size": 5}
     sizes = [len(labels) for _, labels in read(out, "TRAIN", **options)]
     assert sizes == [5, 5, 5, 1]
     drops = read(out, "TRAIN", drop_remainder=True, **options)
@@ -184,7 +204,7 @@ for end in range(20, 40, 4):
 
 @pytest.mark.parametrize("read", READERS)
 def test_a_process_appends_while_a_loop_reads_forward(out: str, read: Reader) -> None:
-    train = read(out, "TRAIN", follow="forward", idle_seconds=300, seed=1, **IDS)
+    train = read(out, "TRAIN", follow="forward", until_idle=300, seed=1, **IDS)
     code = APPENDING.format(tests=str(Path(__file__).parent))
     writer = subprocess.Popen([sys.executable, "-c", code])
     found: list[int] = []
@@ -203,25 +223,29 @@ def test_a_process_appends_while_a_loop_reads_forward(out: str, read: Reader) ->
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_what_comes_within_the_idle_time_is_given(out: str, grow: Grow, read: Reader) -> None:
-    train = iter(read(out, "TRAIN", follow="forward", idle_seconds=300, **IDS | {"batch_size": 4}))
-    found = ids(next(train) for _ in range(4))
+def test_what_comes_while_a_loop_waits_is_given(
+    out: str, grow: Grow, read: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "WHOLE_LOOK", 1e9)
+    train = iter(read(out, "TRAIN", follow="forward", seed=1, **IDS))
+    found = ids(next(train) for _ in range(3))
     later = threading.Timer(1.5, grow)
     later.start()
-    found += ids([next(train)])
+    found += soon(lambda: ids([next(train)]))
     later.join()
-    assert sorted(found[:16]) == list(range(16))
+    assert sorted(found[:16]) == list(range(16)), "the one that waited for a full batch comes first"
+    assert len(found) == 20
     assert {*found[16:]} < {*range(16, 22)}
 
 
 def test_batches_forward_go_on_behind_what_they_gave(out: str, grow: Grow) -> None:
-    train = tfrecorder.batches(out, "TRAIN", follow="forward", idle_seconds=0, seed=1, **IDS)
+    train = tfrecorder.batches(out, "TRAIN", follow="forward", until_idle=0, seed=1, **IDS)
     assert sorted(ids(train)) == list(range(16))
     assert ids(train) == []
     grow()
     assert sorted(ids(train)) == list(range(16, 22))
     drops = tfrecorder.batches(
-        out, "TRAIN", follow="forward", idle_seconds=0, seed=1, drop_remainder=True, **IDS
+        out, "TRAIN", follow="forward", until_idle=0, seed=1, drop_remainder=True, **IDS
     )
     found = ids(drops)
     assert len(found) == 20, "two wait for more"
@@ -231,7 +255,7 @@ def test_batches_forward_go_on_behind_what_they_gave(out: str, grow: Grow) -> No
 
 
 def test_each_iteration_of_load_forward_begins_at_the_first(out: str, grow: Grow) -> None:
-    train = tfrecorder.load(out, "TRAIN", follow="forward", idle_seconds=0, **IDS)
+    train = tfrecorder.load(out, "TRAIN", follow="forward", until_idle=0, **IDS)
     assert sorted(ids(train)) == list(range(16))
     grow()
     assert sorted(ids(train)) == list(range(22))
@@ -239,7 +263,7 @@ def test_each_iteration_of_load_forward_begins_at_the_first(out: str, grow: Grow
 
 def test_load_begins_at_a_generation_and_a_step(out: str, grow: Grow) -> None:
     grow()
-    options = {"follow": "forward", "idle_seconds": 0, "seed": 2, **IDS}
+    options = {"follow": "forward", "until_idle": 0, "seed": 2, **IDS}
     whole = ids(tfrecorder.load(out, "TRAIN", start=(0, 0), **options))
     assert sorted(whole) == list(range(22))
     for step in range(6):
@@ -254,7 +278,7 @@ def test_load_begins_at_a_generation_and_a_step(out: str, grow: Grow) -> None:
 
 def test_a_start_forward_goes_on_with_the_same_augmented_pixels(out: str) -> None:
     options: dict[str, Any] = {"batch_size": 5, "image_size": 16, "augment": True, "seed": 2}
-    options |= {"follow": "forward", "idle_seconds": 0}
+    options |= {"follow": "forward", "until_idle": 0}
     whole = list(tfrecorder.load(out, "TRAIN", start=(0, 0), **options).as_numpy_iterator())
     rest = tfrecorder.load(out, "TRAIN", start=(0, 2), **options).as_numpy_iterator()
     for ours, theirs in zip(whole[2:], rest, strict=True):
@@ -270,7 +294,7 @@ def test_hosts_divide_each_generation(out: str, grow: Grow, read: Reader) -> Non
             out, "TRAIN", follow="forward", seed=1, shard=(rank, 2), **IDS | {"batch_size": 2}
         )
         steps = iter(train)
-        found += ids(next(steps) for _ in range(7))
+        found += soon(lambda steps=steps: ids(next(steps) for _ in range(7)))  # type: ignore[misc]
     assert sorted(found) == list(range(28))
 
 
@@ -309,7 +333,7 @@ def test_a_position_between_epochs_takes_new_generations(out: str, grow: Grow) -
 def test_a_position_forward_leaves_no_record_out_and_gives_none_twice(
     out: str, grow: Grow, shuffle: str | bool
 ) -> None:
-    options = {"follow": "forward", "idle_seconds": 0, "shuffle": shuffle, "seed": 1, **IDS}
+    options = {"follow": "forward", "until_idle": 0, "shuffle": shuffle, "seed": 1, **IDS}
     found: list[int] = []
     state = None
     for taken, more in ((1, 1), (3, 2), (0, 1), (9, 0)):  # killed after so many batches
@@ -418,7 +442,7 @@ def test_longer_vectors_of_several_labels_are_refused(read: Reader) -> None:
 def test_a_new_generation_that_is_damaged_fails_as_in_load(
     out: str, grow: Grow, read: Reader, follow: bool | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = {"idle_seconds": 0} if follow == "forward" else {}
+    more = {"until_idle": 0} if follow == "forward" else {}
     train = read(out, "TRAIN", follow=follow, **IDS, **more)
     grow()
     (shard,) = Path(out, "appended/00002").glob("*.tfrecord")
@@ -439,7 +463,7 @@ def test_a_new_generation_that_is_damaged_fails_as_in_load(
 def test_a_generation_lost_in_the_middle_is_an_error(
     out: str, grow: Grow, read: Reader, follow: bool | str
 ) -> None:
-    more = {"idle_seconds": 0} if follow == "forward" else {}
+    more = {"until_idle": 0} if follow == "forward" else {}
     train = read(out, "TRAIN", follow=follow, **IDS, **more)
     grow(2)
     shutil.rmtree("out/appended/00002")
@@ -451,7 +475,7 @@ def test_a_generation_lost_in_the_middle_is_an_error(
 def test_a_dataset_that_was_replaced_is_an_error(
     out: str, read: Reader, follow: bool | str
 ) -> None:
-    more = {"idle_seconds": 0} if follow == "forward" else {}
+    more = {"until_idle": 0} if follow == "forward" else {}
     train = read(out, "TRAIN", follow=follow, **IDS, **more)
     tfrecorder.convert(table(0, 20), out, overwrite=True, **QUIET)
     assert "out was written anew while it was read. Open it again" in failing(train)
@@ -482,13 +506,13 @@ def test_what_other_tools_wrote_cannot_be_followed(dataset: Path) -> None:
         ({"follow": "backward"}, "follow='backward': give one of"),
         ({"follow": True, "at": 1}, "at=1 reads no newer generation"),
         ({"follow": "forward", "at": 0}, "at=0 reads no newer generation"),
-        ({"idle_seconds": 5}, "only follow='forward' waits"),
-        ({"follow": True, "idle_seconds": 5}, "only follow='forward' waits"),
-        ({"follow": "forward", "idle_seconds": -1}, "idle_seconds=-1: give seconds from 0"),
-        ({"follow": "forward", "idle_seconds": float("nan")}, "idle_seconds=nan: give seconds"),
+        ({"until_idle": 5}, "only follow='forward' waits"),
+        ({"follow": True, "until_idle": 5}, "only follow='forward' waits"),
+        ({"follow": "forward", "until_idle": -1}, "until_idle=-1: give seconds from 0"),
+        ({"follow": "forward", "until_idle": float("nan")}, "until_idle=nan: give seconds"),
         ({"follow": True, "shard": (0, 2), "seed": 1}, "each host would look"),
         (
-            {"follow": "forward", "shard": (0, 2), "seed": 1, "idle_seconds": 9},
+            {"follow": "forward", "shard": (0, 2), "seed": 1, "until_idle": 9},
             "each host would end at another moment",
         ),
     ],
@@ -549,15 +573,12 @@ def test_an_iterator_that_waits_can_be_dropped(out: str, read: Reader) -> None:
     loop = iter(read(out, "TRAIN", follow="forward", image_size=8, batch_size=4))
     for _ in range(4):
         next(loop)
-    dropped = threading.Event()
 
     def drop() -> None:
         nonlocal loop
         del loop
-        dropped.set()
 
-    threading.Thread(target=drop, daemon=True).start()
-    assert dropped.wait(60)
+    soon(drop)
     assert _threads() <= before
 
 
@@ -571,7 +592,7 @@ def test_a_wait_looks_at_the_whole_dataset_now_and_then(
         next(loop)
     shutil.rmtree(out)
     with pytest.raises(DatasetError):
-        next(loop)
+        soon(lambda: next(loop))
 
 
 # ------------------------------------------------------------------------------------- in a bucket
@@ -586,7 +607,7 @@ from reading_cases import ids
 
 options = {"features": True, "decode": False, "batch_size": 5}
 train = tfrecorder.load(sys.argv[2], "TRAIN", follow=True, **options)
-forward = tfrecorder.load(sys.argv[2], "TRAIN", follow="forward", idle_seconds=0, **options)
+forward = tfrecorder.load(sys.argv[2], "TRAIN", follow="forward", until_idle=0, **options)
 assert sorted(ids(train)) == list(range(12))
 tfrecorder.append(table(12, 4), sys.argv[2], **QUIET)
 assert sorted(ids(train)) == list(range(16))

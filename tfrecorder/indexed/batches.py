@@ -54,7 +54,7 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
         follow: True looks for new generations at the beginning of each epoch. "forward" gives each
             generation once, in order, and waits for the next; each has its own order. False reads
             what is there when the dataset is opened.
-        idle_seconds: with follow="forward", the loop ends after so many seconds in which no
+        until_idle: with follow="forward", the loop ends after so many seconds in which no
             generation came; None waits without an end.
         num_threads: that decode, by default one a core.
         layout: of images and masks, "NHWC" or "NCHW".

@@ -53,7 +53,7 @@ class LoadOptions(FollowOptions):
         follow: True looks for new generations at the beginning of each epoch.  "forward" gives
             each generation once, in order, and waits for the next.  False reads what is there when
             the dataset is opened.
-        idle_seconds: with follow="forward", the iteration ends after so many seconds in which no
+        until_idle: with follow="forward", the iteration ends after so many seconds in which no
             generation came; None waits without an end.
         shard: (index, count): only this host's part.  The parts of all hosts are disjoint,
             complete, and differ in length by at most one record; with follow="forward", by one

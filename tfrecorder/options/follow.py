@@ -22,7 +22,7 @@ class FollowOptions(ReadOptions):
     """
 
     follow: bool | str = False
-    idle_seconds: float | None = None
+    until_idle: float | None = None
     shard: tuple[int, int] | None = None
 
     @property
@@ -32,17 +32,17 @@ class FollowOptions(ReadOptions):
 
     @property
     def idle(self) -> float | None:
-        """`idle_seconds` as a float."""
-        return None if self.idle_seconds is None else float(self.idle_seconds)
+        """`until_idle` as a float."""
+        return None if self.until_idle is None else float(self.until_idle)
 
     def _checks(self) -> dict[str, Check]:
         return super()._checks() | _CHECKS
 
     def _conflict(self) -> str | None:
-        if not self.is_forward and self.idle_seconds is not None:
+        if not self.is_forward and self.until_idle is not None:
             return (
-                f"idle_seconds={self.idle_seconds!r}: only follow='forward' waits for the next "
-                "generation; give both, or leave idle_seconds out."
+                f"until_idle={self.until_idle!r}: only follow='forward' waits for the next "
+                "generation; give both, or leave until_idle out."
             )
         return (self._follow_conflict() if self.follow else None) or super()._conflict()
 
@@ -58,10 +58,10 @@ class FollowOptions(ReadOptions):
                 "other records. With shard, give follow='forward', or at and a new number for each "
                 "epoch."
             )
-        if self.idle_seconds is not None:
+        if self.until_idle is not None:
             return (
                 f"{words} with shard, each host would end at another moment; leave out "
-                "idle_seconds, and end all hosts after the same number of steps."
+                "until_idle, and end all hosts after the same number of steps."
             )
         return None
 
@@ -74,6 +74,6 @@ def _check_idle(value: Any) -> str | None:
 
 _CHECKS: dict[str, Check] = {
     "follow": one_of(True, False, FORWARD),
-    "idle_seconds": _check_idle,
+    "until_idle": _check_idle,
     "shard": check_shard,
 }
