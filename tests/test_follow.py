@@ -23,7 +23,7 @@ from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
 from growing_cases import QUIET, drawn, table
 from reading_cases import ids, jpeg, photograph
-from support import run, start
+from support import run, shorten_patience, start
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
@@ -632,6 +632,27 @@ def test_batches_follow_a_dataset_in_a_bucket(gcs: Gcs) -> None:
     found += ids(next(loop) for _ in range(2))
     later.join()
     assert sorted(found) == list(range(20))
+
+
+def test_an_outage_during_the_wait_is_waited_for(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_patience(monkeypatch, 0.5)
+    tfrecorder.convert(table(0, 10), OUT, num_shards=2, **QUIET)
+    loop = iter(tfrecorder.batches(OUT, "TRAIN", follow="forward", seed=1, **IDS))
+    found = ids(next(loop) for _ in range(2))
+    gcs.inject("status", status=503, operation="*", object="bkt/sets/*")
+    warned = threading.Event()
+    monkeypatch.setattr(following, "warn", lambda words: warned.set())
+
+    def mend() -> None:
+        assert warned.wait(120)
+        gcs.mend()
+        append(table(10, 5), OUT)
+
+    later = threading.Thread(target=mend)
+    later.start()
+    found += soon(lambda: ids([next(loop)]))
+    later.join()
+    assert sorted(found) == list(range(15))
 
 
 def test_only_new_generations_are_read_again(gcs: Gcs) -> None:

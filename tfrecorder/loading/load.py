@@ -55,7 +55,8 @@ def load(
     Returns:
         A dataset of `(image, label)`: `image` uint8 of [height, width, channels] unless options
         say otherwise, `label` int64, -1 where there is none; with `batch_size` both with a
-        leading batch axis.  `len(dataset)` is right for every combination of options.
+        leading batch axis.  `len(dataset)` is right for every combination of options; with `follow`
+        nobody knows it.
 
     Raises:
         OptionError: an option's name or value is wrong.

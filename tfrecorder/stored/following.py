@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tfrecorder.dataset import layout
-from tfrecorder.errors import DatasetError
+from tfrecorder.display.warning import warn
+from tfrecorder.errors import DatasetError, UnreachableError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Labels
@@ -69,6 +70,8 @@ class Following:
     def grown(self, known: int, idle: float | None) -> Iterator[StoredDataset | None]:
         """The dataset each time that it has more generations, and every PAUSE seconds None.
 
+        A bucket that cannot be reached meanwhile is waited for, with a warning.
+
         Args:
             known: generations that the reader has; with more than these it is given at once.
             idle: ends after so many seconds in which none came; None never.
@@ -77,21 +80,21 @@ class Following:
             DatasetError: as `look`.
         """
         found = self.look()
-        since = looked = time.monotonic()
-        due = since + LOOK
+        since = looked = due = time.monotonic()
         while True:
             if len(found.generations) > known:
                 known = len(found.generations)
                 yield found
-                found = self.look()
-                since = looked = time.monotonic()
-                continue
+                since = due = time.monotonic()
             now = time.monotonic()
             is_over = idle is not None and now - since >= idle
             if is_over or now >= due:
                 due = now + LOOK
-                if is_over or now - looked >= WHOLE_LOOK or self._has(known):
-                    found, looked = self.look(), now
+                try:
+                    if is_over or now - looked >= WHOLE_LOOK or self._has(known):
+                        found, looked = self.look(), now
+                except UnreachableError as error:
+                    warn(f"{error} The reader waits for it.")
                 if len(found.generations) > known:
                     continue
                 if is_over:
