@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,7 +82,7 @@ def grow(whole: str) -> Grow:
     return appear
 
 
-def soon(work: Callable[[], T], seconds: float = 120) -> T:
+def soon(work: Callable[[], T], seconds: float = 600) -> T:
     """What some work gives, which would wait without an end if it went wrong."""
     results: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
 
@@ -212,7 +213,7 @@ def test_a_process_appends_while_a_loop_reads_forward(out: str, read: Reader) ->
         found += ids([batch])
         if len(found) >= 35:  # the last record would wait for a whole batch
             break
-    assert writer.wait(120) == 0
+    assert writer.wait(600) == 0
     assert len(found) == len(set(found)) == 35
     generations = [found[:12], *(found[at : at + 4] for at in range(12, 32, 4))]
     assert [sorted(one) for one in generations] == [
@@ -557,8 +558,9 @@ def test_ctrl_c_ends_the_wait(out: str, reader: str) -> None:
     assert process.stdout is not None
     for _ in range(4):
         assert process.stdout.readline() == "batch\n"
+    time.sleep(2)  # until it waits in TensorFlow, where Python hears nothing
     os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert "KeyboardInterrupt" in errors
     assert process.returncode != 0
 
@@ -644,7 +646,7 @@ def test_an_outage_during_the_wait_is_waited_for(gcs: Gcs, monkeypatch: pytest.M
     monkeypatch.setattr(following, "warn", lambda words: warned.set())
 
     def mend() -> None:
-        assert warned.wait(120)
+        assert warned.wait(600)
         gcs.mend()
         append(table(10, 5), OUT)
 
