@@ -17,10 +17,10 @@ PAGE = Path(__file__).resolve().parent.parent / "docs/cli.md"
 
 HEAD = """# The command line
 
-<!-- Made by scripts/cli_reference.py from the commands' own help: `make docs` writes it anew. -->
+<!-- Made by scripts/cli_reference.py from the commands' own help: `make docs` writes it again. -->
 
-`tfrecorder COMMAND --help` shows what stands here. Every command ends with exit code 0 if all is \
-well, 1 if not (`validate` found errors, `verify` faults, a conversion failed), 2 if an \
+`tfrecorder COMMAND --help` shows what is on this page. The exit code is 0 if all is well, 1 if \
+not (`validate` found errors, `verify` faults, a conversion failed), 2 if an \
 argument or an option is wrong, and 130 after Ctrl-C. Errors are one line on standard error, in \
 colour in a terminal unless `NO_COLOR` is set.
 
@@ -28,12 +28,12 @@ colour in a terminal unless `NO_COLOR` is set.
 |---|---|
 {table}
 
-What the options of `convert` do, in more words: [Every option of convert](options.md).
+The options of `convert` in more detail: [Every option of convert](options.md).
 
 ## In a script
 
-`-` reads a CSV from standard input, `--json` prints results for programs, `--quiet` errors alone, \
-and `--dry-run` checks all and writes nothing:
+`-` reads a CSV from standard input, `--json` prints results for programs, `--quiet` prints only \
+errors, and `--dry-run` checks everything and writes nothing:
 
 ```sh
 grep -v gravel flowers.csv | tfrecorder convert - no_gravel --base . --json > result.json
@@ -42,7 +42,7 @@ tfrecorder convert flowers.csv other --dry-run
 
 ## Completion
 
-Words, options and their values are completed by the Tab key after one line in the shell's \
+To complete commands, options and their values with the Tab key, add one line to your shell's \
 start-up file.
 
 Bash (4.4 or newer), in `~/.bashrc`:
@@ -66,8 +66,8 @@ Fish, in `~/.config/fish/completions/tfrecorder.fish`:
 _TFRECORDER_COMPLETE=fish_source tfrecorder | source
 ```
 
-Each starts `tfrecorder` once; to save that half second, write the script that it prints into a \
-file and source the file.
+Each line starts `tfrecorder` once, which takes half a second. To save it, write the script that \
+it prints to a file and source that file.
 """
 
 

@@ -112,7 +112,7 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
 def test_a_flag_of_earlier_is_an_error_that_names_the_present_one() -> None:
     done = call("convert", "x.csv", "out", "--image-fit", "crop")
     assert done.exit_code == 2
-    assert "--image-fit has another name now: give --resize." in done.output
+    assert "--image-fit was renamed: give --resize." in done.output
 
 
 def test_help_has_every_option_with_its_words() -> None:
@@ -144,7 +144,7 @@ def test_columns_and_labels_do_what_they_say() -> None:
         (["convert", CSV, "out", "--num-shards", "0"], 2, "give a whole number from 1"),
         (["convert", CSV, "out", "--num-shards", "A=1"], 2, "'A' is not a split"),
         (["convert", CSV, "out", "--column", "path"], 2, "'path' has no '='"),
-        (["convert", CSV, "out", "--column", "a=b"], 2, "'b' is none of our columns"),
+        (["convert", CSV, "out", "--column", "a=b"], 2, "'b' is not one of our columns"),
         (["convert", CSV, "out", "--column", "a=label"], 2, "the source has no column 'a'"),
         (["convert", CSV, "out", "--seed", "-1"], 2, "--seed -1: give a whole number from 0"),
         (["convert", CSV, "out", "--verify", "all"], 2, "'all' is not one of 'decode'"),

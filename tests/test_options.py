@@ -22,8 +22,8 @@ REFUSED = {
         ("path", "give a dict"),
         ({1: "label"}, "give a dict"),
         ({"\ud800": "label"}, "give a dict"),
-        ({"path": "uri"}, "'uri' is none of our columns: split, image_uri, label"),
-        ({"path": None}, "none of our columns"),
+        ({"path": "uri"}, "'uri' is not one of our columns: split, image_uri, label"),
+        ({"path": None}, "not one of our columns"),
         ({"a": "label", "b": "label"}, "same column"),
     ],
     "labels": [
@@ -116,10 +116,10 @@ REFUSED = {
         ({"train": 0, "test": 1}, "train: give a share above 0"),
         ({"train": "0.7", "test": 0.3}, "train: give a share above 0"),
         ({"train": 0.5, "TRAIN": 0.5}, "more than once"),
-        ({"train": 0.7, "test": 0.2}, "make 0.9 together"),
+        ({"train": 0.7, "test": 0.2}, "sum to 0.9"),
     ],
     "stratify": [("yes", "True or False")],
-    "split_by": [(5, "give a text")],
+    "split_by": [(5, "give text")],
     "strict": [("yes", "True or False")],
     "overwrite": [("yes", "True or False"), (None, "True or False")],
     "retry_rejects": [("yes", "True or False"), (0, "True or False")],
@@ -127,15 +127,15 @@ REFUSED = {
     "runner_options": [
         ("machine_type=x", "give a dict"),
         ([("machine_type", "x")], "give a dict"),
-        ({1: "x"}, "1 is not a name of an option"),
-        ({"--": "x"}, "'--' is not a name of an option"),
+        ({1: "x"}, "1 is not an option's name"),
+        ({"--": "x"}, "'--' is not an option's name"),
         ({"--a-b": 1, "a_b": 2}, "'a_b' is given more than once"),
-        ({"machine_type": object}, "machine_type=<class 'object'>: give a text, a number"),
-        ({"labels": [b"a"]}, "give a text, a number"),
+        ({"machine_type": object}, "machine_type=<class 'object'>: give text, a number"),
+        ({"labels": [b"a"]}, "give text, a number"),
     ],
     "wait": [(1, "True or False"), (None, "True or False"), ("no", "True or False")],
-    "project": [(1, "give a text")],
-    "region": [(b"europe", "give a text")],
+    "project": [(1, "give text")],
+    "region": [(b"europe", "give text")],
     "num_workers": [(0, "from 1"), (1.5, "from 1"), (True, "from 1")],
     "num_threads": [(0, "from 1"), (-1, "from 1"), ("4", "from 1")],
     "progress": [("yes", "True, False or None"), (1, "True, False or None")],
@@ -268,8 +268,10 @@ def test_options_of_the_runner_with_or_without_what_a_command_line_adds():
     assert ConvertOptions(runner_options=None).runner_options == {}
 
 
-def test_starting_anew_and_retrying_exclude_each_other():
-    with pytest.raises(OptionError, match="overwrite=True and retry_rejects=True exclude each"):
+def test_starting_again_and_retrying_cannot_be_combined():
+    with pytest.raises(
+        OptionError, match="overwrite=True and retry_rejects=True cannot be combined"
+    ):
         ConvertOptions(overwrite=True, retry_rejects=True)
 
 
@@ -309,7 +311,7 @@ def test_only_what_decides_the_content_must_stay_when_a_conversion_is_continued(
 
 
 def test_an_option_under_its_earlier_name_is_an_error_that_names_the_present_one():
-    with pytest.raises(OptionError, match="image_fit has another name now: give resize"):
+    with pytest.raises(OptionError, match="image_fit was renamed: give resize"):
         ConvertOptions.of({"image_fit": "crop"})
     with pytest.raises(OptionError, match="there is no option 'epoch'"):
         ConvertOptions.of({"epoch": 1})  # which was an option of load

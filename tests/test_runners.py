@@ -136,7 +136,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 @pytest.mark.parametrize("name", ["direct_num_workers", "direct_running_mode", "num_workers"])
 def test_local_processes_are_an_option_of_their_own(name: str) -> None:
     value = "multi_processing" if name == "direct_running_mode" else 2
-    assert "num_workers, an option of its own" in refusal_of(runner_options={name: value})
+    assert "set by the option num_workers" in refusal_of(runner_options={name: value})
 
 
 def test_a_number_of_workers_that_a_cluster_would_not_heed_is_refused() -> None:

@@ -183,7 +183,7 @@ def test_verify_prints_all_faults_as_json(tmp_path: Path) -> None:
 def test_two_forms_at_once_are_refused(command: str) -> None:
     ended = call(command, CSV, "--json", "--csv")
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert "--json and --csv exclude each other" in ended.stderr
+    assert "--json and --csv cannot be combined" in ended.stderr
 
 
 def test_quiet_prints_errors_alone() -> None:
@@ -363,10 +363,10 @@ def test_every_wrong_option_is_exit_code_2_and_one_line(
         (("--max-reject-fraction", "3"), "--max-reject-fraction 3.0: give a number"),
         (
             ("--image-size", "0"),
-            "--image-size 0: give the short side in pixels, as 256, or HEIGHTxWIDTH",
+            "--image-size 0: give the short side in pixels, such as 256, or HEIGHTxWIDTH",
         ),
         (("--image-format", "raw"), "give it, as --image-size 128x128, and"),
-        (("--overwrite", "--retry-rejects"), "--overwrite and --retry-rejects exclude each other"),
+        (("--overwrite", "--retry-rejects"), "--overwrite and --retry-rejects cannot be combined"),
         (("--column", "price=label"), "--column: the source has no column 'price'"),
         (("--column", "a=label", "--schema", "{schema}"), "--column a=label: a schema names"),
         (("--shards", "3"), "No such option '--shards'. Did you mean --num-shards?"),

@@ -389,7 +389,7 @@ def test_no_dataset_is_begun_by_rows_of_which_none_can_be_a_record() -> None:
         ({"until_idle": "soon"}, "until_idle='soon': give seconds"),
         ({"spool_size": "1 barrel"}, "spool_size='1 barrel'"),
         ({"overwrite": True}, "overwrite=True: a stream adds"),
-        ({"runner": "DataflowRunner"}, "written by the process that reads it"),
+        ({"runner": "DataflowRunner"}, "the process that reads a stream also writes it"),
         ({"image_sise": 3}, "image_sise"),
         ({"source_options": {"settle": 1}}, "an object has none"),
     ],

@@ -23,7 +23,7 @@ from tfrecorder.validation import report as reports
 def _runner_options(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, Any] | None:
-    """NAME=VALUE arguments as a dict: a flag alone is True, a name given twice has both values."""
+    """NAME=VALUE arguments as a dict: a bare name is True, a name given twice has both values."""
     found: dict[str, Any] = {}
     for argument in values:
         name, equals, text = argument.partition("=")
@@ -46,17 +46,17 @@ runner_option = click.option(
     multiple=True,
     metavar="NAME=VALUE",
     callback=_runner_options,
-    help="An option of Beam or its runner, checked by Beam itself; may be repeated.",
+    help="An option of Beam or its runner, checked by Beam; repeatable.",
 )
 
 
 def _sep(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    r"""A separator as it is typed: "\t" is a tab, which a shell does not let through easily."""
+    r"""A separator as typed: "\t" is a tab, which is hard to type in a shell."""
     return "\t" if value == r"\t" else value
 
 
 def option_of(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option of `ConvertOptions`, as other commands have it too."""
+    """An option of `ConvertOptions`, for other commands."""
     (item,) = (one for one in dataclasses.fields(ConvertOptions) if one.name == name)
     metavar, words = item.metadata["metavar"], item.metadata["help"]
     return click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=words, **settings)
@@ -69,8 +69,8 @@ def _text_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command(
     help="""Show how far the conversion into DIRECTORY is.
 
-    Read from the directory alone, whatever runs the conversion; nothing is changed. Ends with exit
-    code 1 if the dataset is finished and a shard is missing or of another size.""",
+    Reads only the directory, whatever runs the conversion, and changes nothing. The exit code is 1
+    if the dataset is finished and a shard is missing or has the wrong size.""",
     epilog="Example: tfrecorder status gs://my-bucket/flowers",
 )
 @click.argument("directory")
@@ -84,7 +84,7 @@ def status(directory: str, as_json: bool) -> None:
 
 
 @click.command(
-    help="""Print a schema for SOURCE, a line a column, as a YAML file to look over and edit.
+    help="""Print a schema for SOURCE as YAML, one line per column, for you to check and edit.
 
     SOURCE is a CSV (- for one on standard input), Vertex AI's JSON Lines, or a folder
     of images. Give the edited file to `tfrecorder convert --schema`.""",
@@ -159,7 +159,7 @@ _column_option = click.option(
     multiple=True,
     metavar="NAME=OURS",
     callback=_pairs,
-    help="A column of the source that stands for split, image_uri or label; may be repeated.",
+    help="A column of the source to use as split, image_uri or label; repeatable.",
 )
 _label_option = click.option(
     "--label",
@@ -167,10 +167,10 @@ _label_option = click.option(
     multiple=True,
     metavar="NAME",
     callback=lambda ctx, param, values: values or None,
-    help="A class name, repeated in the order of the integers. Default: the sorted labels found.",
+    help="A class name; repeat it in the order of the integers. Default: the labels found, sorted.",
 )
 
-#: Fields whose command line form is not what their default value tells.
+#: Fields whose command line form does not follow from their default value.
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "columns": _column_option,
     "labels": _label_option,
@@ -195,10 +195,10 @@ _TYPES: dict[str, dict[str, Any]] = {
 def convert_options(
     command: Callable[..., None], without: Container[str] = (), appends: bool = False
 ) -> Callable[..., None]:
-    """An option for each field of ConvertOptions, but for some.
+    """An option for each field of ConvertOptions, except those in `without`.
 
     Args:
-        appends: what decides on the records has no default, for it is taken from a dataset.
+        appends: options that decide on the records have no default: the dataset has them.
     """
     for item in reversed(dataclasses.fields(ConvertOptions)):
         if item.name not in without:
@@ -227,7 +227,7 @@ def _field_option(item: dataclasses.Field[Any], has_default: bool) -> Callable[[
 @click.command(
     help=f"""Write SOURCE as a TFRecord dataset into OUTPUT_DIR.
 
-    An interrupted conversion is continued by the same command.
+    To continue an interrupted conversion, repeat the command.
 
     {SOURCE_HELP}""",
     epilog="Example: tfrecorder convert flowers.csv out --num-shards 8",
@@ -238,8 +238,8 @@ def _field_option(item: dataclasses.Field[Any], has_default: bool) -> Callable[[
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Check all that a conversion checks before its launch, and show what it would write: "
-    "splits, shards, estimated bytes, classes and warnings. Nothing is written.",
+    help="Run every check that a conversion runs first, and show what it would write: splits, "
+    "shards, estimated bytes, classes and warnings. Nothing is written.",
 )
 @json_option
 @quiet_option
@@ -256,11 +256,11 @@ _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.dif
 
 
 @click.command(
-    help=f"""Add SOURCE to the finished dataset in OUTPUT_DIR, as a further generation.
+    help=f"""Add SOURCE to the finished dataset in OUTPUT_DIR, as a new generation.
 
-    Rows whose image is in the dataset already are passed over. What decides on the records,
-    as --image-size or --schema, is as it was for the dataset unless it is given. An
-    interrupted append is continued by the same command.
+    Rows whose image is already in the dataset are skipped. Options that decide what the
+    records hold, such as --image-size or --schema, stay as they were unless you give them.
+    To continue an interrupted append, repeat the command.
 
     {SOURCE_HELP}""",
     epilog="Example: tfrecorder append more.csv out",
@@ -272,12 +272,12 @@ _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.dif
     type=click.Choice(DUPLICATES),
     default="skip",
     show_default=True,
-    help="Rows whose image is in the dataset already: skip passes over them, keep adds them.",
+    help="Rows whose image is already in the dataset: skip leaves them out, keep adds them.",
 )
 @click.option(
     "--retry-rejects",
     is_flag=True,
-    help="Add also rows that are in the dataset as rejects alone: their images may be there now.",
+    help="Also add rows that are only in the dataset as rejects: their images may exist now.",
 )
 @functools.partial(convert_options, without={"overwrite", "retry_rejects"}, appends=True)
 @json_option
@@ -299,8 +299,8 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
 @click.command(
     help="""Write all generations of the dataset in DIRECTORY as one new dataset in OUTPUT_DIR.
 
-    Records are copied as they are, shuffled anew; no image is decoded, and the sources are
-    not needed. DIRECTORY is only read. An interrupted compaction is continued by the same
+    Records are copied unchanged and shuffled again; no image is decoded, and the sources are
+    not needed. DIRECTORY is not changed. To continue an interrupted compaction, repeat the
     command.""",
     epilog="Example: tfrecorder compact out out-2",
 )
@@ -309,7 +309,7 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
 @click.option(
     "--drop",
     metavar="FILE",
-    help="A text file with an image uri a line, whose records are left out.",
+    help="A text file with one image uri per line; their records are left out.",
 )
 @at_option
 @functools.partial(convert_options, without=_NOT_OF_COMPACT)
@@ -324,9 +324,9 @@ def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> N
 
 
 @click.command(
-    help=f"""List every problem of SOURCE at once; write nothing.
+    help=f"""List every problem in SOURCE at once; write nothing.
 
-    Ends with exit code 1 if there are errors; warnings alone are no failure.
+    The exit code is 1 if there are errors, and 0 if there are only warnings.
 
     {SOURCE_HELP}""",
     epilog="Example: tfrecorder validate flowers.csv --check-images",
@@ -334,33 +334,33 @@ def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> N
 @click.argument("source")
 @click.option("--check-images", is_flag=True, help="Also open and check every image.")
 @_column_option
-@click.option("--schema", metavar="FILE", help="What each column holds, as for convert.")
+@click.option("--schema", metavar="FILE", help="What each column holds, as in convert.")
 @_label_option
 @_text_options
 @option_of("base")
-@click.option("--seed", default=0, show_default=True, help="As for convert.")
-@click.option("--splits", metavar="SPLIT=SHARE,...", callback=_shares, help="As for convert.")
-@click.option("--stratify", is_flag=True, help="As for convert.")
-@click.option("--split-by", metavar="COLUMN", help="As for convert.")
+@click.option("--seed", default=0, show_default=True, help="As in convert.")
+@click.option("--splits", metavar="SPLIT=SHARE,...", callback=_shares, help="As in convert.")
+@click.option("--stratify", is_flag=True, help="As in convert.")
+@click.option("--split-by", metavar="COLUMN", help="As in convert.")
 @click.option(
     "--verify",
     type=click.Choice(VERIFY_LEVELS),
     default="decode",
     show_default=True,
-    help="With --check-images, the check of each image, as for convert.",
+    help="With --check-images: how each image is checked, as in convert.",
 )
 @click.option(
     "--max-pixels",
     default=DEFAULT_MAX_PIXELS,
     show_default=True,
     metavar="N",
-    help="With --check-images, refuse images of more pixels than this.",
+    help="With --check-images: refuse images with more pixels than this.",
 )
-@click.option("--strict", is_flag=True, help="Warnings are errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option(
     "--progress/--no-progress",
     default=None,
-    help="What goes on, with --check-images as a bar. Default: in a terminal.",
+    help="Show progress; with --check-images, a bar. Default: only in a terminal.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 @json_option

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DIRECTORY_HELP = """DIRECTORY is the output of a conversion, a TFDS directory of one version, or a
     pattern of TFRecord files."""
 
-#: Columns of the table for people: the numbers, where they are in every row, last.
+#: Columns of the printed table; numbers that every row has come last.
 _SHOWN = ("image/source_id", "image/class/label", "image/class/text", "image/format")
 _SIZE = ("image/height", "image/width", "image/channels")
 
@@ -30,8 +30,8 @@ _SIZE = ("image/height", "image/width", "image/channels")
 @click.command(
     help=f"""Print the first records of a split as a table.
 
-    With --output-dir also write their images, as they are stored, and the whole table as
-    records.csv; nothing is written outside that folder. {_DIRECTORY_HELP}""",
+    With --output-dir also write their images, as stored, and the whole table as
+    records.csv. Nothing is written outside that folder. {_DIRECTORY_HELP}""",
     epilog="Example: tfrecorder inspect out --split TRAIN --num-records 20 --output-dir look",
 )
 @click.argument("directory")
@@ -42,7 +42,7 @@ _SIZE = ("image/height", "image/width", "image/channels")
     default=20,
     show_default=True,
     metavar="N",
-    help="How many records, from the first on.",
+    help="How many records to print.",
 )
 @click.option(
     "--output-dir",
@@ -73,7 +73,7 @@ def inspect(
 
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:
-    """The columns that people look at first, as text."""
+    """The table as text, with the columns that people look at first in front."""
     columns = ["record"]
     columns += [name for name in _SHOWN if name in table]
     sizes = [name for name in _SIZE if name in table]
@@ -91,7 +91,7 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
 
 
 def _short(name: str) -> str:
-    """A column's name without the part that they share."""
+    """A column's name without the prefix that all share."""
     return {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}.get(
         name, name.removeprefix("image/")
     )
@@ -102,11 +102,11 @@ def _cell(value: Any) -> str:
 
 
 @click.command(
-    help=f"""Make a page that shows the dataset in DIRECTORY: one HTML file that needs no network.
+    help=f"""Make a page that shows the dataset in DIRECTORY: one HTML file that works offline.
 
-    Random records of each split with their labels, boxes and masks, label distribution, plots of
-    sizes and brightness, near-constant images, duplicates and leakage between splits, rejects
-    with their reasons. {_DIRECTORY_HELP}""",
+    It shows random records of each split with their labels, boxes and masks; the distribution of
+    labels, sizes and brightness; near-constant images; duplicates, and leakage between splits;
+    and rejects with their reasons. {_DIRECTORY_HELP}""",
     epilog="Example: tfrecorder preview out --html report.html --open",
 )
 @click.argument("directory")
@@ -119,7 +119,7 @@ def _cell(value: Any) -> str:
     "--open",
     "opened",
     is_flag=True,
-    help="Show the page in a browser; without --html it is a temporary file.",
+    help="Show the page in a browser; without --html, as a temporary file.",
 )
 @click.option(
     "--num-records",
@@ -127,7 +127,7 @@ def _cell(value: Any) -> str:
     default=1000,
     show_default=True,
     metavar="N",
-    help="Random records of each split to decode, at most.",
+    help="How many random records of each split to decode, at most.",
 )
 @click.option(
     "--per-split",
@@ -142,13 +142,13 @@ def _cell(value: Any) -> str:
     type=float,
     default=60.0,
     show_default=True,
-    help="What the search for duplicates may take.",
+    help="How long the search for duplicates may take.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random choice.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random choice.")
 @click.option(
     "--progress/--no-progress",
     default=None,
-    help="A progress bar. Default: in a terminal.",
+    help="Show a progress bar. Default: only in a terminal.",
 )
 @at_option
 @quiet_option
@@ -166,6 +166,6 @@ def preview(directory: str, html: str | None, opened: bool, **options: Any) -> N
 
 
 def _page_of(directory: str) -> str:
-    """A page in the current folder that is named for its dataset."""
+    """A page in the current folder, named after its dataset."""
     name = os.path.basename(os.path.abspath(directory)) or "dataset"
     return re.sub(r"[^\w.-]+", "_", name).strip("_.") + "-preview.html"

@@ -1,4 +1,4 @@
-"""The command line: all commands, and what becomes of their errors."""
+"""The command line: all commands, and how their errors are shown."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 class _Failure(click.ClickException):
-    """An error in our own form."""
+    """An error as we print it."""
 
     def show(self, file: Any = None) -> None:
         complain("error", self.format_message())
 
 
 class _UsageError(_Failure):
-    """A wrong argument or option in one line: Click's own form takes four."""
+    """A wrong argument or option, in one line; Click would print four."""
 
     exit_code = 2
 
 
 class _Group(click.Group):
-    """Turns the errors that a user can meet into one clear message and an exit code."""
+    """Turns the errors that users can meet into one clear message and an exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with _in_one_line(ctx):
             return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As Click does it, but with whole summaries, on as many lines as they take."""
+        """As in Click, but summaries are never cut short."""
         commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl([(name, one.get_short_help_str(1000)) for name, one in commands])
@@ -85,7 +85,7 @@ def _in_one_line(ctx: click.Context) -> Iterator[None]:
 
 
 def _spare_address_space() -> None:
-    """Under `ulimit -v`, keep Arrow's own pool from reserving a gigabyte that Beam needs."""
+    """Under `ulimit -v`, keep Arrow's pool from reserving a gigabyte that Beam needs."""
     if address_space_left() is not None:
         import pyarrow
 
@@ -93,11 +93,11 @@ def _spare_address_space() -> None:
 
 
 def _renamed(error: click.UsageError) -> str:
-    """Click's words; or for an option that there is not, the one that is probably meant."""
+    """Click's message, or for an unknown option the one that was probably meant."""
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     new = RENAMED.get(name)
     if new is not None:
-        return f"--{name.replace('_', '-')} has another name now: give --{new}."
+        return f"--{name.replace('_', '-')} was renamed: give --{new}."
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         near = nearest(name, [one.name or "" for one in error.ctx.command.params])
         hint = f" Did you mean {in_shell_words(near)}?" if near else ""

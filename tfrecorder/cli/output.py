@@ -20,7 +20,7 @@ _QUIET = "tfrecorder.quiet"
 
 
 def in_shell_words(words: str) -> str:
-    """A message of the library with its options as the commands have them."""
+    """A message of the library, with options spelled as on the command line."""
     root = click.get_current_context().find_root().command
     commands = root.commands.values() if isinstance(root, click.Group) else [root]
     flags: dict[str, str] = {}
@@ -29,14 +29,14 @@ def in_shell_words(words: str) -> str:
         flags.setdefault(one.name or "", flag)
     try:
         return shell_words(words, flags)
-    except (MemoryError, SystemError):  # a limit of memory leaves none for the patterns
+    except (MemoryError, SystemError):  # no memory left for the patterns
         return words
 
 
 def coloured(words: str) -> str:
     """The same words, with `error:` and `warning:` at the start of a line in colour.
 
-    click takes the colour away where the words do not go to a terminal; NO_COLOR does so anywhere
+    click drops the colour if the output is not a terminal; NO_COLOR drops it everywhere
     (https://no-color.org).
     """
     if os.environ.get("NO_COLOR"):
@@ -53,7 +53,7 @@ at_option = click.option(
     "--at",
     type=click.IntRange(min=0),
     metavar="N",
-    help="The last generation that counts, of a dataset that was appended to. Default: the newest.",
+    help="For a dataset that was appended to: use generations 0 to N only. Default: all of them.",
 )
 
 
@@ -78,31 +78,31 @@ quiet_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_be_quiet,
-    help="Print errors alone: no result, no warnings, no bar. What --json or --csv ask for is "
-    "printed all the same.",
+    help="Print only errors: no result, no warnings, no bar. The output of --json or --csv is "
+    "still printed.",
 )
 
 
 def is_quiet() -> bool:
-    """True if the command at hand was asked to be."""
+    """True if the current command has `--quiet`."""
     return bool(click.get_current_context().meta.get(_QUIET))
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--json`, as the argument `as_json`."""
-    words = "Print all of it as JSON, for programs."
+    words = "Print the result as JSON, for programs."
     return click.option("--json", "as_json", is_flag=True, help=words)(command)
 
 
 def show(
     found: Any, as_json: bool = False, is_error: bool = False, has_options: bool = False
 ) -> None:
-    """Print a result: as JSON values where they are asked for, else as text unless `--quiet`.
+    """Print a result: as JSON if asked for, else as text unless `--quiet` is given.
 
     Args:
-        found: a value with `as_dict`, or that dict itself, where JSON is asked for.
-        has_options: its text names options, which are to stand as the command line has them.
-        is_error: what it says is wrong, so that `--quiet` prints it too.
+        found: a value with `as_dict`; if JSON is asked for, it may be that dict itself.
+        has_options: its text names options, which are spelled as on the command line.
+        is_error: it reports an error, so `--quiet` prints it too.
     """
     if as_json:
         values = found if isinstance(found, dict) else found.as_dict()
@@ -113,6 +113,6 @@ def show(
 
 
 def refuse_both(as_json: bool, as_csv: bool) -> None:
-    """Raise a usage error where two forms are asked for."""
+    """Raise a usage error if both forms are asked for."""
     if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other.")
+        raise click.UsageError("--json and --csv cannot be combined.")

@@ -13,7 +13,7 @@ from tfrecorder.options.convert import NOT_STAGED, ON_ERROR
 
 
 def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """ "3/16" as a pair, which counts from 1, or of `--part-index` from 0."""
+    """ "3/16" as a pair; counted from 1, or from 0 for `--part-index`."""
     if value is None:
         return None
     first = 0 if param.name == "part_index" else 1
@@ -28,7 +28,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 @click.command(
     help=f"""Check SOURCE and plan its shards, for `work` on many machines and `commit`.
 
-    Writes no images. Where the shards were not all written, the same command continues.
+    Writes no images. While shards are missing, repeating the command continues.
 
     {SOURCE_HELP}""",
     epilog="Example: tfrecorder stage flowers.csv out --num-shards 64",
@@ -47,9 +47,9 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
 @click.command(
     help="""Write one part of the shards that `stage` planned in OUTPUT_DIR.
 
-    Run it on as many machines as there are parts, at the same time or one after the
-    other; all must see OUTPUT_DIR and the images under the same paths. A part that ended
-    early is run again. Without --part, all shards are written.""",
+    Run it once for each part, at the same time or one after the other, on one machine or
+    many. All must see OUTPUT_DIR and the images under the same paths. If a part fails, run
+    it again. Without --part, all shards are written.""",
     epilog="Example: tfrecorder work out --part 3/16",
 )
 @click.argument("output_dir")
@@ -57,24 +57,26 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     "--part",
     metavar="K/N",
     callback=_part,
-    help="Which part, counted from 1, and of how many.  [default: 1/1]",
+    help="Part K of N, counted from 1.  [default: 1/1]",
 )
 @click.option(
     "--part-index",
     metavar="K/N",
     callback=_part,
-    help="The same counted from 0, as Kubernetes and SLURM arrays number their tasks.",
+    help="The same, counted from 0, as Kubernetes and SLURM arrays number their tasks.",
 )
 @option_of("on_error", type=click.Choice(ON_ERROR), default="reject", show_default=True)
 @option_of("num_threads", type=int)
 @click.option(
-    "--progress/--no-progress", default=None, help="A progress bar. Default: in a terminal."
+    "--progress/--no-progress",
+    default=None,
+    help="Show a progress bar. Default: only in a terminal.",
 )
 @json_option
 @quiet_option
 def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: Any) -> None:
     if part and part_index:
-        raise click.UsageError("--part and --part-index exclude each other.")
+        raise click.UsageError("--part and --part-index cannot be combined.")
     from tfrecorder.writing.parts import work as run
 
     if is_quiet():
@@ -83,9 +85,9 @@ def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: 
 
 
 @click.command(
-    help="""Make one dataset of what `work` wrote into OUTPUT_DIR, once all parts have ended.
+    help="""Make what `work` wrote into OUTPUT_DIR one dataset, once all parts are done.
 
-    Names the parts that are missing, and changes nothing then.""",
+    If parts are missing, it names them and changes nothing.""",
     epilog="Example: tfrecorder commit out",
 )
 @click.argument("output_dir")

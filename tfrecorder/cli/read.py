@@ -1,4 +1,4 @@
-"""The commands about reading: `tfrecorder info`, `tfrecorder benchmark`."""
+"""The commands that read a dataset: `tfrecorder info`, `tfrecorder benchmark`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @click.command(
     help="""Show what the dataset in DIRECTORY holds, and check its shards by name and size.
 
-    Splits, shards, records, bytes, classes with their counts, columns with their statistics, image
-    sizes and formats, rejects by reason, and the options of the conversion.
+    It shows splits, shards, records, bytes, classes with their counts, columns with their
+    statistics, image sizes and formats, rejects by reason, and the options of the conversion.
     DIRECTORY is the output of a conversion, a TFDS directory of one version, or a pattern of
     TFRecord files.""",
     epilog="Example: tfrecorder info out",
@@ -44,12 +44,12 @@ def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple
 def _check_before_tensorflow(
     directory: str, split: str, batch_size: int, image_size: tuple[int, int] | None
 ) -> None:
-    """Raise now what TensorFlow's import would put off by some seconds."""
+    """Raise now what would otherwise wait seconds for TensorFlow's import."""
     from tfrecorder import storage
     from tfrecorder.loading.options import LoadOptions
 
     LoadOptions(batch_size=batch_size, image_size=image_size)
-    if storage.is_local(directory):  # what lies elsewhere is read by TensorFlow itself
+    if storage.is_local(directory):  # TensorFlow itself reads other stores
         from tfrecorder.stored.files import local_files
         from tfrecorder.stored.open import open_dataset
 
@@ -59,7 +59,7 @@ def _check_before_tensorflow(
 
 
 def refuse_split(stored: StoredDataset, split: str) -> None:
-    """Raise an OptionError unless a dataset has the split of `--split`."""
+    """Raise an OptionError unless the dataset has the split given as `--split`."""
     try:
         stored.split(split)
     except DatasetError as error:
@@ -75,7 +75,7 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
 @click.argument("directory")
 @click.option("--split", default="TRAIN", show_default=True, help="The split to read.")
 @click.option(
-    "--batch-size", type=int, default=64, show_default=True, metavar="N", help="Images of a batch."
+    "--batch-size", type=int, default=64, show_default=True, metavar="N", help="Images per batch."
 )
 @click.option(
     "--image-size",
@@ -98,7 +98,7 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
     "step_ms",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
-    help="Milliseconds of a training step to simulate: shows the share of time that an "
+    help="Simulate a training step of this many milliseconds: shows what share of the time an "
     "accelerator would wait.",
 )
 @click.option("--trace", is_flag=True, help="Also show where the CPU time goes.")

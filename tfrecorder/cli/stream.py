@@ -31,7 +31,7 @@ def _settings(ctx: click.Context, param: click.Parameter, values: tuple[str, ...
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """A block in which SIGTERM, by which services are stopped, ends like Ctrl-C."""
+    """A block in which SIGTERM, which stops services, acts like Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -47,13 +47,14 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 @click.command(
-    help="""Write the images that come from SOURCE into OUTPUT_DIR, until Ctrl-C.
+    help="""Write images into OUTPUT_DIR as they arrive in SOURCE, until Ctrl-C.
 
-    Each batch is a further generation of the dataset, which is begun if there is none. The
-    same command goes on where the last one ended, however that was: each image becomes one
-    record or one reject, once.
+    Each batch becomes a new generation of the dataset, which is created if it does not
+    exist. Repeat the command to continue where the last one ended, even after a crash: each
+    image becomes exactly one record or one reject.
 
-    SOURCE is a folder that images are put into, as for convert; or kafka://HOST:PORT/TOPIC.""",
+    SOURCE is a folder that images arrive in, laid out as for convert; or
+    kafka://HOST:PORT/TOPIC.""",
     epilog="Example: tfrecorder stream incoming out --every-seconds 300",
 )
 @click.argument("source")
@@ -63,27 +64,27 @@ def _ended_by_sigterm() -> Iterator[None]:
     type=int,
     default=1000,
     show_default=True,
-    help="Write a batch once it has so many rows,",
+    help="Write a batch once it has this many rows.",
 )
 @click.option(
     "--every-seconds",
     type=float,
     default=60.0,
     show_default=True,
-    help="or once its first row is so many seconds old,",
+    help="Or once its first row is this many seconds old.",
 )
 @click.option(
     "--spool-size",
     metavar="SIZE",
     default="1GiB",
     show_default=True,
-    help="or once its images, of messages that hold bytes, take so much space in OUTPUT_DIR.",
+    help="Or once its images take this much space in OUTPUT_DIR (for messages that hold bytes).",
 )
 @click.option(
     "--until-idle",
     type=float,
     metavar="SECONDS",
-    help="End once no image came for so many seconds. Default: go on until Ctrl-C.",
+    help="Stop once no image has arrived for this many seconds. Default: run until Ctrl-C.",
 )
 @click.option(
     "--source-option",
@@ -91,8 +92,8 @@ def _ended_by_sigterm() -> Iterator[None]:
     metavar="NAME=VALUE",
     multiple=True,
     callback=_settings,
-    help="Of a folder, settle: the seconds for which a file must not change before it counts. Of "
-    "Kafka, see docs/stream-kafka.md. May be repeated.",
+    help="For a folder, settle: how many seconds a file must stay unchanged before it counts. For "
+    "Kafka, see docs/stream-kafka.md. Repeatable.",
 )
 @functools.partial(convert_options, without=NOT_STREAMED, appends=True)
 @json_option

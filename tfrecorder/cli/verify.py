@@ -1,4 +1,4 @@
-"""The commands about what was written: `tfrecorder verify`, `tfrecorder repair`."""
+"""The commands that check what was written: `tfrecorder verify`, `tfrecorder repair`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tfrecorder.cli.output import (
 _progress_option = click.option(
     "--progress/--no-progress",
     default=None,
-    help="Show a bar. Default: in a terminal.",
+    help="Show a progress bar. Default: only in a terminal.",
 )
 
 
 @click.command(
     help="""Check every byte of the dataset in DIRECTORY; change nothing.
 
-    Every file must hold the bytes that were written, by size and CRC32C: shards, indexes, lists of
-    rejects and suspects, the plan, the files of the commit. Of a damaged shard the records whose
-    checksums are wrong are named. A bucket is checked by its own CRC32Cs, without a download.
-    Ends with exit code 0 only if all is well.""",
+    Size and CRC32C of every file must be those that were written: shards, indexes, lists of
+    rejects and suspects, the plan, the files of the commit. In a damaged shard, the records with
+    wrong checksums are named. In a bucket the CRC32Cs that it keeps are compared, and nothing is
+    downloaded. The exit code is 0 only if all is well.""",
     epilog="Example: tfrecorder verify out --decode",
 )
 @click.argument("directory")
@@ -58,17 +58,17 @@ def verify(
 
 
 @click.command(
-    help="""Write the missing and damaged files of the dataset in DIRECTORY again.
+    help="""Rewrite the missing and damaged files of the dataset in DIRECTORY.
 
-    Each comes back with the bytes that it had, from the staged plan and the sources; where a
-    source has changed since, its shard is named and left as it is.""",
+    Each gets the bytes that it had, from the staged plan and the sources. If a source has
+    changed since, its shard is named and left as it is.""",
     epilog="Example: tfrecorder repair out",
 )
 @click.argument("directory")
 @click.option(
     "--base",
     metavar="FOLDER",
-    help="Where relative image paths are taken from, if the images have moved.",
+    help="The folder that relative image paths start from, if the images have moved.",
 )
 @_progress_option
 @quiet_option

@@ -1,4 +1,4 @@
-"""What the library says, in the words of the command line.
+"""The library's messages, in the words of the command line.
 
 The library names options as Python does: `num_shards=0`, "give overwrite=True".  A shell has
 `--num-shards 0` and `--overwrite`.
@@ -16,27 +16,27 @@ _VALUE = (
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]|…"
     r"|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|True|False|None|nan|-?inf"
 )
-#: What stands around a name of ours, but not around one within a path or a quoted value.
+#: What may surround an option's name, but not a name within a path or a quoted value.
 _BEFORE, _AFTER = r"(?<![\w/.'\"=-])", r"(?![\w/'\"=]|\.\w)"
 
-#: Calls of what is a command too.
+#: Calls of functions that are commands too.
 _CALL = re.compile(r"\btfrecorder\.(validate|stage|work|commit)\(([^()]*)\)")
 
-#: Values that are typed into a shell as they are.
+#: Values that need no quotes in a shell.
 _PLAIN = re.compile(r"[\w.,:%+=/@-]+")
 
 #: Python's forms of values in the library's remedies.
 _PHRASES = {
-    "(height, width), as (224, 224)": "HEIGHTxWIDTH, as 224x224",
+    "(height, width), such as (224, 224)": "HEIGHTxWIDTH, such as 224x224",
     "{'TRAIN': 0.7, 'VALIDATION': 0.3}": "TRAIN=0.7,VALIDATION=0.3",
 }
 
 
 def shell_words(text: str, flags: Mapping[str, str]) -> str:
-    """A message of the library as the command line writes it.
+    """A message of the library, with options as the command line spells them.
 
     Args:
-        flags: of each option's name in Python, its flag; of an argument, its name in capitals.
+        flags: for each option's name in Python its flag; for an argument, its name in capitals.
 
     >>> flags = {"num_shards": "--num-shards", "splits": "--splits", "overwrite": "--overwrite"}
     >>> shell_words("splits={'TRAIN': 70.0, 'TEST': 30.0}: give overwrite=True.", flags)
@@ -66,7 +66,7 @@ def shell_words(text: str, flags: Mapping[str, str]) -> str:
 
 
 def _arguments(given: str) -> str:
-    """Those of a call, as a command has them.
+    """The arguments of a call, as a command takes them.
 
     >>> _arguments("SOURCE, 'out'")
     'SOURCE out'
@@ -75,7 +75,7 @@ def _arguments(given: str) -> str:
 
 
 def _typed(flag: str, value: str) -> str:
-    """An option with its value as it is typed."""
+    """An option with its value, as typed."""
     try:
         found = ast.literal_eval(value)
     except (SyntaxError, ValueError):
@@ -110,7 +110,7 @@ def _number(value: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""A message with a list in lines of its own as a single line.
+    r"""A message that has a list on separate lines, as a single line.
 
     >>> one_line("cannot be read:\n  a: empty\n  b: empty\nNothing was written.")
     'cannot be read: a: empty; b: empty. Nothing was written.'

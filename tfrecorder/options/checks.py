@@ -31,7 +31,7 @@ RENAMED = {
 
 
 def by_present_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as they were recorded, under the names that they have now.
+    """Recorded options, under their present names.
 
     >>> by_present_names({"image_fit": "crop", "seed": 1})
     {'resize': 'crop', 'seed': 1}
@@ -40,19 +40,19 @@ def by_present_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_unknown(options: Mapping[str, Any], cls: type) -> None:
-    """Raise an OptionError, with the nearest name, if one is not a field of a dataclass."""
+    """Raise an OptionError, with the nearest name, if an option is not a field of a dataclass."""
     known = [item.name for item in dataclasses.fields(cls)]
     for name in options:
         if name not in known and RENAMED.get(name, "").partition("=")[0] in known:
-            raise OptionError(f"{name} has another name now: give {RENAMED[name]}.")
+            raise OptionError(f"{name} was renamed: give {RENAMED[name]}.")
         if name not in known:
             near = nearest(name, known)
-            hint = f"did you mean {near}?" if near else f"there are: {', '.join(known)}."
+            hint = f"did you mean {near}?" if near else f"the options are {', '.join(known)}."
             raise OptionError(f"there is no option {name!r}; {hint}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The options that a wrong name probably means: those of which it is a word, or the nearest.
+    """The options that a wrong name probably means: those with it as a word, or the nearest.
 
     >>> nearest("shards", ["shard_size", "num_shards"]), nearest("sed", ["seed"])
     ('num_shards', 'seed')
@@ -73,7 +73,7 @@ def parse_size(size: int | str) -> int:
         return int(size)
     match = _SIZE.fullmatch(size)
     if not match or match[2].upper() not in _UNITS:
-        raise ValueError(f"{size!r} is not a size; write for instance 128MiB")
+        raise ValueError(f"{size!r} is not a size; write for example 128MiB")
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
@@ -105,7 +105,7 @@ def whole(low: int, high: int | None = None, none: bool = False) -> Check:
 
 
 def one_of(*words: str | bool | None) -> Check:
-    """One of some words, or of True, False and None."""
+    """One of the given words, True, False or None."""
     shown = ", ".join(repr(word) for word in words)
 
     def check(value: Any) -> str | None:

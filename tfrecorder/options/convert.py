@@ -36,7 +36,7 @@ ON_ERROR = ("reject", "raise")
 DUPLICATES = ("skip", "keep")
 
 
-#: Options that decide in which files, and in which order, records come; and all that `compact` has.
+#: Options that decide which file a record is in, and their order; and all that `compact` takes.
 OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
 OF_COMPACT = (
     *OF_ORDER,
@@ -48,13 +48,13 @@ DEFAULT_SHARD_SIZE = "128MiB"
 
 
 def _option(default: Any, text: str, *, content: bool = False, metavar: str | None = None) -> Any:
-    """A field with its help text.  `content`: it decides what the files hold."""
+    """A field with its help text.  `content`: True if it decides what the files hold."""
     return field(default=default, metadata={"help": text, "content": content, "metavar": metavar})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """What a conversion does, beside its source and its output directory.
+    """What a conversion does, apart from its source and its output directory.
 
     The help text of each option is its field's metadata; the command line shows the same words.
     Options that decide what the files hold (`content_options`) must be the same when an
@@ -69,7 +69,7 @@ class ConvertOptions:
 
     columns: Mapping[str, str] | None = _option(
         None,
-        "Names of the source's columns that stand for split, image_uri or label.",
+        "Which of the source's columns to use as split, image_uri or label.",
         content=True,
         metavar="NAME=OURS",
     )
@@ -82,20 +82,20 @@ class ConvertOptions:
     )
     labels: tuple[str, ...] | None = _option(
         None,
-        "All class names in the order of their integers; default: the sorted labels found.",
+        "All class names, in the order of their integers. Default: the labels found, sorted.",
         content=True,
         metavar="NAME",
     )
     sep: str | None = _option(
-        None, "What separates the values of a CSV, one character. Default: a comma.", metavar="CHAR"
+        None, "The character that separates the values of a CSV. Default: a comma.", metavar="CHAR"
     )
     encoding: str | None = _option(
-        None, "The encoding of a CSV, as cp1252 or utf-16. Default: UTF-8.", metavar="NAME"
+        None, "The encoding of a CSV, such as cp1252 or utf-16. Default: UTF-8.", metavar="NAME"
     )
     base: str | None = _option(
         None,
-        "Where relative image paths are taken from. Default: the folder of the CSV; of a frame or "
-        "of standard input, the current one.",
+        "The folder that relative image paths start from. Default: the folder of the CSV; for a "
+        "frame or standard input, the current folder.",
         metavar="FOLDER",
     )
     num_shards: int | Mapping[str, int] | None = _option(
@@ -107,8 +107,8 @@ class ConvertOptions:
     )
     shard_size: int | str = _option(
         DEFAULT_SHARD_SIZE,
-        "Bytes of a shard aimed at, estimated from at most 1,000 image sizes. Units B, KB, MB, "
-        "GB, KiB, MiB, GiB.",
+        "Target size of a shard, estimated from at most 1,000 image sizes. Units: B, KB, MB, GB, "
+        "KiB, MiB, GiB.",
         content=True,
         metavar="SIZE",
     )
@@ -117,114 +117,115 @@ class ConvertOptions:
     )
     seed: int = _option(
         0,
-        "Seed of the shuffle and of the 80/10/10 assignment of rows without a split; "
-        "0 to 4294967295.",
+        "Seed of the shuffle, and of the assignment of rows without a split; 0 to 4294967295.",
         content=True,
     )
     splits: Mapping[str, float] | None = _option(
         None,
-        "Shares of the splits for rows that have none, together 1. Default: TRAIN=0.8, "
+        "Shares of the splits for rows without a split; they must sum to 1. Default: TRAIN=0.8, "
         "VALIDATION=0.1, TEST=0.1.",
         content=True,
         metavar="SPLIT=SHARE,...",
     )
     stratify: bool = _option(
-        False, "Divide the rows of each label by these shares, not all rows.", content=True
+        False,
+        "Apply these shares to the rows of each label, not to all rows together.",
+        content=True,
     )
     split_by: str | None = _option(
         None,
-        "A column whose rows of one value get one split, as all images of a patient.",
+        "A column: rows with the same value get the same split, such as all images of a patient.",
         content=True,
         metavar="COLUMN",
     )
     verify: str = _option(
         "decode",
-        "Check of each image. decode: what is accepted never fails in training; strict: refuses "
-        "also what decodes with a warning; header: size and format only; none: trust the files.",
+        "How to check each image. decode: accept only what decodes, so training never fails on it; "
+        "strict: also refuse what decodes with a warning; header: check only size and format; "
+        "none: trust the files.",
         content=True,
     )
     max_pixels: int = _option(
         DEFAULT_MAX_PIXELS,
-        "Reject images of more pixels than this.",
+        "Reject images with more pixels than this.",
         content=True,
         metavar="N",
     )
     image_size: int | tuple[int, int] | None = _option(
         None,
-        "Store images smaller: the short side in pixels, to which larger images shrink; or height "
-        "and width, exactly. Default: as they are.",
+        "Store smaller images. One number: the short side in pixels, larger images shrink to it. "
+        "Two: the exact height and width. Default: as they are.",
         content=True,
         metavar="N|HxW",
     )
     resize: str = _option(
         "stretch",
-        "How an image of other proportions gets to height and width. stretch: changes them; crop: "
-        "cuts the longer side about the centre; pad: adds black; fit: stays within, smaller.",
+        "How to fit an image with other proportions to height and width. stretch: distort it; "
+        "crop: cut the longer side around the centre; pad: add black; fit: shrink it to fit within.",
         content=True,
     )
     image_format: str = _option(
         "keep",
-        "How images are stored. keep: as their files are; jpeg; png; raw: pixels, of one size, "
-        "which are read without decoding.",
+        "How images are stored. keep: as their files are; jpeg; png; raw: as pixels, all of one "
+        "size, read without decoding.",
         content=True,
     )
     image_quality: int = _option(
-        95, "Of images that are encoded as JPEG, 1 to 100.", content=True, metavar="N"
+        95, "Quality of images that are encoded as JPEG, 1 to 100.", content=True, metavar="N"
     )
     apply_exif: bool = _option(
-        False, "Turn pixels upright, as the EXIF orientation says.", content=True
+        False, "Turn images upright, following their EXIF orientation.", content=True
     )
     on_error: str = _option(
-        "reject", "An image that cannot be used: list it in rejects.csv, or raise at the first."
+        "reject",
+        "What to do with an image that cannot be used. reject: list it in rejects.csv; raise: "
+        "stop at the first one.",
     )
     max_reject_fraction: float = _option(
         0.1,
         "Fail before the commit if more than this share of the rows is rejected; 0 to 1.",
         metavar="FRACTION",
     )
-    strict: bool = _option(
-        False, "Refuse a source that validation warns of: its warnings are errors."
-    )
+    strict: bool = _option(False, "Treat the warnings of validation as errors.")
     overwrite: bool = _option(
         False,
-        "Replace a dataset that this package wrote into the output directory before, once the new "
-        "one is complete.",
+        "Replace a dataset that tfrecorder wrote there before, once the new one is complete.",
     )
     retry_rejects: bool = _option(
         False,
-        "Of a finished dataset, try again the shards with images that could not be read.",
+        "For a finished dataset: retry the shards with images that could not be read.",
     )
     runner: str = _option(
         "DirectRunner",
-        f"The Beam runner: {', '.join(RUNNERS)}, in any case, or a class by its dotted path.",
+        f"The Beam runner: {', '.join(RUNNERS)}, in any case, or the dotted path of a class.",
         metavar="NAME",
     )
     runner_options: Mapping[str, Any] = _option(
         None,
-        "Options of Beam and its runner, with or without leading dashes, checked by Beam itself.",
+        "Options of Beam and its runner, with or without leading dashes, checked by Beam.",
         metavar="NAME=VALUE",
     )
     wait: bool = _option(
         False,
-        "With the DataflowRunner, wait for the end of the job; default: return at once. The other "
+        "With the DataflowRunner: wait until the job ends. Default: return at once. The other "
         "runners always wait.",
     )
     project: str | None = _option(None, "Google Cloud project, for Dataflow.")
     region: str | None = _option(None, "Google Cloud region, for Dataflow.")
     num_workers: int | None = _option(
         None,
-        "Local worker processes, or the machines that Dataflow begins with. Default: one process "
+        "Local worker processes, or the machines that Dataflow starts with. Default: one process "
         "with threads on all cores, which is faster on most machines.",
         metavar="N",
     )
     num_threads: int | None = _option(
         None,
-        "Threads of each worker process that load images. Default: as many as it has cores, or 16 "
-        "where images come from a bucket.",
+        "Threads that load images, in each worker process. Default: one per core, or 16 if images "
+        "come from a bucket.",
         metavar="N",
     )
     progress: bool | None = _option(
-        None, "A progress bar. Default: in a terminal and in a notebook."
+        None, "Show a progress bar. Default: only in a terminal or a notebook."
     )
 
     def __post_init__(self) -> None:
@@ -233,7 +234,7 @@ class ConvertOptions:
             fault = check(value)
             if fault:
                 raise OptionError(f"{name}={value!r}: {fault}")
-            # The way a frozen dataclass normalises what it was given.
+            # How a frozen dataclass normalises its fields.
             object.__setattr__(self, name, _normal(name, value))
         if self.schema is not None and (self.columns or self.labels):
             given = "columns" if self.columns else "labels"
@@ -246,7 +247,7 @@ class ConvertOptions:
         ):
             raise OptionError(
                 "image_format='raw': pixels are read back by their number, so all images must have "
-                "one size; give it, as image_size=(128, 128), and another resize than 'fit'."
+                "one size; give it, such as image_size=(128, 128), and a resize other than 'fit'."
             )
         if self.verify == "none" and self.transforms:
             raise OptionError(
@@ -255,7 +256,7 @@ class ConvertOptions:
             )
         if self.overwrite and self.retry_rejects:
             raise OptionError(
-                "overwrite=True and retry_rejects=True exclude each other: the first starts anew, "
+                "overwrite=True and retry_rejects=True cannot be combined: the first starts again, "
                 "the second keeps what is there. Give one of them."
             )
 
@@ -287,7 +288,7 @@ class ConvertOptions:
         return None if given is None else str(given)
 
     def shards_of(self, split: str) -> int | None:
-        """The number of shards asked for a split, or None where the size decides."""
+        """The number of shards asked for a split, or None if the size decides."""
         if isinstance(self.num_shards, Mapping):
             return self.num_shards.get(split)
         return self.num_shards
@@ -308,7 +309,7 @@ class ConvertOptions:
         }
         chosen["shard_size"] = self.shard_bytes
         chosen["labels"] = None if self.labels is None else list(self.labels)
-        # Only where they are used, so that plans from before there were such options stay good.
+        # Only if they are used, so that plans made before these options existed stay valid.
         for name in _OF_DIVISION:
             if not chosen[name]:
                 del chosen[name]
@@ -334,7 +335,7 @@ NOT_STAGED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
 }
 
-_OF_MANY = "a stream is written by the process that reads it; leave it out"
+_OF_MANY = "the process that reads a stream also writes it; leave it out"
 _OF_TEXT = "a stream has rows and no text; leave it out"
 
 #: Options of `convert` that `stream` has no use for, and what to do instead.
@@ -342,12 +343,12 @@ NOT_STREAMED = {
     **dict.fromkeys(("runner", "runner_options", "wait"), _OF_MANY),
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
-    "base": "relative uris of a stream are taken from the current folder; give absolute ones",
+    "base": "a stream takes relative uris from the current folder; give absolute ones",
     "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
     "retry_rejects": "a stream reads each row once; leave it out",
-    "on_error": "a stream goes on after an image that cannot be used; leave it out",
-    "max_reject_fraction": "a stream goes on whatever share is rejected; leave it out",
-    "strict": "a stream goes on whatever is odd about its rows; leave it out",
+    "on_error": "a stream continues after an image that cannot be used; leave it out",
+    "max_reject_fraction": "a stream continues whatever share is rejected; leave it out",
+    "strict": "a stream continues whatever is odd about its rows; leave it out",
 }
 
 _OF_DIVISION = ("splits", "stratify", "split_by")
@@ -355,7 +356,8 @@ _OF_TRANSFORMS = ("image_size", "resize", "image_format", "image_quality", "appl
 
 
 def _normal(name: str, value: Any) -> Any:
-    """A checked value as Python's own and this object's own: no NumPy scalar, no shared dict."""
+    """A checked value as a plain Python value that nothing else shares: no NumPy scalar, no dict
+    of the caller's."""
     if name == "schema" and value is not None:
         return as_schema(value)
     if name == "image_size" and isinstance(value, Sequence):
@@ -363,7 +365,7 @@ def _normal(name: str, value: Any) -> Any:
     if name == "base" and value is not None:
         return os.fspath(value)
     if name == "encoding" and value is not None:
-        # UTF-8 with a byte order mark too, which is not part of the first name.
+        # So that a byte order mark is not taken for part of the first name.
         return "utf-8-sig" if codecs.lookup(value).name == "utf-8" else str(value)
     if name == "runner":
         return canonical_runner(value)
@@ -401,12 +403,12 @@ def _check_columns(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or not all(map(_is_text, value)):
-        return "give a dict of the source's names to ours, as {'path': 'image_uri'}."
+        return "give a dict from the source's names to ours, such as {'path': 'image_uri'}."
     wrong = [ours for ours in value.values() if ours not in keys.COLUMNS]
     if wrong:
-        return f"{wrong[0]!r} is none of our columns: {', '.join(keys.COLUMNS)}."
+        return f"{wrong[0]!r} is not one of our columns: {', '.join(keys.COLUMNS)}."
     if len(set(value.values())) < len(value):
-        return "two names stand for the same column; give one."
+        return "two names are mapped to the same column; give one."
     return None
 
 
@@ -416,7 +418,7 @@ def _check_image_size(value: Any) -> str | None:
     pair = isinstance(value, (tuple, list)) and len(value) == 2
     if pair and all(is_whole(side) and side >= 1 for side in value):
         return None
-    return "give the short side in pixels, as 256, or (height, width), as (224, 224)."
+    return "give the short side in pixels, such as 256, or (height, width), such as (224, 224)."
 
 
 def _check_schema(value: Any) -> str | None:
@@ -463,33 +465,33 @@ def _check_splits(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or not value:
-        return "give the share of each split, as {'TRAIN': 0.7, 'VALIDATION': 0.3}."
+        return "give the share of each split, such as {'TRAIN': 0.7, 'VALIDATION': 0.3}."
     for word, share in value.items():
         if _split_word(word) not in SPLITS:
             return f"{word!r} is not a split; there are {', '.join(SPLITS)}."
         if is_number(share) and share > 1:
             return "the shares must sum to 1: write 70% as 0.7."
         if _check_fraction(share) or not share:
-            return f"{word}: give a share above 0, as 0.7."
+            return f"{word}: give a share above 0, such as 0.7."
     if len(set(map(_split_word, value))) < len(value):
         return "a split is given more than once; give it one share."
     total = math.fsum(map(float, value.values()))
-    return None if abs(total - 1) < 1e-9 else f"the shares make {total:g} together; give 1 in all."
+    return None if abs(total - 1) < 1e-9 else f"the shares sum to {total:g}; they must sum to 1."
 
 
 def _check_sep(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and len(value) == 1 and value not in '\r\n"'):
         return None
-    return "give one character, as ';' or '\\t'."
+    return "give one character, such as ';' or '\\t'."
 
 
 def _check_encoding(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        " ".encode(value)  # of no text Python would not look the name up
+        " ".encode(value)  # for empty text Python would not look the name up
     except (TypeError, LookupError, ValueError):
-        return "give an encoding that Python knows, as 'cp1252' or 'utf-16'."
+        return "give an encoding that Python knows, such as 'cp1252' or 'utf-16'."
     return None
 
 
@@ -503,7 +505,7 @@ def _check_shard_size(value: Any) -> str | None:
     try:
         size = 0 if isinstance(value, bool) else parse_size(value)
     except (TypeError, ValueError, OverflowError):
-        return "give bytes, or a number with a unit, as '128MiB'."
+        return "give bytes, or a number with a unit, such as '128MiB'."
     return None if size >= 1 else "give at least 1 byte."
 
 
@@ -516,7 +518,7 @@ def _check_fraction(value: Any) -> str | None:
 
 
 def _check_text(value: Any) -> str | None:
-    return None if value is None or isinstance(value, str) else "give a text."
+    return None if value is None or isinstance(value, str) else "give text."
 
 
 def _check_runner(value: Any) -> str | None:

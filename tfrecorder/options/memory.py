@@ -1,4 +1,4 @@
-"""How much memory this process may use, and what reading takes of it."""
+"""How much memory this process may use, and how much of it reading takes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 SHARE = 0.25
 
-#: Batches made before they are asked for: enough that a slow one, or a new shard, is not noticed.
+#: Batches made in advance: enough to hide a slow one, or the start of a new shard.
 PREFETCH = 8
 
-#: Of a load's budget, what elements that are being made, and that wait, may take each.
+#: Share of a load's budget for elements being made, and again for those that wait.
 ELEMENTS_SHARE = 0.25
 
 
@@ -31,12 +31,12 @@ def memory_limit() -> int:
 
 
 def default_budget() -> int:
-    """The `ram_budget` of a load that names none: a quarter of what the process may use."""
+    """The default `ram_budget` of a load: a quarter of what the process may use."""
     return int(memory_limit() * SHARE)
 
 
 def parallel_calls(element_bytes: float, budget: int) -> int:
-    """How many elements, of so many bytes each, are decoded at the same time: one a core.
+    """How many elements of this size are decoded at the same time: at most one per core.
 
     >>> parallel_calls(2**40, 2**30)
     1
@@ -45,7 +45,7 @@ def parallel_calls(element_bytes: float, budget: int) -> int:
 
 
 def prefetched(element_bytes: float, budget: int) -> int:
-    """How many finished elements, of so many bytes each, wait to be asked for.
+    """How many finished elements of this size wait in memory.
 
     >>> prefetched(64 * 224 * 224 * 3, 2**32), prefetched(2**28, 2**32)
     (8, 4)

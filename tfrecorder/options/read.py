@@ -25,7 +25,7 @@ def _check_image_size(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(sides, (tuple, list)) or len(sides) > 2 or not all(map(is_whole, sides)):
-        return "give (height, width) in pixels, as (224, 224)."
+        return "give (height, width) in pixels, such as (224, 224)."
     return None if min(sides) >= 1 and len(sides) + is_whole(value) == 2 else "give two sides >= 1."
 
 
@@ -35,16 +35,16 @@ def _check_value_range(value: Any) -> str | None:
     try:
         low, high = map(float, value)
     except (TypeError, ValueError):
-        return "give (low, high), as (-1, 1)."
+        return "give (low, high), such as (-1, 1)."
     in_order = -math.inf < low < high < math.inf
-    return None if in_order else "low must be less than high, both finite, as (-1, 1)."
+    return None if in_order else "low must be less than high, both finite, such as (-1, 1)."
 
 
 def _check_names(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, Sequence) or not len(value):
-        return "give a list of columns, as ['image_uri', 'age']."
+        return "give a list of columns, such as ['image_uri', 'age']."
     return None if all(isinstance(name, str) for name in value) else "give names of columns."
 
 
@@ -54,7 +54,7 @@ def check_ram_budget(value: Any) -> str | None:
     try:
         size = parse_size(value)
     except (TypeError, ValueError):
-        return "give bytes, or a number with a unit, as '4GiB'."
+        return "give bytes, or a number with a unit, such as '4GiB'."
     return None if size >= 2**20 else "give at least 1 MiB."
 
 
@@ -63,7 +63,7 @@ def check_shard(value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, (tuple, list)) or len(value) != 2 or not all(map(is_whole, value)):
-        return "give (index, count), as (0, 4) for the first of four hosts."
+        return "give (index, count), such as (0, 4) for the first of four hosts."
     index, count = value
     return None if 0 <= index < count else "index must be from 0 to count - 1."
 
@@ -140,7 +140,7 @@ class ReadOptions:
             if pixels or self.dtype != "uint8":
                 return f"decode=False gives the stored bytes; leave out {(pixels or ['dtype'])[0]}."
         if self.augment and self.image_size is None:
-            return "augment=True: random parts differ in size; give image_size, as image_size=224."
+            return "augment=True: random parts differ in size; give one, such as image_size=224."
         if self.resize == "fit" and self.image_size is not None and self.augment:
             return "resize='fit': random parts all get image_size; leave it out, or augment."
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):

@@ -1,4 +1,4 @@
-"""Beam's runners by name, and the form of the options for them: all that needs no Beam."""
+"""Beam's runners by name, and the form of their options: all that works without Beam."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RUNNERS = {
     "SparkRunner": "apache_beam.runners.portability.spark_runner.SparkRunner",
 }
 
-#: Options of Beam that a conversion cannot go with, and why.
+#: Options of Beam that a conversion refuses, and why.
 REFUSED = {
-    "runner": "give it as runner, an option of its own.",
+    "runner": "give it as the option runner.",
     "streaming": "a conversion has an end; leave it out.",
-    "save_main_session": "the pipeline needs nothing of your session, which may hold a whole "
+    "save_main_session": "the pipeline needs nothing from your session, which may hold a whole "
     "frame; leave it out.",
     "no_wait_until_finish": "a job that nobody waits for ends with its launcher on most runners; "
     "leave it out. With the DataflowRunner, wait=False (the default) returns at once.",
@@ -31,15 +31,15 @@ REFUSED = {
     "dry_run": "it keeps the job from running; leave it out.",
 }
 
-#: Options that only the in-process runner cannot go with.
+#: Options that only the in-process runner refuses.
 REFUSED_LOCALLY = dict.fromkeys(
     ("direct_num_workers", "direct_running_mode", "num_workers"),
-    "the DirectRunner's worker processes are num_workers, an option of its own.",
+    "the DirectRunner's worker processes are set by the option num_workers.",
 )
 
 
 def canonical_runner(name: str) -> str:
-    """A runner's name as we write it: known ones in any case, or by a path into Beam.
+    """A runner's name as we write it, given in upper or lower case or as a path into Beam.
 
     >>> canonical_runner("daskrunner"), canonical_runner("apache_beam.runners.DataflowRunner")
     ('DaskRunner', 'DataflowRunner')
@@ -55,7 +55,7 @@ def canonical_runner(name: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The name of an option of Beam without what a command line adds.
+    """The name of a Beam option, without what a command line adds.
 
     >>> plain_name("--dask-npartitions")
     'dask_npartitions'
@@ -64,23 +64,23 @@ def plain_name(name: str) -> str:
 
 
 def check_form(value: Any) -> str | None:
-    """What is wrong with the form of `runner_options`, as option checks say it; None if nothing.
+    """What is wrong with the form of `runner_options`, as an option check; None if nothing is.
 
-    Whether Beam has such options is for `runners/beam_options.py` to tell.
+    `runners/beam_options.py` checks whether Beam has such options.
     """
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        return "give a dict of Beam's options, as {'machine_type': 'n1-standard-4'}."
+        return "give a dict of Beam's options, such as {'machine_type': 'n1-standard-4'}."
     plain: set[str] = set()
     for name, given in value.items():
         if not isinstance(name, str) or not plain_name(name):
-            return f"{name!r} is not a name of an option."
+            return f"{name!r} is not an option's name."
         if plain_name(name) in plain:
             return f"{plain_name(name)!r} is given more than once."
         plain.add(plain_name(name))
         if not _is_plain(given):
-            return f"{name}={given!r}: give a text, a number, True, False, or a list of these."
+            return f"{name}={given!r}: give text, a number, True, False, or a list of these."
     return None
 
 
@@ -93,7 +93,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def refusal(name: str, value: Any, runner: str) -> str | None:
-    """Why a conversion cannot go with an option of Beam, or None where it can.
+    """Why a conversion refuses an option of Beam, or None if it does not.
 
     >>> refusal("streaming", True, "DaskRunner")
     'a conversion has an end; leave it out.'
