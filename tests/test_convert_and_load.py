@@ -53,7 +53,7 @@ def test_one_split_in_batches_and_an_option_that_both_know() -> None:
         ({"load_options": {"split": "trian"}}, "split='trian' is not a split; there are TRAIN"),
         ({"load_options": "TRAIN"}, "load_options='TRAIN': give a dict"),
         ({"num_shard": 4}, "did you mean num_shards?"),
-        ({"wait": False}, "wait=False: what is loaded must be written"),
+        ({"wait": False}, "wait=False: the dataset must be written"),
     ],
     ids=str,
 )

@@ -206,9 +206,9 @@ def test_at_must_be_a_number(ten, at) -> None:
 
 
 def test_at_must_be_there(ten, dataset) -> None:
-    with pytest.raises(DatasetError, match=r"at=10: .* has the generations 0 to 9"):
+    with pytest.raises(DatasetError, match=r"at=10: .* has generations 0 to 9"):
         tfrecorder.info(ten, at=10)
-    with pytest.raises(DatasetError, match=r"at=1: .* has generation 0 alone"):
+    with pytest.raises(DatasetError, match=r"at=1: .* has only generation 0"):
         tfrecorder.load(dataset, at=1)
     assert tfrecorder.info(dataset, at=0).records == tfrecorder.info(dataset).records
 

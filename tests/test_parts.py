@@ -246,7 +246,7 @@ def test_in_the_shell() -> None:
         (("work", "out", "--part-index", "16/16"), 2, "of 16 parts, write 0/16 to 15/16"),
         (("work", "out", "--part", "1/2", "--part-index", "0/2"), 2, "cannot be combined"),
         (("work", "nowhere"), 1, "begin with `tfrecorder stage SOURCE /"),
-        (("commit", "out"), 1, "Write them by `tfrecorder work /"),
+        (("commit", "out"), 1, "Write them with `tfrecorder work /"),
         (("stage", CSV, "out", "--runner", "DataflowRunner"), 2, "No such option"),
     ],
 )

@@ -5,8 +5,8 @@
     >>> df.tensorflow.to_tfrecord(output_dir="out")      # doctest: +SKIP
     >>> train = tfrecorder.load("out")["TRAIN"]          # doctest: +SKIP
 
-Importing the package registers `df.tensorflow` and loads neither TensorFlow nor Apache Beam: each
-function brings in what it needs when it is called.
+Importing the package registers `df.tensorflow`. It loads neither TensorFlow nor Apache Beam: each
+function imports what it needs when it is called.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class TensorFlowAccessor:
         self._frame = frame
 
     def validate(self, check_images: bool = False, **options: Any) -> pd.DataFrame:
-        """Every problem of the frame at once, as a frame; empty when all is well.
+        """Find every problem in the frame at once; the report is a frame, empty when all is well.
 
         See `tfrecorder.validate`.
         """

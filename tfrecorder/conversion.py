@@ -71,18 +71,18 @@ def convert(
 ) -> ConversionResult | DataflowJob:
     """Write a table of images as a TFRecord dataset.
 
-    A conversion that was interrupted is continued by the same call.
+    To continue a conversion that was interrupted, repeat the call.
 
     Args:
-        source: a frame with the columns image_uri and, if they are known, split and label; the
-            path of such a CSV; a folder `split/label/file` or `label/file`; or an open file, from
-            which a CSV is read.
-        output_dir: a directory, new, empty, or that of the conversion to continue.
+        source: a frame with the columns image_uri and, if known, split and label; the
+            path of such a CSV; a folder `split/label/file` or `label/file`; or an open file to
+            read a CSV from.
+        output_dir: a new or empty directory, or that of the conversion to continue.
         **options: see `tfrecorder.ConvertOptions`.
 
     Returns:
-        Counts by split, rejects, bytes, seconds and class names.  With the DataflowRunner, unless
-        told to wait, the handle of the job at once.
+        Counts by split, rejects, bytes, seconds and class names.  With the DataflowRunner and
+        wait=False, the handle of the job, at once.
 
     Raises:
         OptionError: an option's name or value is wrong.
@@ -91,11 +91,11 @@ def convert(
         OutputError: the directory cannot be written, or holds something else.
         ImagesUnreachableError: most images are not there, or their store does not answer.
         DatasetError: the dataset was finished before, and a shard of it is missing.
-        UnreachableError: a disk or a service was away for more than two minutes.
+        UnreachableError: a disk or a service failed for more than two minutes.
         RejectedError: more images than allowed were rejected.
         RunnerError: the runner failed, or did not take the job.
         PackageError: Apache Beam is not installed.
-        KeyboardInterrupt: with words on how to continue.
+        KeyboardInterrupt: its message says how to continue.
 
     Example:
         >>> result = tfrecorder.convert("flowers.csv", "out", num_shards=8)  # doctest: +SKIP
@@ -124,7 +124,7 @@ def _convert(
             with stage_line(shown) as begin:
                 begin("planning")
                 prepared = prepare(where, table, checked, chosen)
-            del table, checked  # a million rows, which only the plan was made from
+            del table, checked  # perhaps a million rows, and only the plan needed them
             job = None if prepared is None else follow(prepared, chosen)
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_go_on(error, where)) is None:
@@ -139,14 +139,14 @@ def _convert(
 def how_to_go_on(
     error: UnreachableError | KeyboardInterrupt, where: str, verb: str = "conversion"
 ) -> UnreachableError | KeyboardInterrupt | None:
-    """What ended early, with words on what is left of it; None where its own words say enough.
+    """The error with a message on what is left and how to continue; None if it says enough itself.
 
-    A function and not a block, which would add its lines to the traceback of each Ctrl-C.
+    Not a context manager, which would add its lines to the traceback of each Ctrl-C.
 
     Args:
         verb: what to run again.
     """
-    # Nothing was written; or a job goes on elsewhere.
+    # Nothing was written, or a job continues elsewhere.
     if isinstance(error, ImagesUnreachableError):
         return None
     if isinstance(error, UnreachableError):
@@ -163,7 +163,7 @@ def how_to_go_on(
 
 
 class Known(NamedTuple):
-    """What a result says of its source, which is not in the dataset."""
+    """What a result says about its source; the dataset does not hold it."""
 
     passed_over: dict[str, int]
     notes: tuple[str, ...]
@@ -184,7 +184,7 @@ def result_of(
     )
 
 
-#: Options of a conversion by which `validate` finds something else.
+#: Options of a conversion that change what `validate` finds.
 _OF_VALIDATION = (
     *("columns", "schema", "labels", "sep", "encoding", "base"),
     *("seed", "splits", "stratify", "split_by"),
@@ -192,7 +192,7 @@ _OF_VALIDATION = (
 
 
 def warn_of_source(found: dict[str, int], source: Any, options: ConvertOptions) -> None:
-    """One line of what validation warns of, before the hours that a conversion may take."""
+    """Validation's warnings in one line, before a conversion that may take hours."""
     if found:
         total = counted(sum(found.values()), "warning")
         warn(f"{total}: {counts_in_words(found)}; {_where_listed(source, options)}")
@@ -219,7 +219,7 @@ def read_and_check(
     options: ConvertOptions,
     begin: Callable[[str], None],
 ) -> tuple[Source, Checked, ValidationReport]:
-    """The source as a table without errors, and what is to be said of it."""
+    """The source as a table without errors, and the report on it."""
     run.check_runner(options)
     begin("reading the table")
     table = read_with(source, options)
@@ -230,10 +230,10 @@ def read_and_check(
 def check_table(
     table: Source, where: str, options: ConvertOptions, known: Sequence[Field] = ()
 ) -> tuple[Source, Checked, ValidationReport]:
-    """A table without errors, and what is to be said of it.
+    """A table without errors, and the report on it.
 
     Args:
-        known: the columns of the dataset that it is to be added to.
+        known: the columns of the dataset that the table is added to.
 
     Raises:
         ValidationError: it has faults.
@@ -255,11 +255,11 @@ def stage(
     output_dir: str | os.PathLike[str],
     **options: Any,
 ) -> ConversionStatus:
-    """Check a table and plan its shards, to be written by any number of machines without Beam.
+    """Check a table and plan its shards, for any number of machines to write without Beam.
 
-    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all have ended: the
-    dataset is the one that `tfrecorder.convert` writes, byte for byte.  Where a staged conversion
-    was not finished, the same call continues it.
+    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done. The
+    dataset has the same bytes as one written by `tfrecorder.convert`.  To continue a staged
+    conversion that was not finished, repeat the call.
 
     Args:
         source: as for `tfrecorder.convert`.
@@ -272,7 +272,7 @@ def stage(
         What is planned and how much of it is done, as `tfrecorder.status` returns it.
 
     Raises:
-        TfrecorderError: as `tfrecorder.convert` raises them before its launch.
+        TfrecorderError: what `tfrecorder.convert` raises before its launch.
 
     Example:
         >>> tfrecorder.stage("flowers.csv", "out", num_shards=64)  # doctest: +SKIP
@@ -299,17 +299,16 @@ def dry_run(
     output_dir: str | os.PathLike[str],
     **options: Any,
 ) -> DryRun:
-    """What `convert` would write, by the same checks; nothing is written.
+    """What `convert` would write, after the same checks; nothing is written.
 
     Args:
         source, output_dir, options: as for `convert`.
 
     Returns:
-        Rows, shards and estimated bytes by split, the class names, and what `validate` would warn
-        of.
+        Rows, shards and estimated bytes by split, the class names, and the warnings of `validate`.
 
     Raises:
-        TfrecorderError: as `convert` raises them before its launch.
+        TfrecorderError: what `convert` raises before its launch.
     """
     chosen = ConvertOptions.of(options)
     with storage.acting_as(chosen.account):
@@ -349,7 +348,7 @@ def _dry_run(
 
 
 class Prepared(NamedTuple):
-    """A plan that stands staged, and the folder where; what of it was done before this call."""
+    """A staged plan, its folder, and what was done before this call."""
 
     folder: str
     plan: Plan
@@ -358,7 +357,7 @@ class Prepared(NamedTuple):
 
 
 def follow(prepared: Prepared, options: ConvertOptions) -> DataflowJob | None:
-    """Follow a staged plan; the handle of a job that goes on, None where all is committed."""
+    """Carry out a staged plan; the handle of a job that still runs, or None if all is committed."""
     folder, plan = prepared.folder, prepared.plan
     _warn_of_escapes(plan)
     stays = options.wait or options.runner != "DataflowRunner"
@@ -399,12 +398,12 @@ def prepare(
     options: ConvertOptions,
     before: dict[str, Any] | None = None,
 ) -> Prepared | None:
-    """Where to write, and the plan to follow, which stands staged there.
+    """Where to write, and the plan to follow, which is staged there.
 
-    None where the dataset is finished, perhaps but for its exchange, which is made now.
+    None if the dataset is finished; if only its exchange was missing, that is done now.
 
     Args:
-        before: of `Plan`, where the directory is that of a further generation.
+        before: as in `Plan`, if the directory is that of a new generation.
     """
     plan, planned = make_plan(checked, table.base, (), options, before)
 
@@ -425,22 +424,22 @@ def stage_or_continue(
     sizes_of: Callable[[bool], Sequence[int]],
     look: Callable[[], None],
 ) -> Prepared | None:
-    """`prepare` of a plan whose numbers of shards are not decided yet.
+    """`prepare` for a plan whose numbers of shards are not decided yet.
 
     Args:
         planned: its rows.
-        sizes_of: whether the sizes decide on the shards -> file sizes in bytes of some images.
-        look: raises an error where what is to be read is not there; before anything is changed.
+        sizes_of: given whether sizes decide on the shards, the file sizes in bytes of some images.
+        look: raises an error if the images are not there; called before anything is changed.
     """
     exchanged = complete(output_dir)
     keeps = not options.retry_rejects and (exchanged or not options.overwrite)
     if keeps and is_finished(output_dir, plan):
-        # Of what is called finished the shards are there, by name and size.
+        # Check that the shards of the finished dataset are there, by name and size.
         open_dataset(output_dir, local_files() if storage.is_local(output_dir) else stored_files())
         return None
     folder = folder_to_write(output_dir, options)
     staged = plan_to_continue(folder, plan, options)
-    # A staged plan has its shards, and so has a user who gave their number.
+    # A staged plan has its numbers of shards, and the user may have given them.
     undecided = staged is None and None in map(options.shards_of, plan.split_rows)
     sizes = sizes_of(undecided)
     if undecided:
@@ -448,7 +447,7 @@ def stage_or_continue(
         plan = dataclasses.replace(plan, split_shards=counts)
     pending = plan.shards if staged is None else _pending(folder, staged, options)
     if pending:
-        # Before anything is removed: a finished dataset is worth more than one that cannot be made.
+        # Before anything is removed: never lose a finished dataset for one that cannot be made.
         look()
     if staged is None:
         clear(folder)
@@ -462,10 +461,10 @@ def stage_or_continue(
 
 
 def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:
-    """The shards to write: those not done, and those with rejects that are to be tried again.
+    """The shards to write: those not done, and those with rejects to try again.
 
-    These are images that could not be read; but any rejects where the conversion could only stop
-    for them once more.
+    Rejects are tried again if they could not be read; all of them, if the conversion would
+    otherwise only stop for them again.
     """
     done = read_all_done(output_dir, plan.shards, plan.digest)
     rejects = sum(one.rejects for one in done.values() if one)
@@ -480,8 +479,9 @@ def _warn_of_escapes(plan: Plan) -> None:
     odd = [name for name in names if needs_escape(name)]
     if odd:
         warn(
-            f"{counted(len(odd), 'class name')} would not survive in the labels file, which TFDS "
-            f"strips: {odd[:3]}. They are escaped there; the records hold them as they are."
+            f"{counted(len(odd), 'class name')} would not survive in the labels file, because "
+            f"TFDS strips whitespace: {odd[:3]}. They are escaped there; the records hold them "
+            "unchanged."
         )
 
 
@@ -495,17 +495,17 @@ def convert_and_load(
     """Write a table of images as a TFRecord dataset, and load it.
 
     The same as `tfrecorder.convert(source, output_dir, **options)` and then
-    `tfrecorder.load(output_dir, **load_options)`, but that all options are checked before anything
-    is written.  What was rejected is in `tfrecorder.info(output_dir)` and in rejects.csv.  To read
-    the finished dataset once more, `tfrecorder.load` is enough.
+    `tfrecorder.load(output_dir, **load_options)`, except that all options are checked before
+    anything is written.  For rejects, see `tfrecorder.info(output_dir)` and rejects.csv.  To read
+    the finished dataset again, call `tfrecorder.load`.
 
     Args:
         source: as for `tfrecorder.convert`.
         output_dir: as for `tfrecorder.convert`, where `tfrecorder.load` can read it.
-        load_options: what `tfrecorder.load` takes, as {"split": "TRAIN", "batch_size": 64}; see
+        load_options: options of `tfrecorder.load`, such as {"split": "TRAIN"}; see
             `tfrecorder.LoadOptions`.
-        **options: of the conversion; see `tfrecorder.ConvertOptions`.  A job of Dataflow is waited
-            for.
+        **options: of the conversion; see `tfrecorder.ConvertOptions`.  It waits for a Dataflow
+            job to end.
 
     Returns:
         What `load` returns: a dict of all splits, or one of them if load_options has a split.
@@ -513,7 +513,7 @@ def convert_and_load(
     Raises:
         OptionError: an option's name or value is wrong.
         DatasetError: the dataset has no such split, or load cannot read where output_dir is.
-        TfrecorderError: as `tfrecorder.convert` raises them.
+        TfrecorderError: what `tfrecorder.convert` raises.
 
     Example:
         >>> train = tfrecorder.convert_and_load(
@@ -530,13 +530,13 @@ def convert_and_load(
             )
     if options.get("wait", True) is not True:
         raise OptionError(
-            f"wait={options['wait']!r}: what is loaded must be written, so that the end of the "
-            "conversion is waited for; leave it out."
+            f"wait={options['wait']!r}: the dataset must be written before it can be loaded; "
+            "leave it out."
         )
     if isinstance(output_dir, (str, os.PathLike)) and not storage.is_local(os.fspath(output_dir)):
         from tfrecorder.loading.remote import files_of
 
-        files_of(os.fspath(output_dir))  # before hours are spent on what load cannot read
+        files_of(os.fspath(output_dir))  # before spending hours on what load cannot read
 
     convert(source, output_dir, **{**options, "wait": True})
     from tfrecorder.loading.load import load
@@ -547,7 +547,7 @@ def convert_and_load(
 def _checked_load_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
         raise OptionError(
-            f"load_options={given!r}: give a dict, as {{'split': 'TRAIN', 'batch_size': 64}}."
+            f"load_options={given!r}: give a dict, such as {{'split': 'TRAIN', 'batch_size': 64}}."
         )
     chosen = dict(given or {})
     split = chosen.get("split")

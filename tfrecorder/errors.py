@@ -8,12 +8,12 @@
     ├── UnreachableError                 a disk or a service failed for two minutes
     │   └── ImagesUnreachableError       the images are plainly not there (an unmounted disk, say)
     ├── RejectedError                    a reject with on_error="raise", or too many of them
-    ├── RunnerError                      the runner or its job failed for a reason of its own
+    ├── RunnerError                      the runner or its job failed for another reason
     ├── DatasetError                     a directory cannot be read as a dataset
     └── PackageError (ImportError)       a package that this call needs is not installed
 
-Every message names the argument, file or row, shows the value and says the remedy.  All of them
-survive pickling, because Beam carries them between processes.
+Every message names the argument, file or row, shows the value and says what to do.  All errors
+survive pickling, because Beam passes them between processes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class OutputError(TfrecorderError):
 
 
 class UnreachableError(TfrecorderError):
-    """A disk or a service failed, again and again, for two minutes; it may answer another day."""
+    """A disk or a service kept failing for two minutes; it may answer later."""
 
 
 class ImagesUnreachableError(UnreachableError):
@@ -77,7 +77,7 @@ class RejectedError(TfrecorderError):
 
 
 class RunnerError(TfrecorderError):
-    """The runner or its job failed for a reason of its own: lost workers, a cancelled job."""
+    """The runner or its job failed for another reason: lost workers, a cancelled job."""
 
 
 class DatasetError(TfrecorderError):
@@ -85,13 +85,13 @@ class DatasetError(TfrecorderError):
 
 
 class PackageError(TfrecorderError, ImportError):
-    """A package that this call needs, and most do not, is not installed."""
+    """A package that this call needs (most do not) is not installed."""
 
 
-#: What some calls need and most do not, by what is imported: its requirement for pip, and what else
-#: can be done.
+#: Packages that only some calls need, by the name to import: the requirement for pip, and what
+#: else can be done.
 _PACKAGES = {
-    "tensorflow": ("tensorflow>=2.18", "or read with Records or batches, which do without it"),
+    "tensorflow": ("tensorflow>=2.18", "or read with Records or batches, which do not need it"),
     "apache_beam": (
         "apache-beam[gcp]>=2.70",
         "or call stage, work and commit, which write the same files without it",
@@ -107,14 +107,14 @@ _PACKAGES |= dict.fromkeys(("google", "google.cloud"), _PACKAGES["google.cloud.s
 
 
 def refuse_missing(module: str) -> None:
-    """Raise a PackageError unless a package is there; it is not imported."""
+    """Raise a PackageError unless a package is installed; it is not imported."""
     if module not in sys.modules and importlib.util.find_spec(module) is None:
         raise PackageError(_in_words(module))
 
 
 @contextlib.contextmanager
 def missing_explained() -> Iterator[None]:
-    """Turns the import of a package that is not there into a PackageError.
+    """Turns the failed import of a missing package into a PackageError.
 
     Raises:
         PackageError: with the command that installs it; other errors pass.
@@ -136,10 +136,10 @@ def _in_words(module: str) -> str:
 
 @contextlib.contextmanager
 def limits_explained() -> Iterator[None]:
-    """Turns what a process raises at a limit of its memory or threads into a RunnerError.
+    """Turns errors at a limit of the process's memory or threads into a RunnerError.
 
     Raises:
-        RunnerError: with what to raise; other errors pass.
+        RunnerError: says which limit to raise; other errors pass.
     """
     try:
         yield
@@ -151,7 +151,7 @@ def limits_explained() -> Iterator[None]:
 
 
 def limit_reached(error: BaseException | None) -> str | None:
-    """Words for an error that comes of a limit of the process; None for others.
+    """A message for an error caused by a limit of the process; None for others.
 
     >>> limit_reached(RuntimeError("can't start new thread")).partition(";")[0]
     'this process may not start the threads that it needs'

@@ -161,7 +161,7 @@ class ConvertOptions:
     resize: str = _option(
         "stretch",
         "How to fit an image with other proportions to height and width. stretch: distort it; "
-        "crop: cut the longer side around the centre; pad: add black; fit: shrink it to fit within.",
+        "crop: cut the longer side, centred; pad: add black; fit: shrink it to stay within.",
         content=True,
     )
     image_format: str = _option(

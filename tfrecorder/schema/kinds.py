@@ -1,4 +1,4 @@
-"""The kinds that a column can be of, and the schema that names one for each column."""
+"""The kinds of columns, and the schema that names a kind for each column."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Split(Kind):
     """The split of each row, in any usual spelling; rows without one are assigned 80/10/10.
 
     Attributes:
-        required: False lets a source do without the column: all rows are then assigned.
+        required: if False, a source may lack the column: then all rows are assigned.
     """
 
     required: bool = True
@@ -51,10 +51,10 @@ class Image(Kind):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Mask(Kind):
-    """The uri of a PNG whose pixels are the classes of an image's pixels, in the same size.
+    """The uri of a PNG of the image's size, whose pixels are the classes of the image's pixels.
 
     Attributes:
-        of: the column of the image; None where there is only one.
+        of: the column of the image; None if there is only one.
     """
 
     of: str | None = None
@@ -66,12 +66,12 @@ class Mask(Kind):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Label(Kind):
-    """One class a row, text or integer.
+    """One class per row, text or integer.
 
     Attributes:
         names: all class names in the order of their integers; None takes the sorted ones found.
         default: the label of rows where it is missing; None makes that an error.
-        required: False lets a source do without the column: the label is then -1, its text empty.
+        required: if False, a source may lack the column: then the label is -1, its text empty.
     """
 
     names: tuple[str, ...] | None = None
@@ -83,18 +83,18 @@ class Label(Kind):
         _normal_names(self)
         _check_flag(self, "required")
         if self.default is not None and not _is_label(self.default):
-            raise OptionError(f"Label(default={self.default!r}): give a text or an integer.")
+            raise OptionError(f"Label(default={self.default!r}): give text or an integer.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Labels(Kind):
-    """Any number of classes a row, of one vocabulary.
+    """Any number of classes per row, from one vocabulary.
 
     Attributes:
         names: all class names in the order of their integers; None takes the sorted ones found.
-        columns: the columns that hold one label each, empty where there are fewer; None takes the
-            column's own name, whose values are lists, or texts with a separator.
-        separator: what stands between the labels of a text.
+        columns: the columns that hold one label each, empty if a row has fewer; None takes the
+            column of this name, whose values are lists, or texts with a separator.
+        separator: the text between two labels.
     """
 
     names: tuple[str, ...] | None = None
@@ -107,17 +107,17 @@ class Labels(Kind):
         _normal_columns(self, None)
         if self.separator is not None and (not isinstance(self.separator, str) or self.columns):
             raise OptionError(
-                f"Labels(separator={self.separator!r}): give a text as '|', and no columns."
+                f"Labels(separator={self.separator!r}): give text such as '|', and no columns."
             )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Boxes(Kind):
-    """Boxes about the objects of an image: one row each, or lists in one row an image.
+    """Boxes around the objects of an image: one row per box, or one row per image with lists.
 
     Attributes:
         columns: the columns of the left, upper, right and lower edge.
-        label: the column of the boxes' classes; None where they have none.
+        label: the column of the boxes' classes; None if they have none.
         unit: "fraction" of the image's width and height, or "pixel".
         names: all class names in the order of their integers; None takes the sorted ones found.
     """
@@ -138,7 +138,7 @@ class Boxes(Kind):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class _Values(Kind):
-    """A value, or an array of them, as it stands in the column.
+    """A value, or an array of them, as in the column.
 
     Attributes:
         shape: () is one value, (None,) a list of any length, (3,) or (4, 4) an array of that shape.
@@ -159,7 +159,7 @@ class _Values(Kind):
         if not sides and shape != (None,):
             raise OptionError(
                 f"{type(self).__name__}(shape={self.shape!r}): give () for one value, (None,) for "
-                "a list of any length, or the sizes of an array, as (3,) or (4, 4)."
+                "a list of any length, or the sizes of an array, such as (3,) or (4, 4)."
             )
         if isinstance(self.default, list):
             object.__setattr__(self, "default", _as_tuples(self.default))
@@ -173,7 +173,7 @@ class Number(_Values):
         dtype: "float32", "int64" or "bool".
         shape: () is one value, (None,) a list of any length, (3,) or (4, 4) an array of that shape.
         default: the value of rows where it is missing; None makes that an error.
-        target: it is what a model is trained to tell, as a steering angle, and not an input.
+        target: True if it is what a model learns to predict, such as a steering angle.
     """
 
     dtype: str = "float32"
@@ -198,14 +198,14 @@ class Text(_Values):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Bytes(_Values):
-    """Bytes, or an array of bytes, which a frame alone can hold."""
+    """Bytes, or an array of bytes; only a frame can hold them."""
 
     word = "bytes"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Ignore(Kind):
-    """A column that makes no feature, and is not reported either."""
+    """A column that is left out, without being reported."""
 
     word = "ignore"
 
@@ -218,7 +218,7 @@ KINDS: dict[str, type[Kind]] = {
 
 @dataclass(frozen=True, init=False, repr=False)
 class Schema:
-    """What each column of a source holds; a column that is not named is left out and reported.
+    """What each column of a source holds; columns that are not named are left out and reported.
 
     Attributes:
         fields: (column, kind) pairs, in the order given.
@@ -234,7 +234,7 @@ class Schema:
     fields: tuple[tuple[str, Kind], ...]
 
     def __init__(self, columns: Mapping[str, Kind] | None = None, /, **more: Kind) -> None:
-        """Kinds by column, as keywords, or as a dict where names are not Python identifiers."""
+        """Kinds by column, as keywords, or as a dict if names are not Python identifiers."""
         named = {**(columns or {}), **more}
         for name, kind in named.items():
             if isinstance(kind, type) and issubclass(kind, Kind):
@@ -255,7 +255,7 @@ class Schema:
         return [name for name, kind in self.fields if isinstance(kind, kinds)]
 
     def source_columns(self) -> list[str]:
-        """The columns of the source that are needed, each once."""
+        """The columns of the source that the schema needs, each once."""
         found: dict[str, None] = {}
         for name, kind in self.fields:
             if not isinstance(kind, Ignore):
@@ -267,7 +267,7 @@ class Schema:
 
 
 def columns_of(name: str, kind: Kind) -> tuple[str, ...]:
-    """The columns of the source that a column of the schema is made of."""
+    """The columns of the source that a column of the schema is made from."""
     if isinstance(kind, Labels):
         return kind.columns or (name,)
     if isinstance(kind, Boxes):
@@ -280,7 +280,7 @@ def _check_together(schema: Schema) -> None:
         if len(several := schema.of(one)) > 1:
             raise OptionError(f"schema: {several} are all {one.__name__}(); there can be only one.")
     if not schema.of(Image, Mask, Label, Labels, Boxes, Number, Text, Bytes):
-        raise OptionError("schema: no column makes a feature; name at least one, as Image().")
+        raise OptionError("schema: no column makes a feature; name at least one, such as Image().")
     images = schema.of(Image)
     for name in schema.of(Boxes):
         if len(images) != 1:
@@ -323,7 +323,7 @@ def _normal_names(kind: Any) -> None:
     if isinstance(names, str) or not isinstance(names, Sequence) or not len(names):
         fault = "give a list of class names."
     elif not all(map(_is_label, names)):
-        fault = "give texts."
+        fault = "give text."
     elif len(set(map(str, names))) < len(names):
         fault = "a name appears more than once."
     else:
@@ -364,7 +364,7 @@ def _check_name(kind: Any, attribute: str) -> None:
 
 
 def settings(kind: Kind) -> dict[str, Any]:
-    """What a kind was given beside its defaults."""
+    """The settings of a kind that are not its defaults."""
     return {
         item.name: getattr(kind, item.name)
         for item in dataclasses.fields(kind)  # type: ignore[arg-type]
@@ -372,12 +372,12 @@ def settings(kind: Kind) -> dict[str, Any]:
     }
 
 
-#: Of every source whose columns do not say otherwise.
+#: For every source whose columns do not say otherwise.
 DEFAULT_SCHEMA = Schema(split=Split(required=False), image_uri=Image(), label=Label(required=False))
 
 
 def with_names(schema: Schema, names: Sequence[str]) -> Schema:
-    """A schema whose columns with classes all have these class names."""
+    """The schema, with these class names for every column that has classes."""
     kinds = {
         name: dataclasses.replace(kind, names=tuple(names)) if hasattr(kind, "names") else kind  # type: ignore[type-var]
         for name, kind in schema.fields

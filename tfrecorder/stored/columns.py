@@ -1,4 +1,4 @@
-"""Which columns an element holds, as inputs and as targets, and what is made of their images."""
+"""Which columns an element holds, as inputs and as targets, and how their images are prepared."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def selected(
 ) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
     """The columns that are inputs, and those that are targets.
 
-    Without being told, inputs are the images, or where there are none all numbers and texts;
-    targets are labels, boxes, masks and the numbers that the schema calls targets.
+    By default, inputs are the images, or if there are none, all numbers and texts; targets are
+    labels, boxes, masks and the numbers that the schema marks as targets.
 
     Raises:
         OptionError: there is no such column.
@@ -45,7 +45,7 @@ def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Fie
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}."
+            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(known)}."
             raise OptionError(f"{option}={list(names)!r}: there is no column {name!r}; {hint}")
     return [known[name] for name in names]
 
@@ -86,12 +86,12 @@ def refuse_sizes(stored: StoredDataset, options: ReadOptions, batch_size: int | 
     if differ and to_batch and options.image_size is None:
         raise OptionError(
             f"batch_size={batch_size}: the images of {stored.directory} differ in size "
-            "and cannot share a batch; give image_size, as image_size=(224, 224)."
+            "and cannot share a batch; give image_size, such as image_size=(224, 224)."
         )
 
 
 def picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:
-    """What is to be made of an image, or of what lies upon it."""
+    """How to prepare an image, or a mask or boxes on it."""
     image = primary_image(stored.fields) or field
     if isinstance(field.kind, Mask):
         image = image_of(field, stored.fields)
@@ -108,7 +108,7 @@ def picture_of(
     options: ReadOptions,
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None,
 ) -> Picture:
-    """What is to be made of images of a shape, and of such sides."""
+    """How to prepare images of this shape, with sides in these ranges."""
     height, width, channels = shape
     return Picture(
         channels=channels,
@@ -124,7 +124,7 @@ def picture_of(
 
 
 def needed_keys(field: Field, stored: StoredDataset, options: ReadOptions) -> tuple[str, ...]:
-    """The keys that a column's value is made of."""
+    """The keys that a column's value is made from."""
     labels = () if field.label_key is None else (field.label_key,)
     if isinstance(field.kind, (Label, Labels)):
         return labels
@@ -137,5 +137,5 @@ def needed_keys(field: Field, stored: StoredDataset, options: ReadOptions) -> tu
 
 
 def _sizes(image: Field | None, options: ReadOptions) -> tuple[str, ...]:
-    """The keys of an image's height and width, where they are known and needed."""
+    """The keys of an image's height and width, if they are known and needed."""
     return image.size_keys[:2] if image is not None and options.size is not None else ()

@@ -1,4 +1,4 @@
-"""`to_frame`: a dataset directory as the frame that it was made from."""
+"""`to_frame`: a dataset directory, turned back into the frame that it was made from."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def to_frame(
 
     Args:
         directory: what `convert` wrote.
-        split: one split alone; None gives all.
+        split: read only this split; None reads all.
         images: "uri" gives images and masks as the source named them, "bytes" as they are stored.
-        at: the last generation that counts, of a dataset that was appended to; None is the newest.
+        at: read a dataset that was appended to up to this generation only; None is the newest.
 
     Returns:
-        The columns of the schema in the order of the source's rows, which are the index and are
-        numbered on from one generation to the next; a column `split` where the schema names none.
-        Arrays are NumPy arrays, lists are lists, boxes have a row or a list each, as in the
+        The columns of the schema, in the order of the source's rows; a column `split` is added if
+        the schema has none.  The index is the row's number, which continues from one generation to
+        the next.  Arrays are NumPy arrays, lists are lists; boxes are rows or lists, as in the
         source.  Rows that became rejects are missing.
 
     Raises:
         DatasetError: the directory is not a whole dataset that this package wrote.
-        OptionError: there is no such split, or `images` is neither word.
+        OptionError: there is no such split, or `images` is neither "uri" nor "bytes".
 
     Example:
         >>> tfrecorder.to_frame("out")  # doctest: +SKIP
@@ -61,8 +61,8 @@ def to_frame(
     stored, found = open_generations(where, files, at)
     if stored.form != "tfrecorder":
         raise DatasetError(
-            f"{where} was not written by tfrecorder, so what columns it was made from is not "
-            "known; read it with tfrecorder.load(features=True)."
+            f"{where} was not written by tfrecorder, so the columns that it was made from are "
+            "not known; read it with tfrecorder.load(features=True)."
         )
     options = found[-1].metadata.get("options", {})
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
@@ -174,7 +174,7 @@ def _edges(kind: Boxes, key: str, row: Mapping[str, Values]) -> list[float]:
     if kind.unit == "fraction":
         return [float(edge) for edge in edges]
     side = int(row["image/width" if "/bbox/x" in key else "image/height"][0])
-    # float32 holds a fraction of a pixel less well than a whole one.
+    # float32 does not hold fractions exactly: round to thousandths of a pixel.
     pixels = np.round(edges.astype(np.float64) * side, 3)
     return [float(edge) for edge in pixels]
 
@@ -212,7 +212,7 @@ def _series(field: Field, column: str, values: list[Any], index: pd.Index) -> pd
 
 
 def _one_row_a_box(found: pd.DataFrame, field: Field) -> pd.DataFrame:
-    """Lists of boxes as a row each; an image without any keeps one row, without a box."""
+    """Lists of boxes as one row per box; an image without boxes keeps one row."""
     kind = field.kind
     assert isinstance(kind, Boxes)
     lists = [*kind.columns, *([kind.label] if kind.label else [])]

@@ -1,8 +1,8 @@
-"""The generations of a dataset: which are committed, and what is known of each and of all.
+"""The generations of a dataset: which are committed, and their metadata.
 
 Generation 0 is what `convert` wrote into the directory; each `append` adds one below `appended/`.
-A generation counts once its own `dataset_info.json` is there.  The newest describes all: its
-columns, classes and sizes cover those of every one before it.
+A generation counts once its `dataset_info.json` is there.  The newest describes all: its columns,
+classes and sizes include those of every generation before it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Generation:
 
     Attributes:
         number: from 0.
-        directory: that holds it.
+        directory: where it is.
         sizes: of its files, by name.
-        metadata: what this package wrote of it.
+        metadata: what this package wrote about it.
     """
 
     number: int
@@ -42,15 +42,15 @@ class Generation:
 def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[str]:
     """The directories that hold the records of a dataset, the newest first.
 
-    TFDS and plain tf.data read all records from them. TFDS takes the features and the class names
-    from the first, and those of the newest cover all:
+    Use it to read all records with TFDS or plain tf.data. TFDS takes the features and class names
+    from the first directory; those of the newest generation cover all:
 
         tfds.builder_from_directories(tfrecorder.generations("out"))
         tf.data.Dataset.list_files([f"{g}/train-*.tfrecord" for g in tfrecorder.generations("out")])
 
     Args:
         directory: what `convert` and `append` wrote.
-        at: the last generation that counts, from 0; None is the newest.
+        at: list generations up to this one only, from 0; None is the newest.
 
     Raises:
         DatasetError: the directory is not a dataset that this package wrote, a generation of it is
@@ -80,7 +80,7 @@ def read_generations(
     at: int | None = None,
     known: Sequence[Generation] = (),
 ) -> list[Generation]:
-    """The committed generations of a dataset, oldest first: the one place that decides on them.
+    """The committed generations of a dataset, oldest first; nothing else decides on them.
 
     Args:
         directory: of the dataset.
@@ -123,13 +123,13 @@ def read_generations(
 
 
 def begun_numbers(names: Sequence[str]) -> list[int]:
-    """The numbers of the generations that folders in `appended/` stand for, ascending."""
+    """The numbers of the generations that have folders in `appended/`, ascending."""
     numbers = map(layout.generation_number, names)
     return sorted(number for number in numbers if number is not None)
 
 
 def committed_directories(directory: str, at: int | None = None) -> list[str]:
-    """The directories of the committed generations, oldest first, whatever is damaged in them.
+    """The directories of the committed generations, oldest first, even if they are damaged.
 
     Raises:
         DatasetError, OptionError: as `generations`.
@@ -149,13 +149,13 @@ def committed_directories(directory: str, at: int | None = None) -> list[str]:
 
 
 def check_at(at: Any) -> None:
-    """Raise an OptionError where `at` can be no generation's number."""
+    """Raise an OptionError if `at` cannot be a generation's number."""
     if fault := AT(at):
         raise OptionError(f"at={at!r}: {fault}")
 
 
 def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
-    """Refuse a dataset of which a generation is missing.
+    """Refuse a dataset that lacks a generation.
 
     Args:
         numbers: of the committed generations up to `at`, ascending, 0 among them.
@@ -173,7 +173,7 @@ def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
             f"until then, at={earlier} reads the generations before it."
         )
     if at is not None and last < at:
-        has = "generation 0 alone" if last == 0 else f"the generations 0 to {last}"
+        has = "only generation 0" if last == 0 else f"generations 0 to {last}"
         raise DatasetError(f"at={at}: {directory} has {has}.")
 
 
@@ -187,7 +187,7 @@ def _check_follows(one: Generation, next_one: Generation) -> None:
 
 
 def read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
-    """What this package wrote of a dataset; None where there is none.
+    """What this package wrote about a dataset; None if it wrote nothing.
 
     Raises:
         DatasetError: it is damaged.

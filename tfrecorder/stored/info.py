@@ -22,13 +22,13 @@ from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.generations import Generation
 from tfrecorder.stored.open import open_generations
 
-#: Generations that the table for people shows, the newest; a program gets all.
+#: How many generations the printed table shows, the newest; `as_dict` has all.
 SHOWN_GENERATIONS = 10
 
-#: From so many generations on, of fewer bytes than a shard has, people are told of `compact`.
+#: From this many generations on, if they have fewer bytes than this, `compact` is recommended.
 MANY_GENERATIONS, SMALL_GENERATION = 10, 128 * 2**20
 
-#: Classes that the table for people shows; a program gets all.
+#: How many classes the printed table shows; `as_dict` has all.
 SHOWN_CLASSES = 20
 
 
@@ -37,8 +37,8 @@ class SplitInfo:
     """One split.
 
     Attributes:
-        records: in it; None where that is not known without reading everything.
-        shards: files.
+        records: how many; None if that is not known without reading everything.
+        shards: how many files.
         bytes: of the files.
     """
 
@@ -55,27 +55,27 @@ class DatasetInfo(Report):
         directory: as it was given.
         form: "tfrecorder", "tfds" or "files".
         splits: by name, TRAIN first.
-        class_names: by integer, of integer labels the numbers as text; None without labels, or
-            where they are not known.
-        num_classes: None where it is not known; 0 without labels.
-        class_counts: for each split, the records of each class by name (by number, as text, where
-            classes have no names); classes without a record are left out.  None where several
-            columns have classes, or where that is not known without reading everything.
+        class_names: by integer; for integer labels, the numbers as text; None without labels, or
+            if they are not known.
+        num_classes: None if it is not known; 0 without labels.
+        class_counts: for each split, the number of records of each class by name (by number, as
+            text, if classes have no names); classes without a record are left out.  None if several
+            columns have classes, or if it is not known without reading everything.
         image_shape: (height, width, channels) of every image, None where images differ.
         image_sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
-            pixels; None where that is not known.
+            pixels; None if that is not known.
         features: the kind of each key of a record: image, text, int64, float or label.
-        formats: records by image format; empty where it is not known.
+        formats: records by image format; empty if it is not known.
         rejects: rows without a record, by "stage/code".
-        suspects: records whose image decodes, but with a decoder's warning.
+        suspects: records whose image decodes, but with a warning of the decoder.
         oriented: records whose image carries an EXIF orientation other than upright.
-        options: of the conversion, by name; empty for directories from elsewhere.
+        options: of the conversion, by name; empty for datasets of other tools.
         statistics: of the source, by column and split: count, min, max, mean and std of numbers;
             count, distinct and the most frequent values of others; of boxes also, under "boxes",
             such numbers of per_image, x_min, y_min, x_max, y_max and area.
-        columns: the kind, type and shape of each by its name.
-        generations: records, shards and bytes of each, from generation 0 on; empty for directories
-            from elsewhere.
+        columns: the kind, type and shape of each, by name.
+        generations: records, shards and bytes of each, from generation 0 on; empty for datasets of
+            other tools.
     """
 
     directory: str
@@ -107,7 +107,7 @@ class DatasetInfo(Report):
         return sum(split.bytes for split in self.splits.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as values that JSON knows, with the totals; what `info --json` prints."""
+        """All of it as JSON values, with the totals; what `info --json` prints."""
         return {
             **dataclasses.asdict(self),
             "records": self.records,
@@ -127,7 +127,7 @@ class DatasetInfo(Report):
         return [Table(table), *self._generation_table(), *self._class_table(), *columns]
 
     def _generation_table(self) -> list[Table]:
-        """The newest generations; none of a dataset that was never appended to."""
+        """The newest generations; empty if the dataset was never appended to."""
         if len(self.generations) < 2:
             return []
         table = [["generation", "records", "shards", "bytes"]]
@@ -139,7 +139,7 @@ class DatasetInfo(Report):
         return [Table(table, f"… {more:,} earlier" if more > 0 else "")]
 
     def _class_table(self) -> list[Table]:
-        """Records by class and split, the most frequent classes; none where not known."""
+        """Records by class and split, the most frequent classes; empty if not known."""
         totals = self._class_totals()
         if not totals or self.class_counts is None:
             return []
@@ -201,7 +201,7 @@ class DatasetInfo(Report):
         return [f"{name}: {words}" for name, words in notes]
 
     def _advice(self) -> str:
-        """What to do about many small generations, whose files cost more than their records."""
+        """What to do about many small generations, which are slow to read."""
         count = len(self.generations)
         if count < MANY_GENERATIONS:
             return ""
@@ -220,7 +220,7 @@ class DatasetInfo(Report):
 
 
 def _sizes_in_words(shape: Shape) -> str:
-    """(height, width, channels), where images have different ones."""
+    """(height, width, channels) in words, with None where images differ."""
     height, width, channels = shape
     many = "channels vary" if channels is None else f"{channels} channels"
     if height is None and width is None:
@@ -242,7 +242,7 @@ def info(directory: str | os.PathLike[str], at: int | None = None) -> DatasetInf
 
     Args:
         directory: as for `load`.
-        at: the last generation that counts, of a dataset that was appended to; None is the newest.
+        at: read a dataset that was appended to up to this generation only; None is the newest.
 
     Raises:
         DatasetError: the directory is not a whole dataset, or cannot be read.
@@ -295,7 +295,7 @@ def _generation(one: Generation) -> SplitInfo:
 
 
 def _summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by name, added up, in the order in which the names are met."""
+    """Counts by name, added up, in the order of the names' first use."""
     counts: dict[str, int] = {}
     for one in several:
         for name, count in one.items():
@@ -306,10 +306,10 @@ def _summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def _class_counts(
     stored: StoredDataset, labels: Field, found: Sequence[Generation]
 ) -> dict[str, dict[str, int]] | None:
-    """For each split, the records of each class by its name; None where that is not known.
+    """For each split, the records of each class by its name; None if that is not known.
 
     Args:
-        found: the generations; none of directories from elsewhere.
+        found: the generations; empty for datasets of other tools.
     """
     if not found or storage.refusal(storage.scheme(stored.directory)) is not None:
         return None
@@ -330,9 +330,9 @@ def _class_counts(
 
 
 def _told_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | None:
-    """The records of each class of an appended generation, if its metadata tells of all of them.
+    """The records of each class of an appended generation, if its metadata counts all of them.
 
-    Of many small generations that spares reading as many plans.
+    With many small generations, this saves reading as many plans.
     """
     if not one.number or not isinstance(labels.kind, Label) or one.metadata["totals"]["reasons"]:
         return None
@@ -348,7 +348,7 @@ def _told_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | 
 
 
 def class_name(labels: Field, number: int) -> str:
-    """The name of a class of a column; its number where it has none."""
+    """The name of a class of a column; its number if it has none."""
     names = labels.names or ()
     return names[number] if 0 <= number < len(names) else str(number)
 

@@ -1,4 +1,4 @@
-"""`validate`: the report on a source, with or without a look into every image."""
+"""`validate`: the report on a source, with or without opening every image."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def validate(
     split_by: str | None = None,
     progress: bool | None = None,
 ) -> ValidationReport:
-    """Every problem of a source at once; nothing is written.
+    """Find every problem in a source at once; nothing is written.
 
     Args:
         source: a frame, a CSV, a folder or an open file, as for `tfrecorder.convert`.
-        check_images: also open and check every image and mask, of each column, and compare boxes
-            in pixels with the size of their image, as a conversion would.
+        check_images: also open and check every image and mask, as a conversion would, and compare
+            boxes in pixels with the size of their image.
         columns, schema, labels, sep, encoding, base, seed, verify, max_pixels, splits, stratify,
             split_by: as for `tfrecorder.ConvertOptions`.
-        strict: warnings are errors; notes stay notes.
-        progress: show what goes on, with `check_images` as a bar; None shows it in a terminal and
-            in a notebook.
+        strict: treat warnings as errors; notes stay notes.
+        progress: show progress, with `check_images` as a bar; None shows it only in a terminal or
+            a notebook.
 
     Returns:
         A frame with a row for each problem, errors first: severity ("error", "warning", or "note"
-        for what is good to know and never an error), code, row (from 0; missing where the whole
-        table is meant), column, value, message, remedy, other_row (of a repeated image, the row
-        that it does not go with).  Empty when all is well.  Printed, or in a notebook, it shows the
+        for what is good to know and never an error), code, row (from 0; missing if it is about the
+        whole table), column, value, message, remedy, other_row (for a repeated image, the row
+        that it conflicts with).  Empty when all is well.  Printed, or in a notebook, it shows the
         problems in groups.
 
     Raises:
@@ -110,7 +110,7 @@ def report_on(
     strict: bool,
     notes: tuple[str, ...] = (),
 ) -> ValidationReport:
-    """A report as people see it, with the lines of a text file; if `strict`, of errors alone."""
+    """A report as people see it, with lines of a text file; `strict` turns warnings into errors."""
     lines = line_numbers(table, shown_rows(report))
     found = as_errors(report) if strict else report
     return ValidationReport.of(found, len(table.frame), [*checked.notes, *notes], lines)

@@ -1,8 +1,8 @@
-"""`repair`: write what is missing or damaged again, to the very bytes that it had.
+"""`repair`: write missing and damaged files again, with exactly the bytes that they had.
 
-A shard is written from the staged plan and the sources into a folder of its own, and takes its
-place only if its CRC32C is the one that was written at first.  What follows from the plan and the
-done-records, the files of the commit, is made once more by the commit itself.
+A shard is written from the staged plan and the sources into a separate folder. It takes its place
+only if its CRC32C is the original one.  The files of the commit follow from the plan and the
+done-records; the commit makes them again.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class RepairResult:
 
     Attributes:
         directory: the dataset directory, as it was given.
-        files: written again, by their names in it; empty if all was well.
+        files: the names of the files that were written again; empty if all was well.
         bytes: of these files.
-        seconds: it took.
+        seconds: how long it took.
     """
 
     directory: str
@@ -92,26 +92,25 @@ def repair(
     base: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> RepairResult:
-    """Write the missing and damaged files of a dataset directory again, to the bytes they had.
+    """Write the missing and damaged files of a dataset directory again, with the bytes they had.
 
-    All that `verify` checks is checked first; what is sound is not touched.  Where an overwrite was
-    interrupted while its new dataset took the place of the old one, that is completed before.
+    It first checks all that `verify` checks; sound files are not touched.  If an overwrite was
+    interrupted while its new dataset took the place of the old one, that is completed first.
 
     Args:
         directory: the output_dir of a finished conversion.
-        base: the folder that relative image uris are taken from, where it has moved since the
-            conversion.
-        progress: show a bar while files are checked; None shows it in a terminal and a notebook.
+        base: the folder that relative image uris start from, if it has moved since the conversion.
+        progress: show a bar while checking; None shows it only in a terminal or a notebook.
 
     Returns:
         The files that were written again.
 
     Raises:
-        DatasetError: the directory holds no committed dataset, or what is left of it does not
-            suffice: the plan is gone, or no checksum is left to prove a shard.
-        SourceError: sources have changed or vanished; the shards concerned stay as they are, other
-            shards are repaired, and the files of the commit once all shards are.
-        OutputError: another conversion or repair is at work here, or the disk cannot be written.
+        DatasetError: the directory holds no committed dataset, or too little of it is left: the
+            plan is gone, or no checksum is left to prove a shard.
+        SourceError: sources have changed or vanished. Their shards stay as they are and other
+            shards are repaired; the files of the commit are repaired once all shards are.
+        OutputError: another conversion or repair is running here, or the disk cannot be written.
 
     Example:
         >>> tfrecorder.repair("out").files  # doctest: +SKIP
@@ -135,20 +134,20 @@ def _refuse_foreign(directory: str) -> None:
     expected = read_expectation(directory)
     if not expected.staged:
         raise DatasetError(
-            f"{directory} cannot be repaired: its plan, {layout.PLAN}, is damaged or gone, so which"
-            f" row stood where is not known. {_NO_PLAN}"
+            f"{directory} cannot be repaired: its plan, {layout.PLAN}, is damaged or gone, so the"
+            f" order of its rows is not known. {_NO_PLAN}"
         )
     try:
         refuse_foreign(directory)
     except OutputError as error:
         raise DatasetError(
-            f"{directory} holds files that are not of the dataset; move them away first, then "
-            f"repair again. ({error})"
+            f"{directory} holds files that do not belong to the dataset; move them away first, "
+            f"then repair again. ({error})"
         ) from error
 
 
 def _repair_all(directory: str, base: str | None, progress: bool | None) -> list[str]:
-    """Repair each generation; gives the files by their names below the dataset directory."""
+    """Repair each generation; return the names of the files below the dataset directory."""
     written: list[str] = []
     refused: SourceError | None = None
     every = list(map(read_expectation, committed_directories(directory)))
@@ -182,7 +181,7 @@ def _repair(expected: Expectation, base: str | None, advance: Advance) -> list[s
     if refusals:
         others = f" Other files were written again: {', '.join(written)}." if written else ""
         raise SourceError(
-            f"{directory} is not repaired, because sources are not what they were: "
+            f"{directory} is not repaired, because sources have changed: "
             f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
             f"and repair again, or convert again with overwrite=True.{others}"
         )
@@ -191,7 +190,7 @@ def _repair(expected: Expectation, base: str | None, advance: Advance) -> list[s
 
 
 def _check_again(directory: str, groups: Sequence[int]) -> None:
-    """Raise a DatasetError where what had a fault still has one."""
+    """Raise a DatasetError if a repaired file still has a fault."""
     expected = read_expectation(directory)
     found = [*expected.faults]
     for one in check_shards(expected, groups):
@@ -199,7 +198,7 @@ def _check_again(directory: str, groups: Sequence[int]) -> None:
     found += check_common(expected, expected.done, found)
     if found:
         raise DatasetError(
-            f"{directory}: {found[0].file} is as it was written, and yet: {found[0]}. Writing it "
+            f"{directory}: {found[0].file} is as it was written, but still: {found[0]}. Writing it "
             "again does not help: convert again with overwrite=True, and please report it."
         )
 
@@ -214,9 +213,9 @@ def _refuse_damaged_plan(directory: str, faults: Sequence[Fault]) -> None:
 
 
 def _write_plan(expected: Expectation, faulty: Collection[str], base: str | None) -> list[str]:
-    """The plan's head, where all that decides on records is as it was.
+    """The plan's head, if all that decides on records is unchanged.
 
-    The folder of relative uris is not: it is taken from `base` where that gives the bytes it had.
+    The folder of relative uris may have changed: `base` is tried if it gives the original bytes.
     """
     if layout.PLAN not in faulty:
         return []
@@ -228,15 +227,15 @@ def _write_plan(expected: Expectation, faulty: Collection[str], base: str | None
                 storage.publish_bytes(expected.directory, layout.PLAN, data)
                 return [layout.PLAN]
     raise DatasetError(
-        f"{expected.directory} cannot be repaired: {layout.PLAN} names another folder of the "
-        f"images than it did: {expected.plan.base!r}. Give the right one as base. {_NO_PLAN}"
+        f"{expected.directory} cannot be repaired: {layout.PLAN} names another folder for "
+        f"the images than before: {expected.plan.base!r}. Give the right one as base. {_NO_PLAN}"
     )
 
 
 def _write_indexes(
     expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
 ) -> list[str]:
-    """Damaged indexes of sound shards: the shard shows where records begin, without a source."""
+    """Write damaged indexes of sound shards: the shard shows where records begin."""
     written = []
     for one in shards:
         file = one.shard.index_file
@@ -252,7 +251,7 @@ def _write_indexes(
 def _groups_to_write(
     expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
 ) -> list[int]:
-    """The shards to write again: damaged, or with something beside them that is."""
+    """The shards to write again: those that are damaged, or whose index, lists or record are."""
     if layout.METADATA in faulty and _totals_disagree(expected):
         return list(range(len(shards)))
     return [
@@ -268,15 +267,15 @@ def _refuse_unproved(
     for group in groups:
         if not expected.written(shards[group].shard):
             raise DatasetError(
-                f"{expected.directory} cannot be repaired: of {shards[group].shard.file} neither "
-                f"the done-record nor {layout.METADATA} is left to prove what would be written. "
+                f"{expected.directory} cannot be repaired: for {shards[group].shard.file} neither "
+                f"the done-record nor {layout.METADATA} is left to prove the new file against. "
                 "Convert again with overwrite=True."
             )
 
 
 def _totals_disagree(expected: Expectation) -> bool:
-    """True if a list without a checksum, of an earlier version, counts the sources otherwise than
-    the done-records.  Which of them is right, only the sources can tell.
+    """True if the commit's list and the done-records count the sources differently, and the list,
+    of an earlier version, has no checksum.  Only the sources can show which of them is right.
     """
     try:
         metadata = parse(expected.read(layout.METADATA), anything)
@@ -296,8 +295,8 @@ def _write_shards(
     groups: Sequence[int],
     base: str | None,
 ) -> tuple[list[str], list[DoneRecord], list[str]]:
-    """Write shards again; gives the files that took their places, the done-records of these shards,
-    and words for those refused."""
+    """Write shards again; return the files that took their places, the done-records of these
+    shards, and a message for each that was refused."""
     if not groups:
         return [], [], []
     plan = expected.plan if base is None else dataclasses.replace(expected.plan, base=base)
@@ -322,7 +321,7 @@ def _write_shards(
 
 @contextlib.contextmanager
 def _folder_aside(expected: Expectation) -> Iterator[str]:
-    """A folder of this machine in which `write_shard` finds the rows of the plan."""
+    """A local folder in which `write_shard` finds the rows of the plan."""
     with _empty_folder(expected.directory) as folder:
         with storage.publish(folder, layout.PLAN_ROWS) as lent:
             _copy(expected.path(layout.PLAN_ROWS), lent)
@@ -331,7 +330,7 @@ def _folder_aside(expected: Expectation) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _empty_folder(directory: str) -> Iterator[str]:
-    """On the disk of a local dataset, so that what is written there need only be renamed."""
+    """On the disk of a local dataset, so that files need only be renamed."""
     if not storage.is_local(directory):
         with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
             yield folder

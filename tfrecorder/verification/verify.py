@@ -1,4 +1,4 @@
-"""`verify`: is every byte of a dataset directory as it was written, and as it was planned?"""
+"""`verify`: is every byte of a dataset directory as written and as planned?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.tfds import image_shape
 
-#: What is called with the bytes that were read.
+#: Called with the number of bytes that were read.
 Advance = Callable[[int], None]
 
 
@@ -41,18 +41,18 @@ def verify(
 ) -> VerificationReport:
     """Check every byte of a dataset directory that `convert` wrote; change nothing.
 
-    Each file must hold the bytes that were written: shards, indexes, lists, done-records and the
-    plan by their size and CRC32C, the files of the commit by what plan and done-records make of
-    them.  Of a damaged shard, both checksums of each record say where the damage is.  Rows in must
-    be records and rejects out.  A bucket's own CRC32Cs prove the same without a download.  Of a
-    dataset that was appended to, all generations are checked.
+    Each file must hold the bytes that were written.  Shards, indexes, lists, done-records and the
+    plan are checked by size and CRC32C; the files of the commit are made again from the plan and
+    the done-records and compared.  In a damaged shard, the two checksums of each record show where
+    the damage is.  Every row must be a record or a reject.  In a bucket the CRC32Cs that it keeps
+    prove the same without a download.  All generations of the dataset are checked.
 
     Args:
         directory: the output_dir of a finished conversion.
-        decode: also decode every image as `load` does, which takes TensorFlow and many times as
-            long.
-        progress: show a bar; None shows it in a terminal and in a notebook.
-        at: the last generation that counts, of a dataset that was appended to; None is the newest.
+        decode: also decode every image as `load` does; this needs TensorFlow and takes many times
+            as long.
+        progress: show a bar; None shows it only in a terminal or a notebook.
+        at: check a dataset that was appended to up to this generation only; None is the newest.
 
     Returns:
         The faults, each with its file and, for a shard, its record and byte offset; `.ok` is True
@@ -98,7 +98,7 @@ def verify(
 def _decoder(expected: Expectation) -> Decode:
     from tfrecorder.loading.start import quiet_start
 
-    with quiet_start():  # TensorFlow, only where it is asked for
+    with quiet_start():  # imports TensorFlow, so only if asked for
         from tfrecorder.loading import decode_check
 
     return decode_check.decoder(image_shape(expected.done.values()))
@@ -111,7 +111,7 @@ def of_generation(number: int, fault: Fault) -> Fault:
 
 
 def check_follows(before: Expectation | None, expected: Expectation) -> Iterator[Fault]:
-    """Where a generation was appended to another dataset than the one that it stands in."""
+    """A fault if a generation was appended to another dataset than the one that it is in."""
     known = expected.plan.before
     if (known is None) != (before is None) or (known and before and known["plan"] != before.digest):
         words = "it was not appended to the generation before it: one of the two was exchanged"
@@ -149,7 +149,7 @@ def check_shards(
 def check_common(
     expected: Expectation, done: Mapping[Shard, DoneRecord], faults: Iterable[Fault]
 ) -> list[Fault]:
-    """The faults of what the shards have in common.
+    """The faults of what all shards share.
 
     Args:
         done: the done-records, as the shards prove them.
@@ -165,7 +165,7 @@ def check_common(
 
 
 def _sorted(faults: list[Fault]) -> list[Fault]:
-    """Faults, each once, by file; the files in the order in which they were met."""
+    """Faults, each once, by file; the files in the order of their first fault."""
     places: dict[str, int] = {}
     for fault in faults:
         places.setdefault(fault.file, len(places))

@@ -2,8 +2,8 @@
 
     stage (conversion.py) ──► work, on as many machines as there are parts ──► commit
 
-Parts may be repeated, killed and overlap: a shard that is done is passed over, and whoever writes
-one writes the same bytes.
+Parts may be repeated or killed, and may overlap: a shard that is done is skipped, and every writer
+of a shard writes the same bytes.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class PartResult(Report):
 
     Attributes:
         output_dir: the dataset directory.
-        part: the number of the part, from 1, and of how many.
-        shards: of the part.
-        shards_before: of these, how many were done before the call.
+        part: the number of the part, from 1, and the number of parts.
+        shards: how many the part has.
+        shards_before: how many of these were done before the call.
         rows, records, bytes: of the shards of the part.
         rejects: rejected rows of the part by "stage/code".
-        seconds: that the call took.
+        seconds: how long the call took.
     """
 
     output_dir: str
@@ -96,16 +96,16 @@ def work(
     """Write one part of the shards that `tfrecorder.stage` planned.
 
     Any number of calls may run at the same time, on one machine or on many that all see the
-    output directory and the images.  A call that was killed is repeated; shards that are done are
-    passed over.
+    output directory and the images.  If a call is killed, repeat it; shards that are done are
+    skipped.
 
     Args:
         output_dir: the directory that was given to `stage`.
-        part: the number of this part, from 1, and of how many: (3, 16).
+        part: the number of this part, from 1, and the number of parts: (3, 16).
         on_error: "reject" lists an image that cannot be used; "raise" stops at the first.
-        num_threads: that load images; by default as many as there are cores, or 16 where images
-            come from a bucket.
-        progress: a bar; by default in a terminal and in a notebook.
+        num_threads: threads that load images; by default one per core, or 16 if images come from
+            a bucket.
+        progress: show a bar; by default only in a terminal or a notebook.
 
     Returns:
         Counts of the part.
@@ -114,8 +114,8 @@ def work(
         OptionError: the value of an argument is wrong.
         DatasetError: nothing is staged there.
         RejectedError: an image cannot be used, with on_error="raise".
-        UnreachableError: a disk or a service was away for more than two minutes.
-        OutputError: the directory cannot be written, or was staged anew meanwhile.
+        UnreachableError: a disk or a service failed for more than two minutes.
+        OutputError: the directory cannot be written, or was staged again meanwhile.
 
     Example:
         >>> tfrecorder.work("out", part=(3, 16))  # doctest: +SKIP
@@ -127,8 +127,8 @@ def work(
         folder, plan = _staged(where)
         if exchange_begun(where):
             raise OutputError(
-                f"{where}: all shards are done, and a commit was begun; "
-                f"tfrecorder.commit({where!r}) ends it."
+                f"{where}: all shards are done, and a commit has begun; "
+                f"tfrecorder.commit({where!r}) finishes it."
             )
         mine = range(len(plan.shards))[number - 1 :: parts]
         before = _done(folder, plan, [plan.shards[at] for at in mine])
@@ -165,9 +165,9 @@ def _write(
 def commit(
     output_dir: str | os.PathLike[str], *, max_reject_fraction: float = 0.1
 ) -> ConversionResult:
-    """Make one dataset of the shards that `tfrecorder.work` wrote, once all are done.
+    """Make the shards that `tfrecorder.work` wrote one dataset, once all are done.
 
-    Repeated, it returns the result of the finished dataset.
+    If it is finished already, return its result.
 
     Args:
         output_dir: the directory that was given to `stage`.
@@ -179,7 +179,8 @@ def commit(
     Raises:
         OptionError: the value of an argument is wrong.
         DatasetError: nothing is staged there.
-        OutputError: shards are missing, and of which parts; or the directory cannot be written.
+        OutputError: shards are missing (it says of which parts), or the directory cannot be
+            written.
         RejectedError: more images than allowed were rejected.
 
     Example:
@@ -210,14 +211,14 @@ def _checked(part: Any) -> tuple[int, int]:
         if 1 <= number <= parts:
             return number, parts
     raise OptionError(
-        f"part={part!r}: give the number of the part, counted from 1, and of how many, as "
-        "part=(3, 16)."
+        f"part={part!r}: give the number of the part, counted from 1, and the number of parts, "
+        "such as part=(3, 16)."
     )
 
 
 def _staged(where: str) -> tuple[str, Plan]:
-    """The folder in which a plan is staged that is not committed yet, and the plan."""
-    for folder in (layout.next_of(where), where):  # an overwrite stands in the first
+    """The folder with a staged plan that is not committed yet, and the plan."""
+    for folder in (layout.next_of(where), where):  # the first is that of an overwrite
         plan = read_plan(folder)
         if plan is None:
             continue
@@ -253,13 +254,13 @@ def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
     share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
     raise OutputError(
         f"{where}: {share} are not done, of the {what} "
-        f"{', '.join(named[:NAMED])}{more}. Write them by tfrecorder.work({where!r}), again where "
-        "it ended early, and then commit."
+        f"{', '.join(named[:NAMED])}{more}. Write them with tfrecorder.work({where!r}), repeated "
+        "for parts that ended early, and then commit."
     )
 
 
 def _parts(folder: str) -> int:
-    """Into how many parts the shards were divided last; 1 where nobody noted it."""
+    """How many parts the shards were last divided into; 1 if it was not noted."""
     with contextlib.suppress(storage.UnreadableError, ValueError):
         found = json.loads(storage.read_bytes(os.path.join(folder, layout.PARTS)))
         return found if is_whole(found) and found > 0 else 1
@@ -268,7 +269,7 @@ def _parts(folder: str) -> int:
 
 @contextlib.contextmanager
 def _kept(where: str, step: str) -> Iterator[None]:
-    """Say of what ends early that nothing is lost, and how to go on."""
+    """If a step ends early, say that nothing is lost and how to continue."""
     words = f"Shards that are done are kept in {where}: repeat {step} to continue."
     try:
         yield
