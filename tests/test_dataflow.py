@@ -291,7 +291,7 @@ def test_the_first_machines_are_asked_for_and_named(bucket: Gcs, dataflow: Dataf
     dataflow.runs = False
     job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
     assert dataflow.jobs[job.job_id].pool()["numWorkers"] == 1
-    assert "It begins with 1 machine," in str(job)
+    assert "It starts with 1 machine," in str(job)
     other = tfrecorder.convert(SOURCE, OUT, num_workers=4, **settings(dataflow))
     assert dataflow.jobs[other.job_id].pool()["numWorkers"] == 4
     assert "begins with" not in str(other)
@@ -334,7 +334,7 @@ def test_a_reject_that_stops_the_job_is_told_in_its_words(bucket: Gcs, dataflow:
                 r"FAILED: MemoryError: all gone\. See https://console\.cloud\.google\.com",
             ),
         ),
-        (None, [], (RunnerError, "told no reason")),
+        (None, [], (RunnerError, "gave no reason")),
     ],
 )
 def test_why_a_job_failed(

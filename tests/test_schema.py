@@ -61,7 +61,7 @@ def test_a_schema_is_a_value() -> None:
         (lambda: Number(target=1), "True or False"),
         (lambda: Label(names="rose"), "a list of class names"),
         (lambda: Label(names=["a", "a"]), "more than once"),
-        (lambda: Label(default=1.5), "a text or an integer"),
+        (lambda: Label(default=1.5), "give text or an integer"),
         (lambda: Labels(separator="|", columns=["a"]), "and no columns"),
         (lambda: Boxes(columns=["a", "b"]), "give 4"),
         (lambda: Boxes(unit="percent"), "fraction, pixel"),

@@ -20,7 +20,7 @@ from tfrecorder.process_limits import address_space_left, cpu_quota
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds for which Ctrl-C waits for work that was told to stop: as long as a request mostly takes.
+#: Seconds for which Ctrl-C waits for work that was asked to stop: as long as most requests take.
 PATIENCE = 2
 
 #: Seconds between two looks whether Ctrl-C was pressed: where the signal reaches another thread, a

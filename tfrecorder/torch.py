@@ -1,6 +1,6 @@
 """What PyTorch takes: batches as tensors, and batches of numbers for a `DataLoader` of `Records`.
 
-torch is imported in this file alone, once tensors are asked for.
+Only this file imports torch, and only once tensors are asked for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tfrecorder.options.checks import is_whole
 def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Batches:
     """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
 
-    They share the arrays' memory; where CUDA is there, they lie in pinned memory, so that
+    They share the arrays' memory. With CUDA they are in pinned memory, so that
     `images.to("cuda", non_blocking=True)` copies while the GPU works. Texts and bytes are lists.
 
     Args:
@@ -66,22 +66,22 @@ class BatchSampler:
     Each `for` over the loader is one epoch, and the next one is the next epoch. The order is that
     of `tfrecorder.batches` with the same options.
 
-    In torchdata's `StatefulDataLoader`, whose `state_dict` holds this sampler's, a training goes on
-    exactly behind the last batch that its loop took. A plain `DataLoader` does not say what its
-    loop took, so the position is this sampler's: with workers it is ahead by the batches that they
-    have in hand, at most `num_workers * prefetch_factor`.
+    In torchdata's `StatefulDataLoader`, whose `state_dict` includes this sampler's, training
+    continues exactly after the last batch that its loop took. A plain `DataLoader` does not say
+    what its loop took, so the position is this sampler's: with workers it is ahead by the batches
+    that they hold, at most `num_workers * prefetch_factor`.
 
     Args:
-        records: of the loader; where it reads another dataset that is made of them, these.
-        batch_size: records of a batch; with `shard`, of each host.
+        records: those of the loader, or those that the loader's dataset is made from.
+        batch_size: records per batch; with `shard`, on each host.
         shuffle: as for `tfrecorder.batches`: "exact", the default of TRAIN, "blocks" or False.
         seed: of the order, 0 to 2**32 - 1; None takes that of the records.
-        shard: (rank, world): the part of this host among so many. They all need the same seed.
+        shard: (rank, world): which of how many hosts this one is. All need the same seed.
         drop_remainder: as for `tfrecorder.batches`; but a `DataLoader` cannot make an empty batch,
             so with False the last step is left out too if it has fewer records than hosts.
 
     Attributes:
-        epoch: that the next loop reads, from 0.
+        epoch: the epoch that the next loop reads, from 0.
 
     Raises:
         OptionError: an option's value is wrong.
@@ -118,7 +118,7 @@ class BatchSampler:
         self._takes_seed = seed is None
         chosen = records.seed if seed is None else int(seed)
         mode = options.mode(records.split)
-        # Of the next loop, and of what was drawn last: a loader draws ahead, begins anew where its
+        # Of the next loop, and of what was drawn last: a loader draws ahead, starts again where its
         # loop was left, and asks for iterators that it does not use.
         self._begin = self._drawn = Position(records.fingerprint, records.split, mode, chosen)
         self._is_loaded = False
@@ -128,9 +128,9 @@ class BatchSampler:
         return self._begin.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Read this epoch in the next loop, to leave epochs out or to repeat one.
+        """Read this epoch in the next loop, to skip epochs or to repeat one.
 
-        A state that was loaded and stands in this epoch stays.
+        A loaded state that is in this epoch is kept.
 
         Raises:
             OptionError: it is not a whole number from 0.
@@ -141,11 +141,11 @@ class BatchSampler:
             self._begin = self._drawn = replace(self._begin, epoch=int(epoch), next=0)
 
     def __len__(self) -> int:
-        """The batches of the next loop."""
+        """The number of batches in the next loop."""
         return self._steps(self._begin.next)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position behind the last batch that was drawn, as JSON values.
+        """The position after the last batch that was drawn, as JSON values.
 
         It is the same on every host, and any `batch_size` and `shard` continue from it, here and
         in `tfrecorder.batches`.
@@ -153,10 +153,10 @@ class BatchSampler:
         return self._drawn.to_json()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a `state_dict` was taken, with the next loop.
+        """Continue where a `state_dict` was taken, with the next loop.
 
         Raises:
-            OptionError: it is of another dataset, split, shuffle or seed.
+            OptionError: it belongs to another dataset, split, shuffle or seed.
         """
         found = self._begin.with_saved(state, self._records, takes_seed=self._takes_seed)
         self._begin = self._drawn = found

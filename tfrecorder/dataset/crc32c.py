@@ -30,7 +30,7 @@ def sum_file(file: BinaryIO, advance: Callable[[int], None] = lambda size: None)
     """Size and CRC32C of what is left of an open file.
 
     Args:
-        advance: is told the bytes of each piece that was read.
+        advance: called with the number of bytes of each piece that was read.
     """
     size = crc = 0
     while piece := file.read(_PIECE):

@@ -61,7 +61,7 @@ PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS, SP
 #: Written by desktops into any folder that somebody looked at; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
 
-#: How TFDS is told to find the shards of a split (tfds.core.ShardedFileTemplate).
+#: How TFDS finds the shards of a split (tfds.core.ShardedFileTemplate).
 TFDS_TEMPLATE = "{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}"
 
 _SHARD = re.compile(r"(train|validation|test)-([0-9]{5,})-of-([0-9]{5,})\.tfrecord")

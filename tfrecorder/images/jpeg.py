@@ -184,7 +184,7 @@ def _decode_in_full(data: bytes, header: Header, components: int, complaint: str
 def _size_agrees(data: bytes, header: Header) -> bool:
     """False if libjpeg reads another size.
 
-    Pillow's decoder writes rows of libjpeg's width into a buffer of the width that it is told,
+    Pillow's decoder writes rows of libjpeg's width into a buffer of the width that it is given,
     so the two must not differ, whatever the bytes.
     """
     try:

@@ -299,7 +299,7 @@ class _Inflater:
 
     def _inflate(self, data: bytes | memoryview) -> None:
         while not self._zlib.eof:
-            # Never across the end of the image, so that what comes after it is told apart.
+            # Never across the end of the image, so that what follows it is recognised.
             wanted = min(self._piece, max(self._size - self._done, 0) or _FEED)
             try:
                 piece = self._zlib.decompress(data, wanted)

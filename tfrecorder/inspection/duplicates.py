@@ -203,8 +203,8 @@ def _candidates(keys: list[np.ndarray]) -> list[np.ndarray]:
     return [np.flatnonzero(of_split) for of_split in np.split(repeated, ends)]
 
 
-#: Enough for the small features before an image and for some thousand bytes of it, which tell two
-#: images of the same length apart even where their metadata are the same.
+#: Enough for the small features before an image and for some thousand bytes of it, which differ
+#: between two images of the same length even if their metadata are the same.
 HEAD_BYTES = 4096
 
 

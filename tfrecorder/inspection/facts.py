@@ -1,4 +1,4 @@
-"""What a record says of itself, in words and boxes: labels, file name, source row, objects."""
+"""What a record says in words and boxes: labels, file name, source row, objects."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def encoded_of(features: Mapping[str, Values], key: str, stored: StoredDataset) 
 
 
 def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
-    """Pixels as a file that a viewer opens; themselves where they contradict the sizes told."""
+    """Pixels as a file that a viewer opens; unchanged if they contradict the stored sizes."""
     from PIL import Image
 
     names = ("height", "width", "channels")

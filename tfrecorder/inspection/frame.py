@@ -90,13 +90,13 @@ def preview_frame(
     seed: int = 0,
     columns: Mapping[str, str] | None = None,
 ) -> FramePreview:
-    """Random images of a frame with their labels, as they are before a conversion.
+    """Random images of a frame with their labels, before a conversion.
 
     Args:
-        frame: with the columns image_uri and, if they are known, split and label.
+        frame: with the columns image_uri and, if known, split and label.
         num_rows: how many, at most.
         seed: of the random choice.
-        columns: the frame's names of our columns, as {"path": "image_uri"}.
+        columns: the frame's names of our columns, such as {"path": "image_uri"}.
 
     Returns:
         A value that shows itself in a notebook, and as a table when printed.  An image that

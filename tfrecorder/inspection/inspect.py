@@ -1,4 +1,4 @@
-"""`inspect`: the records of a dataset as a table, and on demand as files."""
+"""`inspect`: the records of a dataset as a table, and if asked for, as files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CSV = "records.csv"
 #: The first columns of the table; the features follow by their keys.
 COLUMNS = ("split", "record", "image_file", "image_bytes")
 
-#: Names of the images: from numbers alone, never from what a data set holds.
+#: Names of the images: made from numbers, never from what a dataset holds.
 _IMAGE = re.compile(r"(train|validation|test|records)-[0-9]{6,}(-mask|-further[0-9]+)?\.[a-z]{3,4}")
 _MASK_MARK = "-mask"
 _MARK = re.compile(r"-(mask|further[0-9]+)$")
@@ -43,23 +43,23 @@ def inspect(
     output_dir: str | os.PathLike[str] | None = None,
     at: int | None = None,
 ) -> pd.DataFrame:
-    """The first records of a split as a table, and on demand their images as files.
+    """The first records of a split as a table, and if asked for, their images as files.
 
-    Needs neither TensorFlow nor Beam, and reads nothing but these records.
+    Needs neither TensorFlow nor Beam, and reads only these records.
 
     Args:
         directory: the output of a conversion, a TFDS directory of one version, or a pattern of
             TFRecord files.
         split: which split.
-        num_records: how many records; fewer where the split has fewer.
-        output_dir: a folder, new, empty or of an earlier inspection, for the images, named by
-            split and number, and for `records.csv`, the table.  Nothing is written elsewhere.
-        at: the last generation that counts, of a dataset that was appended to; None is the newest.
+        num_records: how many records; fewer if the split has fewer.
+        output_dir: a new or empty folder, or that of an earlier inspection, for the images, named
+            by split and number, and for `records.csv`, the table.  Nothing is written elsewhere.
+        at: read a dataset that was appended to up to this generation only; None is the newest.
 
     Returns:
-        A row a record: split, record (its number), image_file (its name in `output_dir`, else
-        empty), image_bytes, and a column for each feature.  Images are left out; their files hold
-        them, byte for byte as they are stored.
+        One row per record: split, record (its number), image_file (its name in `output_dir`, or
+        empty), image_bytes, and a column for each feature.  Images are left out of the table; their
+        files hold them exactly as stored.
 
     Raises:
         OptionError: an argument is wrong.
@@ -105,7 +105,7 @@ def _write(
 ) -> None:
     """Write the table and the images, in place of those of an earlier inspection.
 
-    The table stands whenever images do: it says which files of the folder are ours.
+    The table is written before the images: it says which files in the folder are ours.
     """
     try:
         os.makedirs(folder, exist_ok=True)
@@ -139,7 +139,7 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
 
 
 def _ending(data: bytes) -> str:
-    """By the bytes, not by what the record says of them."""
+    """By the bytes, not by what the record says."""
     try:
         return {"jpeg": "jpg", "tiff": "tif"}.get(kind := sniff(data), kind)
     except Reject:
@@ -147,7 +147,7 @@ def _ending(data: bytes) -> str:
 
 
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
-    """The features but the images: one value as itself, several as a list."""
+    """The features except the images: one value as itself, several as a list."""
     plain: dict[str, Any] = {}
     images = {stored.image_key, MASK, *_image_keys(stored)}
     for key, values in features.items():

@@ -22,7 +22,7 @@ _LOG_RATIO = 8
 #: Values by split.
 Series = Mapping[str, Sequence[float]]
 
-#: A value as the words beside an axis.
+#: A value as the text at an axis.
 Words = Callable[[float], str]
 
 

@@ -1,4 +1,4 @@
-"""`preview`: a page that shows a dataset, to look at before one trusts it."""
+"""`preview`: a page that shows a dataset, to look at before you trust it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Preview:
         directory: of the dataset.
         html: the path that the page was written to, or None.
         page: the page.
-        records: of the dataset.
+        records: in the dataset.
         looked_at: records that were decoded.
         compared: records that were compared with each other in search of duplicates.
         leaks: images that are in more than one split.
         repeats: images that are more than once in one split, and in no other.
-        near_constant: images, of those decoded, of nearly one grey level.
-        sampling: in words, how many records were looked at.
+        near_constant: how many of the decoded images have nearly one grey level.
+        sampling: a sentence on how many records were looked at.
     """
 
     directory: str
@@ -83,7 +83,7 @@ def preview(
     progress: bool | None = None,
     at: int | None = None,
 ) -> Preview:
-    """Make a page that shows a dataset: one HTML file that needs no network and no other file.
+    """Make a page that shows a dataset: one HTML file that works offline and on its own.
 
     It shows random records of each split with their labels, boxes and masks, the distribution of
     labels, plots of sizes and brightness, near-constant images, images that are in the dataset
@@ -95,16 +95,16 @@ def preview(
             TFRecord files.
         html: the file to write; an earlier page there is replaced.  None writes nothing: the
             result shows itself in a notebook.
-        num_records: random records of each split that are decoded, at most; the page says so.
+        num_records: how many random records of each split to decode, at most; the page says so.
         per_split: how many of them it shows.
-        seconds: what the search for duplicates may take.  It compares all records by a hash of
-            the image's bytes; where the time does not suffice, the page says how many it compared.
+        seconds: how long the search for duplicates may take.  It compares all records by a hash of
+            the image's bytes; if time runs out, the page says how many it compared.
         seed: of the random choice.
-        progress: show a bar; None shows it in a terminal and in a notebook.
-        at: the last generation that counts, of a dataset that was appended to; None is the newest.
+        progress: show a bar; None shows it only in a terminal or a notebook.
+        at: read a dataset that was appended to up to this generation only; None is the newest.
 
     Returns:
-        The page with its main figures.
+        The page, with its main figures.
 
     Raises:
         OptionError: an argument is wrong.
@@ -161,20 +161,20 @@ def _check_numbers(num_records: int, per_split: int, seconds: float, seed: int) 
 
 
 def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> str:
-    """The file to write, refused before any work where it would harm what is there."""
+    """The file to write; refused before any work if it would harm what is there."""
     path = local_path("html", html)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise OutputError(f"{folder}: there is no such folder; make it, or write elsewhere.")
     if os.path.isdir(path):
-        raise OutputError(f"{path} is a folder; give the name of a file, as {path}/preview.html.")
+        raise OutputError(f"{path} is a folder; give a file, such as {path}/preview.html.")
     where = os.path.realpath(folder)
     dataset = os.path.realpath(os.fspath(directory))
     ours = (os.path.join(dataset, name, "") for name in (layout.PRIVATE, layout.APPENDED))
     if where == dataset or os.path.join(where, "").startswith(tuple(ours)):
         raise OutputError(
-            f"{path} is inside the dataset, which holds nothing but its own files; write the page "
-            "beside it."
+            f"{path} is inside the dataset, which holds only its own files; write the page "
+            "next to it."
         )
     if os.path.exists(path) and not _is_preview(path):
         raise OutputError(f"{path} is there already, and is not a preview; give another name.")

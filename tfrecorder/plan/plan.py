@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 1000
 
-#: Of a record beside the image: framing, keys, and the small features of a typical row.
+#: Bytes of a record besides the image: framing, keys, and the small features of a typical row.
 RECORD_OVERHEAD = 400
 
 #: A data set of any size gets up to this many shards a split, of at least this many rows each, so
@@ -161,7 +161,7 @@ def _plain(plan: Plan) -> dict[str, Any]:
 
 
 class CopyOf(NamedTuple):
-    """The names of columns of a plan that copies records, beside those of its values.
+    """The names of columns of a plan that copies records, other than those of its values.
 
     Attributes:
         file: the shard that holds the record, below the dataset; "" of a row that is a reject.
@@ -212,7 +212,7 @@ class PlannedRow(NamedTuple):
     Attributes:
         row: its number in the source, from 0.
         image_uri: of its first image, as the source gave it; "" without images.
-        values: what the source tells of each key of the record.
+        values: what the source has for each key of the record.
     """
 
     row: int
@@ -301,7 +301,7 @@ def make_plan(
 
     Returns:
         The plan, and its rows in the order of the shards: an Arrow table with the row's number
-        under `SOURCE_ID`, and a column for each other key of the record that the source tells.
+        under `SOURCE_ID`, and a column for each other key of the record that the source has.
     """
     import pyarrow as pa
 

@@ -28,7 +28,7 @@ PLAN_OF_ROWS = "tfrecorder.plan.plan"
 
 
 def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
-    """Write the plan's two files; `plan.json` last, so that it stands only beside its rows.
+    """Write the plan's two files; `plan.json` last, so that it is never there without its rows.
 
     Raises:
         OutputError: another plan was staged there meanwhile, in a bucket.

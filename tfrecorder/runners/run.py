@@ -75,7 +75,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
         ) from error
     if not is_in_place(output_dir):
         raise RunnerError(
-            f"the {options.runner} ended without the commit, and told no reason; its own log may. "
+            f"the {options.runner} ended without the commit and gave no reason; its log may. "
             "Run the same conversion again to continue."
         )
     return None
@@ -156,7 +156,7 @@ def _run_elsewhere(
     try:
         result.wait_until_finish()
     except BaseException:
-        with contextlib.suppress(Exception):  # the first error is the one to tell
+        with contextlib.suppress(Exception):  # the first error is the one to report
             result.cancel()
         raise
     finally:
@@ -165,7 +165,7 @@ def _run_elsewhere(
 
 
 def _default_flags(plan: Plan, options: ConvertOptions) -> list[str]:
-    """What a runner is told where the user says nothing."""
+    """What a runner is given by default."""
     partitions = {"dask_npartitions", "dask_partition_size"}
     if options.runner == "DaskRunner" and partitions.isdisjoint(options.runner_options):
         # Of its own it would give 128 shards to one worker, and lose them all with it.
@@ -189,7 +189,7 @@ def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Jo
 
 def _noted_failure(output_dir: str, launch: str) -> TfrecorderError | None:
     """The error that a worker of this launch left in the directory."""
-    # The error at hand is the one to tell, and soon.
+    # Report the error at hand, and soon.
     with storage.impatient(), contextlib.suppress(storage.UnreadableError, UnreachableError):
         failure = read_failure(output_dir)
         if failure is not None and failure.launch == launch:
@@ -198,7 +198,7 @@ def _noted_failure(output_dir: str, launch: str) -> TfrecorderError | None:
 
 
 def _in_short(error: BaseException) -> str:
-    """An error in a line: its first words and its last, which tell most of a remote traceback."""
+    """An error in a line: its first words and its last, the most useful of a remote traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ends = dict.fromkeys(lines[:1] + lines[-1:])
     return " … ".join([type(error).__name__, *(line[:300] for line in ends)]).rstrip(".")

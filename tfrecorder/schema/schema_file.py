@@ -14,7 +14,7 @@ from tfrecorder.schema.kinds import KINDS, Kind, Schema, settings
 
 
 def to_plain(schema: Schema) -> dict[str, Any]:
-    """A schema as JSON values: for each column its kind, and what was given beside the defaults.
+    """A schema as JSON values: for each column its kind, and the settings that are not defaults.
 
     >>> from tfrecorder.schema.kinds import Label, Number
     >>> to_plain(Schema(age=Number(dtype="int64"), label=Label()))
@@ -24,7 +24,7 @@ def to_plain(schema: Schema) -> dict[str, Any]:
 
 
 def plain_kind(kind: Kind) -> Any:
-    """A kind as JSON values: its word, or that with what was given beside the defaults."""
+    """A kind as JSON values: its word, or that with the settings that are not defaults."""
     given = {name: _plain_value(value) for name, value in settings(kind).items()}
     return {"kind": kind.word, **given} if given else kind.word
 
@@ -59,7 +59,7 @@ def kind_of(name: str, value: Any) -> Kind:
     word = given.pop("kind", None)
     if word not in KINDS:
         near = difflib.get_close_matches(str(word), KINDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(KINDS)}."
+        hint = f"did you mean {near[0]}?" if near else f"the kinds are {', '.join(KINDS)}."
         raise OptionError(f"schema: {name}: there is no kind {word!r}; {hint}")
     cls = KINDS[word]
     known = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]

@@ -9,14 +9,14 @@ from typing import Any
 
 from tfrecorder.schema.kinds import BOX_COLUMNS
 
-#: What is told of boxes: how many an image has, the four edges, and their area.
+#: Statistics of boxes: how many an image has, the four edges, and their area.
 BOX_NUMBERS = ("per_image", *BOX_COLUMNS, "area")
 
 
 def by_name(
     statistics: Mapping[str, Mapping[str, Mapping[str, Any]]],
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The name that people are shown, the split, and what is told; of boxes there are several."""
+    """The name to show, the split, and the statistics; boxes have several."""
     for name, of_split in statistics.items():
         for split, found in of_split.items():
             if "boxes" not in found or "top" in found:
@@ -33,7 +33,7 @@ def merged(
     """The statistics of all rows, where each is of some of them.
 
     The most frequent values of a column are left out where a part does not list all that it has:
-    those of all rows cannot be told from them.
+    those of all rows cannot be computed from them.
     """
     found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for one in several:

@@ -18,7 +18,7 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Image, Labels, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS
 
-#: A table, and its schema where its form tells one.
+#: A table, and its schema if its form has one.
 Table = tuple[pd.DataFrame, Schema | None]
 
 _ML_USE = "aiplatform.googleapis.com/ml_use"
@@ -43,7 +43,7 @@ def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form:
     Args:
         path: what the user calls it.
         copy: where it can be opened.
-        is_image: tells a cell that can only be an image.
+        is_image: True for a cell that can only be an image.
         form: of the text.
     """
     splits, uris, given = [], [], []

@@ -42,7 +42,7 @@ def read_file(
     Args:
         path: what the user calls it.
         copy: where it can be opened.
-        columns: names that a header may hold, beside our own.
+        columns: names that a header may hold, besides our own.
         form: of a CSV.
     """
     try:

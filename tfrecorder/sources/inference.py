@@ -41,11 +41,11 @@ def infer_schema(
     sep: str | None = None,
     encoding: str | None = None,
 ) -> Schema:
-    """The schema that the columns of a source suggest: a start to look over and correct.
+    """The schema that the columns of a source suggest, for you to check and correct.
 
     `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are known by
-    their names; other columns by what they hold.  What holds nothing that a record could is
-    ignored.
+    their names; other columns by what they hold.  Columns that a record cannot hold
+    are ignored.
 
     Args:
         source: a frame; the path of a CSV or JSON Lines file, or of a folder; or an open file.

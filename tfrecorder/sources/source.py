@@ -188,7 +188,7 @@ def read_table(
     source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
     form: TextForm = TextForm(),  # noqa: B008
 ) -> Table:
-    """Every column of a source as it stands, and the schema where its form tells it.
+    """Every column of a source unchanged, and the schema if its form has one.
 
     Raises:
         SourceError: it cannot be read as a table.

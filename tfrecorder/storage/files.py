@@ -133,7 +133,7 @@ def size_or_none(path: str) -> int | None:
 
 
 def describe(path: str) -> Description | None:
-    """What the store tells of a file: size, CRC32C, generation; None where there is no such file.
+    """What the store says about a file: size, CRC32C, generation; None where there is no such file.
 
     Raises:
         UnreadableError: as `read_bytes`, but for a file that is missing.
@@ -186,7 +186,7 @@ def is_folder(path: str) -> bool:
     """True where something lies below a path, or a local folder is there.
 
     Raises:
-        UnreadableError: the store does not answer, or may not tell; its words name the path.
+        UnreadableError: the store does not answer, or may not say; its message names the path.
     """
     return _listed(path, _store(path).is_folder)
 
@@ -203,7 +203,7 @@ def sizes(folder: str) -> dict[str, int | None]:
 
 
 def descriptions(folder: str) -> dict[str, Description]:
-    """The files right in a folder, by name, as `describe` tells of them, by one listing.
+    """The files directly in a folder, by name, as `describe` gives them, from one listing.
 
     Of short files in a bucket of gs:// with their content, where they were published so.
 
@@ -316,7 +316,7 @@ def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> in
 def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """`publish_bytes` unless another file stands under that name: then False, and it stays.
 
-    Of two who try at once in a bucket of gs:// one is told so; elsewhere both may have been first.
+    If two try at once in a bucket of gs://, one learns of it; elsewhere both may be first.
 
     Raises:
         OSError: it cannot be written, or what stands there cannot be read.

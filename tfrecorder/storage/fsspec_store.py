@@ -28,7 +28,7 @@ from tfrecorder.storage.upload import spooled
 
 T = TypeVar("T")
 
-#: What to install for the schemes that people use; for others fsspec's own words tell.
+#: What to install for the schemes that people use; for others fsspec's message says it.
 PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
     **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),

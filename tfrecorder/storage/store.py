@@ -125,7 +125,7 @@ def told(request: Callable[[], T], meaning: Callable[[Exception], Exception | No
 
 @dataclass(frozen=True)
 class Description:
-    """What a store tells of a file without sending it.
+    """What a store says about a file without sending it.
 
     Attributes:
         size: in bytes, as it is stored.
@@ -140,7 +140,7 @@ class Description:
     content: bytes | None = None
 
     def is_of(self, size: int, crc32c: int) -> bool:
-        """Whether a file has this size and checksum, as far as the store tells."""
+        """Whether a file has this size and checksum, as far as the store knows."""
         return self.size == size and self.crc32c in (None, crc32c)
 
 
@@ -210,7 +210,7 @@ class Store(Protocol):
         """A file's size in bytes; None where there is no such file."""
 
     def describe(self, path: str) -> Description | None:
-        """What the store tells of a file; None where there is no such file."""
+        """What the store says about a file; None if there is no such file."""
 
     def version(self, path: str) -> Hashable:
         """Another value once a file was replaced; None where there is no such file."""

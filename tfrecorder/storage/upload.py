@@ -98,7 +98,7 @@ def _temporary() -> Iterator[tuple[str, BinaryIO]]:
 
 @contextlib.contextmanager
 def _room_missed() -> Iterator[None]:
-    """A block whose lack of room is told as that of the temporary folder."""
+    """A block in which a full disk is reported as that of the temporary folder."""
     try:
         yield
     except OSError as error:
@@ -122,8 +122,8 @@ class Growing:
     """A file that is written from its beginning to its end, and read meanwhile by other threads.
 
     Args:
-        writer: the unbuffered file by which it is written, open for reading too.  How far that is
-            tells its position, not the file's size: room may be asked for ahead.
+        writer: the unbuffered file that is written, open for reading too.  Its position shows how far
+            writing is; the file's size does not, as space may be reserved ahead.
     """
 
     def __init__(self, writer: BinaryIO) -> None:
@@ -138,7 +138,7 @@ class Growing:
         self._over.set()
 
     def abandon(self) -> None:
-        """Nothing more will be written; unless the end was told, readers fail."""
+        """Nothing more will be written; unless the end was given, readers fail."""
         self._abandoned = self._size is None
         self._over.set()
 

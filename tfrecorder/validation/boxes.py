@@ -153,7 +153,7 @@ def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     end = 1.0 if kind.unit == "fraction" else np.inf
     outside = ~wrong & ((np.minimum(left, upper) < 0) | (np.maximum(right, lower) > end))
     outside |= ~wrong & ((np.maximum(left, upper) > end) | (np.minimum(right, lower) < 0))
-    # As they are stored: two edges may differ by less than float32 tells.
+    # As they are stored: two edges may differ by less than float32 can resolve.
     left, upper, right, lower = _as_stored(edges).T
     empty = ~wrong & ~outside & ((left >= right) | (upper >= lower))
     return wrong, outside, empty

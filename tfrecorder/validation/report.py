@@ -215,7 +215,7 @@ class ValidationReport(Report, pd.DataFrame):
         lines: of a text file, the line of each row that the groups show, counted as an editor does.
     """
 
-    # What pandas carries along beside the columns.
+    # What pandas carries along with the columns.
     _metadata: ClassVar[list[str]] = ["source_rows", "notes", "lines"]
 
     source_rows: int

@@ -65,7 +65,7 @@ class Checked:
             the source.  Whole only if the report holds no error.
         findings: every fault and warning.
         fields: the columns of the schema, with their vocabularies.
-        values: for each key of the record that the source tells, its value in each row; of a
+        values: for each key of the record that the source has, its value in each row; of a
             column with a fault none.
         files: the uris of every column of images or masks, each under its name.
         source_rows: of the source; of boxes with a row each, more than there are records.

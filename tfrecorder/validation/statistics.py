@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-#: What tells of a column's values in some rows, under a mask.
+#: Statistics of a column's values in some rows, under a mask.
 Describe = Callable[[np.ndarray], dict[str, Any]]
 
 #: The values that are listed with their counts.
@@ -31,7 +31,7 @@ def describe_columns(
 
     Of numbers: count, min, max, mean and std (of the whole population), over all numbers of lists
     and arrays, those that are finite.  Of classes and texts: count, distinct, and the most frequent
-    values with their counts.  Of boxes: their count, what is told of their classes, and under
+    values with their counts.  Of boxes: their count, the same for their classes, and under
     "boxes" the statistics of each of `BOX_NUMBERS`, in the unit of the source.  Images, masks,
     bytes and what has no label have none.
     """

@@ -43,7 +43,7 @@ def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dic
 
 
 def common_files(expected: Expectation) -> int:
-    """How many files are looked at beside those of the shards."""
+    """How many files are checked in addition to those of the shards."""
     others = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA, layout.REJECTS, layout.SUSPECTS}
     labels = labels_files(expected.plan)
     return len(others | {layout.FEATURES, layout.COMMIT, *labels})

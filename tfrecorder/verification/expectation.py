@@ -53,7 +53,7 @@ class Expectation:
 
     Attributes:
         directory: absolute or relative, as it was given.
-        plan: the staged one, or, where that is gone, what the commit's list tells of it.
+        plan: the staged one, or if that is gone, what the commit's list says about it.
         staged: True if it is the staged one.
         digest: of the plan that wrote the dataset.
         done: the done-records that are sound.
@@ -61,8 +61,8 @@ class Expectation:
         files: by the name of a file of the plan, and of the lists of all shards, its size and
             CRC32C by the commit's list; empty where that proves nothing.
         faults: found on the way.
-        standing: by the names of the shards and of what stands beside them, what a bucket's
-            listing tells of them; empty on a disk, which keeps no checksums.
+        standing: by the names of the shards and of the files next to them, what a bucket's
+            listing says of them; empty on a disk, which keeps no checksums.
     """
 
     directory: str
@@ -236,7 +236,7 @@ class _List:
     """What the commit's list says.
 
     Attributes:
-        plan: as far as it tells of it; None where the list is damaged.
+        plan: as far as it is known; None where the list is damaged.
         digest: of the plan.
         shards: as `Expectation.listed`.
         files: as `Expectation.files`.
@@ -285,7 +285,7 @@ def _listed_sums(metadata: Any) -> tuple[dict[str, dict[str, int]], dict[str, in
 
 
 def _plan_of_metadata(metadata: Any) -> Plan | None:
-    """The plan as far as the commit's list tells it: without the sources; None if it is damaged."""
+    """The plan as far as the commit's list has it: without the sources; None if it is damaged."""
     try:
         shards = [layout.parse_shard(listed["file"]) for listed in metadata["shards"]]
         is_earlier = metadata["version"] == earlier.VERSION

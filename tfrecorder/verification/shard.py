@@ -1,4 +1,4 @@
-"""One shard with all that stands beside it: does each file hold the bytes that were written?
+"""One shard and the files next to it: does each hold the bytes that were written?
 
 Where the shard's file has the size and CRC32C that were noted at its writing, it is sound, and no
 record of it is looked at.  Else its records are walked over, to say which of them is damaged.
@@ -86,13 +86,13 @@ def check_shard(
     decode: Decode | None = None,
     advance: Callable[[int], None] = lambda size: None,
 ) -> ShardFindings:
-    """Check one shard, and the files beside it.
+    """Check one shard, and the files next to it.
 
     Args:
         expected: what must stand in the directory.
         group: the shard's place in `expected.plan.shards`.
         decode: also decodes every image.
-        advance: is told the bytes of the file, piece by piece.
+        advance: called with the number of bytes of each piece of the file.
     """
     shard = expected.plan.shards[group]
     if decode is None and (proved := _proved_by_listing(expected, shard)):

@@ -1,4 +1,4 @@
-"""The small files beside a shard: its index, and its lists of rejects and suspects."""
+"""The small files next to a shard: its index, and its lists of rejects and suspects."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _DamagedError(Exception):
 
 
 def _read_beside(expected: Expectation, shard: Shard, name: str) -> bytes:
-    """One of the files beside a shard, with the checksum that its done-record knows, if any."""
+    """One of the files next to a shard, with the checksum that its done-record knows, if any."""
     file = shard.beside[name]
     try:
         data = expected.read(file)

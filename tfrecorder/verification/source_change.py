@@ -18,7 +18,7 @@ from tfrecorder.writing.done import DoneRecord
 
 
 def changed_row(old: Expectation, new: Expectation, group: int) -> str | None:
-    """The first row found to have changed, in words; None where what is left does not tell.
+    """The first row found to have changed, in words; None if what is left does not show it.
 
     Args:
         old: the dataset.
@@ -74,12 +74,12 @@ def _sums(where: Expectation, shard: Shard, places: list[Place]) -> Iterator[tup
 
 
 def describe(old: Expectation, new: Expectation, group: int, done: DoneRecord) -> str:
-    """Why a shard was not written again, with its name and, where it can be told, the row."""
+    """Why a shard was not written again, with its name and, if it is known, the row."""
     shard = old.plan.shards[group]
     row = changed_row(old, new, group)
     words = row or (
         f"it comes out with {done.bytes:,} bytes of the CRC32C {done.crc32c:08x}, but which row "
-        "changed cannot be told"
+        "changed is not known"
     )
     reencoded = set(done.formats) - {"jpeg"}
     pillow = " (or another version of Pillow encodes its images otherwise)" if reencoded else ""

@@ -1,4 +1,4 @@
-"""The commit: all shards are done; `dataset_info.json` at the end makes them one dataset."""
+"""Commit: once every shard is done, write `dataset_info.json` last."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_fil
 def commit(
     plan: Plan, done: Iterable[DoneRecord], output_dir: str, max_reject_fraction: float
 ) -> None:
-    """Check that every planned row is a record or a reject, and publish what makes a dataset.
+    """Check that every planned row is a record or a reject, and publish the files of a dataset.
 
     Raises:
         OutputError: rows are missing: a shard is not done, or was done by another plan.
@@ -51,7 +51,7 @@ def commit(
         layout.FEATURES: features_json(plan, by_shard.values()),
         layout.METADATA: metadata.metadata_json(plan, by_shard, sums),
     }
-    # On a bucket all at a time: one after the other, a small conversion would mostly wait here.
+    # On a bucket all at once: one after the other, a small conversion would mostly wait here.
     publish = partial(storage.publish_bytes, output_dir)
     storage.each(lambda file: publish(file, files[file]), files, output_dir)
     _check_standing(plan, by_shard, output_dir)
@@ -103,9 +103,9 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
             else ""
         )
         raise OutputError(
-            f"{output_dir}: {faults[0]}{others}: replaced after the shard was done, as by a worker "
-            "that was given up and went on. Nothing was committed; run the same conversion again, "
-            "which writes it anew."
+            f"{output_dir}: {faults[0]}{others}: replaced after the shard was done, perhaps by a "
+            "worker that was given up but kept running. Nothing was committed; run the same "
+            "conversion again to write it again."
         )
 
 

@@ -38,7 +38,7 @@ class DoneRecord:
         retries: further attempts that reading the images took.
         further: of a second and later image, smallest and largest (height, width, channels), by
             what its keys begin with.
-        beside: the CRC32Cs of the shard's index, rejects and suspects, by these words; an earlier
+        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names; an earlier
             version noted none.
     """
 
@@ -74,16 +74,16 @@ class DoneRecord:
 
 @dataclass(frozen=True)
 class Output:
-    """What stands in an output directory.
+    """What is in an output directory.
 
     Attributes:
-        files: shards and what stands beside them, by their names below the directory.
+        files: shards and the files next to them, by their names below the directory.
     """
 
     files: Mapping[str, storage.Description]
 
     def fault(self, shard: Shard, done: DoneRecord) -> str | None:
-        """Why a shard is not what its done-record says, in words; None where it is."""
+        """Why a shard is not what its done-record says, in words; None if it is."""
         found = self.files.get(shard.file)
         if found is None:
             return f"{shard.file} is not there"

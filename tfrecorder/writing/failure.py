@@ -41,7 +41,7 @@ _TOLD = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$"
 
 
 def find_failure(words: str) -> TfrecorderError | None:
-    """The error of a worker in what a runner tells of it, where none was left in the directory.
+    """The error of a worker, taken from the runner's message if none was left in the directory.
 
     >>> find_failure("Traceback ...\\ntfrecorder.errors.OutputError: out: full [while running 'A']")
     OutputError('out: full')

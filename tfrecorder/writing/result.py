@@ -1,4 +1,4 @@
-"""What a conversion made, to print and to look at in a notebook."""
+"""The result of a conversion, to print or to show in a notebook."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ class ConversionResult(Report):
         output_dir: the dataset directory.
         splits: by name, TRAIN first.
         rejects: rejected rows by "stage/code".
-        suspects: records whose image decodes, but with a decoder's warning.
+        suspects: records whose image decodes, but with a warning of the decoder.
         oriented: records whose image carries an EXIF orientation other than upright.
-        retries: further attempts that reading the images took, after failures that passed.
+        retries: further attempts to read images, after failures that passed.
         input_bytes: of the image files that became records.
-        class_names: by integer, of integer labels the numbers as text; None without labels.
-        passed_over: of a folder source, files that made no row, by kind.
-        seconds: from the call to the commit; 0 where others had written the images.
-        notes: what else should be known of the source, as that it has no labels.
+        class_names: by integer; for integer labels, the numbers as text; None without labels.
+        passed_over: for a folder source, the files that made no row, by kind.
+        seconds: from the call to the commit; 0 if other processes wrote the images.
+        notes: what else to know about the source, such as that it has no labels.
         warnings: what `tfrecorder.validate` warns of in the source, by code.
-        was_finished: the dataset was finished before the call, which wrote nothing.
-        shards_before: that were done before the call, which wrote the others.
-        rows_before: of these shards.
-        generation: that these figures are of; 0 but for what was appended.
-        rows_there: of an append, rows passed over because their images are in the dataset already.
+        was_finished: True if the dataset was finished before the call, which wrote nothing.
+        shards_before: how many shards were done before the call, which wrote the others.
+        rows_before: rows of these shards.
+        generation: which generation these figures are for; 0 unless it was appended.
+        rows_there: for an append, rows skipped because their images are in the dataset already.
     """
 
     output_dir: str
@@ -98,7 +98,7 @@ class ConversionResult(Report):
 
     @property
     def directory(self) -> str:
-        """Where the files are: `output_dir`, or a folder below it of what was appended."""
+        """Where the files are: `output_dir`, or for an append a folder below it."""
         return layout.generation_of(self.output_dir, self.generation)
 
     @property

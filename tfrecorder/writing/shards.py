@@ -103,9 +103,9 @@ def write_shard(
         output_dir: the dataset directory.
         pool: loads rows; its threads bound how far loading runs ahead of writing.
         on_error: "raise" stops at the first reject.
-        report: is told, every so often, how many rows are through.
-        footer: of the plan's rows, as `staging.read_footer` returns it.
-        attempt: decides what may be replaced, where other attempts may be under way.
+        report: called every so often with the number of rows that are done.
+        footer: the footer of the plan's rows, from `staging.read_footer`.
+        attempt: decides what may be replaced, as other attempts may be under way.
 
     Raises:
         RejectedError: an image was rejected with on_error="raise".
@@ -163,13 +163,13 @@ def write_shard(
                 weight=spare_bytes(WAITING_BYTES),
             )
         attempt.look_again()
-        # In here, since an upload of the shard still goes on meanwhile.
+        # In here, because an upload of the shard is still running.
         tally.publish(output_dir, shard, attempt)
     return attempt.finish(tally.done_record(plan.digest, shard, rows))
 
 
 def _again_alone(load: LoadRow, load_alone: LoadRow, budget: Budget) -> LoadRow:
-    """`load`, and where a limit of the process leaves too little memory, alone once more.
+    """`load`; if a limit of the process leaves too little memory, load once more, alone.
 
     Raises:
         RunnerError: also alone it is too little.
@@ -211,7 +211,7 @@ def _as_error(outcome: Rejected) -> RejectedError:
     )
 
 
-#: Of some tuples of integers, the smallest and the largest value at each place; () of none.
+#: The smallest and the largest value at each place of some tuples of integers; () if none.
 Extremes = tuple[tuple[int, ...], ...]
 
 

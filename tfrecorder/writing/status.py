@@ -1,4 +1,4 @@
-"""How far a conversion is, read from its directory alone: whatever runs it, and wherever."""
+"""How far a conversion is, read only from its directory, whatever runs it and wherever."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
 from tfrecorder.writing.failure import read_failure
 from tfrecorder.writing.progress import read_notes
 
-#: Damaged shards in a line for people.
+#: How many damaged shards the printed status names.
 _SHOWN = 5
 
 
@@ -34,7 +34,7 @@ class SplitStatus:
 
     Attributes:
         rows: planned.
-        rows_through: that are records or rejects by now, as far as workers have told.
+        rows_through: rows that are records or rejects by now, as far as workers have reported.
         shards: planned.
         shards_done: complete under their final names.
         records: in these shards.
@@ -60,17 +60,16 @@ class ConversionStatus(Report):
         committed: the dataset is finished.
         splits: by name, TRAIN first.
         rejects: rejected rows of the done shards by "stage/code".
-        failure: why the conversion last stopped; None where nothing was noted, or where what had
-            failed was done since.
-        overwrites: it is an overwrite that is not finished; the dataset before it still stands.
-        damage: of a finished dataset, each shard that is missing or of another size than was
-            written, in words.
-        earlier: an earlier version of this package began it, and this one cannot continue it.
-        appends: the number of the generation that an append writes, which is not finished; the
-            dataset before it still stands.  0 where there is none.
-        streams: of each source of a stream, the position that it was read up to; of a folder, how
-            many files were taken.
-        batch: what is not finished is a batch of a stream.
+        failure: why the conversion last stopped; None if nothing was noted, or if what had failed
+            was done since.
+        overwrites: True for an overwrite that is not finished; the old dataset is still there.
+        damage: for a finished dataset, each shard that is missing or has the wrong size, in words.
+        earlier: True if an earlier version of this package began it; this one cannot continue it.
+        appends: the number of the generation that an unfinished append writes; the dataset before
+            it is still there.  0 if there is none.
+        streams: for each source of a stream, the position that it was read up to; for a folder,
+            how many files were taken.
+        batch: True if what is not finished is a batch of a stream.
     """
 
     output_dir: str
@@ -110,7 +109,7 @@ class ConversionStatus(Report):
         return sum(split.bytes for split in self.splits.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as values that JSON knows, with the totals; what `status --json` prints."""
+        """All of it as JSON values, with the totals; what `status --json` prints."""
         totals = ("rows", "rows_through", "shards", "shards_done", "records", "bytes")
         found = {**dataclasses.asdict(self), "damage": list(self.damage)}
         return {**found, **{name: getattr(self, name) for name in totals}}
@@ -165,18 +164,18 @@ class ConversionStatus(Report):
 
 
 def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
-    """How far a conversion is, whoever runs it: read from its directory, which is not changed.
+    """How far a conversion is, whatever runs it.  Only reads its directory.
 
     Args:
         output_dir: the output directory of a conversion, local or on a bucket.
 
     Returns:
-        Rows that are through and shards that are done of those planned, records, rejects and bytes
-        so far, and whether the dataset is committed and has all its shards still.
+        How many of the planned rows and shards are done; records, rejects and bytes so far; and
+        whether the dataset is committed and still has all its shards.
 
     Raises:
         OptionError: output_dir is not a path.
-        DatasetError: no conversion was begun there, or its notes cannot be read.
+        DatasetError: no conversion was started there, or its notes cannot be read.
         OutputError: another version of this package planned it.
 
     Example:
@@ -213,7 +212,7 @@ def _status(output_dir: str, plan: Plan) -> ConversionStatus:
 
 
 def _of_generations(output_dir: str, plan: Plan) -> ConversionStatus:
-    """All committed generations together; or the append under way, where there is one."""
+    """All committed generations together; or the append under way, if there is one."""
     every = committed_directories(output_dir)
     unfinished = layout.generation_of(output_dir, len(every))
     if (new := read_plan(unfinished)) is not None:

@@ -1,4 +1,4 @@
-"""What a worker does with the numbers of shards, whatever carries these to it; and the last step.
+"""What a worker does with shard numbers, however it gets them; and the last step.
 
 Everything about a shard is in the plan that stands staged in the output directory.
 """
@@ -29,7 +29,7 @@ MakePool = Callable[[], Pool]
 
 @dataclass(frozen=True)
 class Task:
-    """What all workers of one launch are told.
+    """What all workers of one launch are given.
 
     Attributes:
         output_dir: where the plan is staged: the dataset directory, or the `next/` of one.
@@ -68,7 +68,7 @@ class Worker:
     """Writes shards of the staged plan, in one process.
 
     Args:
-        shared: gives the process's pool of threads, and makes it where there is none yet.
+        shared: gives the process's pool of threads, and makes it if there is none yet.
 
     Raises:
         OutputError: the plan that stands there is another one, or cannot be read.
@@ -92,7 +92,7 @@ class Worker:
         self._pool = shared(lambda: _make_pool(threads, self._plan.base))
 
     def write(self, numbers: Sequence[int]) -> Iterator[Written]:
-        """Write the shards of some numbers, but for those that are done; of all what is known."""
+        """Write the shards of these numbers that are not done; return what is known of all."""
         if len(numbers) == 1 or storage.is_local(self._task.output_dir):
             written: Iterable[Written] = map(self._write, numbers)
         else:
@@ -130,7 +130,7 @@ class Worker:
 
         with storage.accessing(task.access), _failure_noted(task, shard.name):
             self._staged.read()  # fails where another conversion has put its own there
-            # A disk that fails in passing loses the shard that is being written: it begins anew.
+            # A disk that fails briefly loses the shard that is being written: start it again.
             done = storage.retried(write_anew, path)
             if noted:
                 storage.remove(task.output_dir, shard.progress)
@@ -167,7 +167,7 @@ def _make_pool(threads: int, base: str) -> Pool:
 
 @contextlib.contextmanager
 def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
-    """Leave the words of a failure in the directory: most runners wrap it into a traceback."""
+    """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
     where = task.output_dir
     try:
         with limits_explained():

@@ -1,4 +1,4 @@
-"""Before a launch: all that would keep the job from running, told at once."""
+"""Before a launch: report at once all that would keep the job from running."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ from tfrecorder.writing.failure import find_failure, read_failure
 from tfrecorder.writing.result import ConversionResult, read_result
 from tfrecorder.writing.status import ConversionStatus, status
 
-#: Seconds between two looks at a job: the first, by how much each further one is longer, the most.
+#: Seconds between two looks at a job: the first, the factor for each further one, the longest.
 FIRST_LOOK = 0.5
 LONGER = 1.5
 LAST_LOOK = 10.0
 
-#: Seconds for which `wait` asks a service that does not answer: the job needs nothing of it.
+#: Seconds for which `wait` asks a service that does not answer: the job runs without it.
 LONGEST_AWAY = 20 * 60
 
 #: States that a job does not leave.
@@ -49,7 +49,7 @@ _GO_ON = "Shards that are done are kept: run the same conversion again to contin
 class MachineUse:
     """How the machines of a job are used, by its counters.
 
-    Where fewer shards are under way in a process than two, for most of the time, cores are idle.
+    If a process mostly has fewer than two shards under way, cores are idle.
 
     Attributes:
         mean, most: shards under way in a worker's process, as each shard began.
@@ -73,9 +73,9 @@ class JobStatus:
 
     Attributes:
         state: Dataflow's word: QUEUED, PENDING, RUNNING, DONE, FAILED, CANCELLING, CANCELLED, …
-        seconds: since the job was made, to its end where it has ended.
+        seconds: from the start of the job to now, or to its end.
         conversion: how far it is, read from the output directory.
-        use: how its machines are used; None where no shard has ended yet.
+        use: how its machines are used; None if no shard has ended yet.
     """
 
     state: str
@@ -102,7 +102,7 @@ class JobStatus:
 class DataflowJob:
     """A conversion that runs on Dataflow, with or without the process that launched it.
 
-    It is made of words alone: it can be pickled, or made again from what is known of the job.
+    It holds only plain values: it can be pickled, or made again from what is known of the job.
 
     Attributes:
         job_id: as Dataflow gave it.
@@ -113,9 +113,9 @@ class DataflowJob:
         no_auth: ask without credentials.
         impersonate: service accounts to act as.
         launch: marks what the workers of this launch leave in the directory; "" for any launch.
-        passed_over: of a folder source, files that made no row, by kind.
-        overwrites: the dataset takes the place of one that stands there until then.
-        first_machines: that the launch asked for; None where it left that to Dataflow or the user.
+        passed_over: for a folder source, the files that made no row, by kind.
+        overwrites: True if the dataset will take the place of one that is there until then.
+        first_machines: how many the launch asked for; None if it left that to Dataflow or the user.
 
     Example:
         >>> job = tfrecorder.convert(..., runner="DataflowRunner", ...)  # doctest: +SKIP
@@ -161,7 +161,7 @@ class DataflowJob:
 
         Raises:
             RunnerError: Dataflow does not answer for this job.
-            DatasetError: the directory holds no conversion any more.
+            DatasetError: the directory no longer holds a conversion.
         """
         told = ask_job(self._address)
         use = _use(ask_counters(self._address))
@@ -170,27 +170,27 @@ class DataflowJob:
         return JobStatus(_state(told), _seconds(told), conversion, use)
 
     def wait(self, timeout: float | None = None) -> JobStatus:
-        """Wait for the end of the job.  Ctrl-C ends the waiting, not the job.
+        """Wait for the end of the job.  Ctrl-C stops the waiting, not the job.
 
-        Twenty minutes without an answer of Dataflow are waited for.
+        If Dataflow does not answer, it keeps asking for twenty minutes.
 
         Args:
-            timeout: seconds to wait at most; None waits for ever.
+            timeout: the most seconds to wait; None waits without a limit.
 
         Returns:
-            The status of the job, which is done.
+            The status of the finished job.
 
         Raises:
             RejectedError, OutputError: the job failed for the reason that its workers noted.
             RunnerError: it failed for another reason, was cancelled, or Dataflow does not answer.
-            TimeoutError: it goes on.
+            TimeoutError: the job still runs.
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
         while (state := self._awaited_state()) not in ENDED:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
-                raise TimeoutError(f"job {self.job_id} goes on, {state}: {self.url}")
+                raise TimeoutError(f"job {self.job_id} still runs, {state}: {self.url}")
             time.sleep(pause if left is None else min(pause, left))
             pause = min(LAST_LOOK, pause * LONGER)
         if state != "DONE":
@@ -218,10 +218,10 @@ class DataflowJob:
             time.sleep(min(LAST_LOOK, LONGEST_AWAY))
 
     def result(self) -> ConversionResult:
-        """Wait for the end of the job; what it made.
+        """Wait for the end of the job, and return what it made.
 
         Raises:
-            As `wait`.
+            What `wait` raises.
         """
         seconds = self.wait().seconds
         with storage.acting_as(self.impersonate):
@@ -243,12 +243,12 @@ class DataflowJob:
         first = ""
         if self.first_machines is not None:
             plural = "" if self.first_machines == 1 else "s"
-            first = f"It begins with {self.first_machines} machine{plural}, by the rows to write.\n"
+            first = f"It starts with {self.first_machines} machine{plural}, by the rows to write.\n"
         return (
             f"Dataflow job {self.job_id} writes {self.output_dir}\n"
             f"{self.url}\n"
             f"{first}"
-            "It goes on without this process. Progress: "
+            "It runs on without this process. Progress: "
             f"tfrecorder status {self.output_dir}"
         )
 
@@ -269,10 +269,10 @@ class DataflowJob:
         """Why the job ended without a dataset."""
         if state == "CANCELLED":
             return RunnerError(f"job {self.job_id} was cancelled. {_GO_ON}")
-        with contextlib.suppress(UnreadableError):  # what Dataflow tells is the next best
+        with contextlib.suppress(UnreadableError):  # Dataflow's own message is the next best
             with storage.acting_as(self.impersonate):
                 noted = read_failure(self._folder)
-            # Of an earlier launch, it is no reason of this one.
+            # The failure of an earlier launch is not the reason.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()
         messages = list(error_messages(self._address))
@@ -309,7 +309,7 @@ def _time(text: str | None) -> float | None:
 
 
 def _best(messages: list[str]) -> str:
-    """The message that tells most, in a line: a traceback's last words, else the last message."""
+    """The most useful message, in a line: the end of a traceback, or else the last message."""
     told = [words for words in messages if "Traceback" in words] or messages
     lines = [line.strip() for line in told[-1].splitlines() if line.strip()] if told else []
-    return f"{lines[-1][:500].rstrip('.')}." if lines else "it told no reason."
+    return f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."

@@ -79,7 +79,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
             raise RunnerError(
                 f"the job was not started: {error}. Is the Dataflow API enabled in project "
                 f"{settings.project!r}, and may this account start jobs there and write to "
-                f"{settings.staging_location}? docs/dataflow.md tells what to set up."
+                f"{settings.staging_location}? docs/dataflow.md says what to set up."
             ) from error
     return DataflowJob(
         job_id=job_id,
@@ -130,7 +130,7 @@ def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list
 
 
 def _job_name(output_dir: str) -> str:
-    """A name that tells the dataset, and differs from launch to launch."""
+    """A name that shows the dataset, and differs from launch to launch."""
     words = re.sub("[^a-z0-9]+", "-", output_dir.rstrip("/").rpartition("/")[2].lower()).strip("-")
     now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
     return f"tfrecorder-{words[:24].strip('-') or 'dataset'}-{now}-{uuid.uuid4().hex[:4]}"

@@ -23,7 +23,7 @@ class Settings:
     Attributes:
         project: the Google Cloud project; None where nobody named one.
         region: of the workers; None where nobody named one.
-        temp_location: where Beam and Dataflow keep files of the job; None where it cannot be told.
+        temp_location: where Beam and Dataflow keep files of the job; None if it is not known.
         staging_location: where Beam uploads to.
         endpoint: the address of Dataflow.
         no_auth: ask without credentials, as a service on loopback wants it.

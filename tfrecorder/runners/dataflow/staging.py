@@ -36,7 +36,7 @@ def worker_machine(machine_type: str | None) -> str:
 
 
 def stage_wheels(folder: str, machine: str, given: Sequence[str] = ()) -> list[str]:
-    """Put what the workers must install into a folder, beside what the user stages.
+    """Put what the workers must install into a folder, in addition to what the user stages.
 
     Args:
         folder: where to put it.

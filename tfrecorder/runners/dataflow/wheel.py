@@ -1,4 +1,4 @@
-"""Wheels made of installed files: what a Dataflow worker installs beside Beam's stock image.
+"""Wheels made of installed files: what a Dataflow worker installs on top of Beam's stock image.
 
 Both are made here, so that nobody builds a package by hand: ours out of the code that runs in this
 process, however it was installed; and another package's again, as its publisher built it.
