@@ -59,7 +59,7 @@ def test_a_worker_of_an_older_plan_stops(staged):
     writer.setup()
     newer = dataclasses.replace(plan, fingerprint="of other rows")
     storage.publish_bytes(str(staged), layout.PLAN, newer.to_json())
-    with pytest.raises(OutputError, match="planned anew"):
+    with pytest.raises(OutputError, match="planned again"):
         list(writer.process((0,)))
 
 

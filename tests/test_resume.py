@@ -167,7 +167,7 @@ def test_other_options_are_refused_and_named(unfinished, options, words: str) ->
     message = error_of(OutputError, unfinished, **{"num_shards": 4, **options})
     assert words in message
     assert "an unfinished conversion" in message
-    assert "overwrite=True to start anew" in message
+    assert "overwrite=True to start again" in message
 
 
 def test_another_source_is_refused_and_named(unfinished: pd.DataFrame) -> None:

@@ -264,7 +264,7 @@ def test_a_dry_run_for_people_has_all_of_it_too() -> None:
         (("missing.csv", "out"), 1, "there is no such file or folder"),
         (("bad.csv", "out"), 1, "the label is missing"),
         (("gone.csv", "out"), 1, "cannot be read"),
-        (("good.csv", "foreign"), 1, "which is not of a dataset that tfrecorder wrote"),
+        (("good.csv", "foreign"), 1, "which does not belong to a dataset that tfrecorder wrote"),
         (("good.csv", "done", "--num-shards", "3"), 1, "--num-shards was not given and now is 3"),
         (("good.csv", "out", "--num-shards", "0"), 2, "--num-shards 0: "),
         (("good.csv", "out", "--runner", "Flink"), 2, "there is no such runner"),
@@ -301,7 +301,7 @@ def test_a_dry_run_over_what_was_begun_says_what_is_left(tmp_path: Path) -> None
     next(Path("out/_tfrecorder/done").glob("train*")).unlink()
     before = below(tmp_path)
     shown = call("convert", CSV, "out", "--num-shards", "2", "--dry-run").stdout
-    assert "the conversion in out would go on with 1 of 6 shards; nothing was written" in shown
+    assert "the conversion in out would continue with 1 of 6 shards; nothing was written" in shown
     assert below(tmp_path) == before
 
 

@@ -209,7 +209,7 @@ class Places:
 
 
 def side_by_side(work: Callable[[T], R], items: Iterable[T], many: int, name: str) -> Iterator[R]:
-    """`map` in threads of its own, `many` at a time, in order, for long work that can be stopped.
+    """`map` in separate threads, `many` at a time, in order, for long work that can be stopped.
 
     Args:
         work: looks at `is_unwanted` every now and then.

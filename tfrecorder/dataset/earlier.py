@@ -32,7 +32,7 @@ def plan_as_now(plan: Mapping[str, Any]) -> dict[str, Any]:
     """A plan of the first form, as values of JSON, in the form of today.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     return _as_now(plan, "rows")
 
@@ -41,7 +41,7 @@ def metadata_as_now(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A dataset's metadata of the first form, as values of JSON, in the form of today.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     found = _as_now(metadata, "split_rows")
     found.setdefault("image_shapes", {ENCODED: found.get("image_shape")})

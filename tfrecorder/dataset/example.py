@@ -72,7 +72,7 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
     """`encode_example` in pieces whose concatenation is the result; large bytes are not copied.
 
-    The pieces are few, all that is small being joined: whoever sums and writes them is quick.
+    Small pieces are joined, so there are few, and they are quick to sum and write.
     """
     parts: list[bytes] = []
     small: list[bytes] = []

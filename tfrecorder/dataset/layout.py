@@ -157,7 +157,7 @@ def spool_of(output_dir: str, number: int) -> str:
 
 
 def generation_number(name: str) -> int | None:
-    """The number that a folder in `appended/` stands for, or None where it is no such name.
+    """The number that a folder in `appended/` stands for, or None if it is not such a name.
 
     >>> generation_number("00003"), generation_number("00000"), generation_number("3")
     (3, None, None)

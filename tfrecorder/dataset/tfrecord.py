@@ -129,7 +129,7 @@ def walk(
     """The records of a file that may be damaged, in order, one in memory at a time.
 
     A record whose data are damaged is passed over by its length.  Where the length is damaged,
-    the walk goes on at the next record that the index knows; without one it ends.
+    the walk continues at the next record that the index knows; without one it ends.
 
     Args:
         file: open to read, from its start.

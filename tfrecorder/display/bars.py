@@ -29,7 +29,7 @@ STARTING = "starting [{elapsed}{postfix}]"
 
 @contextlib.contextmanager
 def record_bar(shown: bool, unit: str = " records") -> Iterator[Stage]:
-    """A bar that begins anew with each stage, as a record takes a hundred times longer in one.
+    """A bar that starts again with each stage, as a record may take 100 times longer in one.
 
     It is gone at the end, when the page itself says how many records were looked at.
     """

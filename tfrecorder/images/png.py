@@ -1,6 +1,6 @@
 """PNG: the header, and the check that what is stored will decode.
 
-Pillow's decode is no help here: it accepts more than twenty kinds of file that TensorFlow refuses
+Pillow cannot help here: it accepts more than twenty kinds of file that TensorFlow refuses
 (no IEND, a bad CRC in it, an unknown critical chunk, two palettes, ...) and refuses some that
 TensorFlow reads.  So this module checks what libpng, TensorFlow's decoder, insists on: the order
 and checksums of the chunks, and image data that inflates to exactly the right size with known
@@ -175,7 +175,7 @@ class _Walk:
     Attributes:
         transparent: a valid tRNS chunk was seen.
         oriented: an eXIf chunk with an orientation other than 1 was seen.
-        complaint: the first thing that libpng only warns of, None if there is none.
+        complaint: the first thing that libpng only warns of, None without one.
     """
 
     def __init__(self, frame: _Frame) -> None:

@@ -82,7 +82,7 @@ class Shown:
     """One record as the page shows it.
 
     Attributes:
-        jpeg: the picture, any mask laid over it; empty where there is none.
+        jpeg: the picture, any mask laid over it; empty if there is none.
         thumb: its width and height.
         width, height: of the stored image.
         fault: why there is no picture, or no boxes.

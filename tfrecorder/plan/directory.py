@@ -1,4 +1,4 @@
-"""The output directory before a conversion: who may write it, and what stands there already."""
+"""The output directory before a conversion: who may write it, and what is there already."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _locked(output_dir: str) -> Iterator[None]:
     with folders.locked(output_dir, layout.LOCK) as is_ours:
         if not is_ours:
             raise OutputError(
-                f"{output_dir}: another conversion is writing this directory; wait for its end, or "
-                "choose another output_dir."
+                f"{output_dir}: another conversion is writing this directory; wait until it ends, "
+                "or choose another output_dir."
             )
         yield
 
 
 def refuse_foreign(output_dir: str) -> None:
-    """Raise an OutputError where the directory holds anything that no conversion wrote."""
+    """Raise an OutputError if the directory holds anything that no conversion wrote."""
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
     plan = read_plan(output_dir)
@@ -69,20 +69,20 @@ def refuse_foreign(output_dir: str) -> None:
         foreign |= {f"{layout.APPENDED}/{name}" for name in others - layout.DESKTOP_FILES}
     if foreign:
         raise OutputError(
-            f"{output_dir} holds {min(foreign)!r}, which is not of a dataset that tfrecorder "
-            "wrote; choose a new or empty directory as output_dir."
+            f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
+            "tfrecorder wrote; choose a new or empty directory as output_dir."
         )
 
 
 def refuse_foreign_generations(output_dir: str) -> None:
-    """Raise an OutputError where a generation of a dataset holds anything that no append wrote."""
+    """Raise an OutputError if a generation of a dataset holds anything that no append wrote."""
     for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
         if number := layout.generation_number(name):
             refuse_foreign(layout.generation_of(output_dir, number))
 
 
 def has_generations(output_dir: str) -> bool:
-    """True if something was appended to the dataset in a directory, or an append was begun."""
+    """True if something was appended to the dataset in a directory, or an append was started."""
     return bool(storage.names(os.path.join(output_dir, layout.APPENDED)))
 
 
@@ -120,7 +120,7 @@ def dataset_files(plan: Plan) -> set[str]:
 
 
 def folder_to_write(output_dir: str, options: ConvertOptions) -> str:
-    """Where a conversion writes: below `next/` while a finished dataset is to be kept."""
+    """Where a conversion writes: below `next/` while a finished dataset must be kept."""
     replaces = options.overwrite and _is_committed(output_dir)
     return layout.next_of(output_dir) if replaces else output_dir
 
@@ -134,7 +134,7 @@ def is_finished(output_dir: str, wanted: Plan) -> bool:
 
 
 def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
-    """The staged plan that this call goes on with, or None where it begins anew.  Changes nothing.
+    """The staged plan that this call continues, or None if it starts again.  Changes nothing.
 
     Args:
         folder: of `folder_to_write`.
@@ -166,7 +166,7 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
         raise OutputError(
             f"{folder} holds {'a' if committed else 'an unfinished'} conversion of an earlier "
             "version of tfrecorder, which this one cannot continue; give overwrite=True to start "
-            "anew, or another output_dir."
+            "again, or another output_dir."
         )
     if differences and layout.grown_of(folder) != folder:
         raise OutputError(
@@ -177,13 +177,13 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
         raise OutputError(
             f"{folder} holds {'a' if committed else 'an unfinished'} conversion of another "
             f"kind: {'; '.join(differences)}. Give the same source and options to continue it, "
-            "overwrite=True to start anew, or another output_dir."
+            "overwrite=True to start again, or another output_dir."
         )
     return staged
 
 
 def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Plan:
-    """Make a folder ready for its conversion to go on.
+    """Make a folder ready for its conversion to continue.
 
     Args:
         base: the folder of relative uris, which may have moved since the plan was staged.
@@ -192,7 +192,7 @@ def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Pl
     private = os.path.join(folder, layout.PRIVATE)
     done = storage.names(os.path.join(folder, layout.DONE))
     there = {f"{layout.DONE}/{name}" for name in done}
-    # That of `next/` first: alone it would mean that an exchange was begun.
+    # That of `next/` first: on its own it would mean that an exchange had begun.
     for place in (layout.next_of(folder), folder):
         storage.remove(place, layout.COMMIT)
     leftovers = {f"{layout.PRIVATE}/{name}" for name in storage.names(private)}
@@ -205,11 +205,11 @@ def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Pl
 
 
 def clear(folder: str) -> None:
-    """Remove what an unfinished conversion left in a folder where a new one is to begin."""
+    """Remove what an unfinished conversion left in a folder, before a new one starts."""
     storage.remove(layout.dataset_of(folder), layout.NEXT)
     if folder != layout.dataset_of(folder):
         return
-    # The plan last: it makes the directory known as ours should we be interrupted on the way.
+    # The plan last: it marks the directory as ours if we are interrupted on the way.
     refuse_foreign_generations(folder)
     remove_generations(folder)
     remove_files(folder, read_plan(folder), keep={layout.PLAN})
@@ -217,11 +217,11 @@ def clear(folder: str) -> None:
 
 
 def remove_generations(output_dir: str) -> None:
-    """Remove all that was appended to a dataset; whoever is interrupted leaves nothing foreign."""
+    """Remove all that was appended to a dataset; if interrupted, nothing foreign is left."""
     for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
         if number := layout.generation_number(name):
             folder = layout.generation_of(output_dir, number)
-            # The plan last: it makes the others known as ours.
+            # The plan last: it marks the others as ours.
             remove_files(folder, read_plan(folder), keep={layout.PLAN})
             storage.remove(folder, layout.PRIVATE)
             storage.remove(output_dir, f"{layout.APPENDED}/{name}")
@@ -229,10 +229,10 @@ def remove_generations(output_dir: str) -> None:
 
 
 def remove_files(folder: str, plan: Plan | None, keep: Collection[str]) -> None:
-    """Remove what a conversion by this plan wrote, and what its workers left, but for some files.
+    """Remove what a conversion by this plan wrote, and what its workers left.
 
     Args:
-        keep: names of these.
+        keep: names of files to keep.
     """
     there = set(storage.names(folder)) & _public_files(plan)
     private = storage.names(os.path.join(folder, layout.PRIVATE))

@@ -35,7 +35,7 @@ class PlannedSplit:
         rows: that would be written.
         shards: files.
         bytes: of these files, estimated from the sizes of at most 1,000 images; None where they
-            are not known, because the images would be encoded anew.
+            are not known, because the images would be encoded again.
     """
 
     rows: int
@@ -85,7 +85,7 @@ class DryRun(Report):
             return f"dry run: {self.output_dir} is finished; nothing would be written"
         shards = sum(split.shards for split in self.splits.values())
         return (
-            f"dry run: the conversion in {self.output_dir} would go on with {self.pending:,} of "
+            f"dry run: the conversion in {self.output_dir} would continue with {self.pending:,} of "
             f"{counted(shards, 'shard')}; nothing was written"
         )
 

@@ -3,7 +3,7 @@
     old commit away ──► its generations and files away ──► new files in place ──► new plan
     ──► new commit
 
-The files themselves say how far it is, so that whoever finds it interrupted goes on from there:
+The files themselves say how far it is, so if it was interrupted, anyone can continue from there:
 
     next/ has a plan, no commit             an overwrite under way; the old dataset stands
     both commits, next/ has a plan          the new dataset is complete; the old one still stands
@@ -36,7 +36,7 @@ def exchange(output_dir: str) -> None:
 
     Raises:
         OutputError: a foreign file stands in the way; nothing was changed.
-        OSError: a file cannot be moved or removed; the next call goes on.
+        OSError: a file cannot be moved or removed; the next call continues.
     """
     folder = layout.next_of(output_dir)
     new = read_plan(folder)

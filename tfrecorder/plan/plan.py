@@ -137,7 +137,7 @@ class Plan:
         """The plan that `to_json` wrote, or an earlier version of it.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is not one.
         """
         values = parse_plan(data)
         is_earlier = values.pop("version") != PLAN_VERSION

@@ -128,7 +128,7 @@ def staged_plan(output_dir: str, digest: str) -> Plan:
         raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
     if plan.digest != digest:
         raise OutputError(
-            f"{output_dir} was planned anew meanwhile, by another conversion; this one stops. "
+            f"{output_dir} was planned again meanwhile by another conversion; this one stops. "
             "Let one at a time write there, or give another output_dir."
         )
     return plan

@@ -47,7 +47,7 @@ def _is_not_of_beam(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def credentials_looked_for() -> Iterator[None]:
-    """A launch for which Beam looks for credentials anew, and after which it does so again.
+    """A launch for which Beam looks for credentials again, as it does after it.
 
     Mends: Beam keeps the first credentials that it finds in a process, so that a launch in the name
     of one account would decide in whose name all later ones are made.

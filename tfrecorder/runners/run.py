@@ -38,13 +38,13 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
         output_dir: where the plan is staged: the dataset directory, or the `next/` of one.
 
     Returns:
-        The handle of a job that goes on; None where the dataset is committed.
+        The handle of a job that still runs; None if the dataset is committed.
 
     Raises:
         OptionError: the runner is unknown, or cannot reach the files.
         RejectedError, OutputError: as the workers and the commit raise them.
-        RunnerError: the runner failed for a reason of its own.
-        KeyboardInterrupt: also where Beam has wrapped it; with words where a job goes on.
+        RunnerError: the runner failed for another reason.
+        KeyboardInterrupt: even if Beam wrapped it; it says so if a job still runs.
     """
     launch = uuid.uuid4().hex
     try:

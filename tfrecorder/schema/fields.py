@@ -45,7 +45,7 @@ class Field:
         key: what the names of its features begin with, or are.
         names: of a column with classes, the name of each integer from 0; None without names.
         num_classes: one more than the largest class; None where that is not known.
-        gathered: of boxes, that each was a row of its own.
+        gathered: for boxes, True if each was a separate row.
         integer: classes are integers in the source, whether they have names or not.
         held: what records of other tools hold of it; None stands for all that its kind makes.
     """

@@ -40,7 +40,7 @@ def from_plain(columns: Any) -> Schema:
     """The schema that `to_plain` wrote, or that somebody wrote by hand.
 
     Raises:
-        OptionError: it is none; the column and the remedy are named.
+        OptionError: it is not one; the column and the remedy are named.
     """
     if not isinstance(columns, Mapping):
         raise OptionError(
@@ -53,7 +53,7 @@ def kind_of(name: str, value: Any) -> Kind:
     """The kind that `plain_kind` wrote for a column.
 
     Raises:
-        OptionError: it is none.
+        OptionError: it is not one.
     """
     given = dict(value) if isinstance(value, Mapping) else {"kind": value}
     word = given.pop("kind", None)

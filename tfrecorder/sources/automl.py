@@ -108,7 +108,7 @@ def read_json_lines(path: str, copy: str) -> Table:
     """Vertex AI's JSON Lines: an image a line, with one class, several, or boxes.
 
     Raises:
-        SourceError: a line is no such JSON.
+        SourceError: a line is not such JSON.
     """
     lines = list(_json_lines(path, copy))
     splits = [_ml_use(line) for _, line in lines]

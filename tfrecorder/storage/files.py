@@ -116,7 +116,7 @@ def local_copy(path: str) -> Iterator[str]:
 
 
 def size(path: str) -> int | None:
-    """A file's size in bytes; None where there is no such file.
+    """A file's size in bytes; None if there is no such file.
 
     Raises:
         UnreadableError: as `read_bytes`, but for a file that is missing.
@@ -133,7 +133,7 @@ def size_or_none(path: str) -> int | None:
 
 
 def describe(path: str) -> Description | None:
-    """What the store says about a file: size, CRC32C, generation; None where there is no such file.
+    """What the store says about a file: size, CRC32C, generation; None if there is no such file.
 
     Raises:
         UnreadableError: as `read_bytes`, but for a file that is missing.
@@ -142,7 +142,7 @@ def describe(path: str) -> Description | None:
 
 
 def version(path: str) -> Hashable:
-    """What is another value once a file was replaced; None where there is no such file.
+    """What is another value once a file was replaced; None if there is no such file.
 
     Raises:
         UnreadableError: as `read_bytes`, but for a file that is missing.
@@ -194,7 +194,7 @@ def is_folder(path: str) -> bool:
 def sizes(folder: str) -> dict[str, int | None]:
     """What lies in a folder, by name, sorted: a file's size in bytes, None for a folder.
 
-    Empty where there is no such folder.
+    Empty if there is no such folder.
 
     Raises:
         UnreadableError: as `is_folder`.
@@ -214,7 +214,7 @@ def descriptions(folder: str) -> dict[str, Description]:
 
 
 def names(folder: str) -> list[str]:
-    """The names in a folder, sorted; none where there is no such folder."""
+    """The names in a folder, sorted; none if there is no such folder."""
     return list(sizes(folder))
 
 
@@ -342,7 +342,7 @@ def overwrite(folder: str, name: str, text: str) -> None:
 
 
 def remove(folder: str, name: str) -> None:
-    """Remove a file below a folder, or a folder with all in it; nothing where there is none.
+    """Remove a file below a folder, or a folder with all in it; nothing if there is none.
 
     Raises:
         OSError: it cannot be removed.

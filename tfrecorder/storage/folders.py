@@ -136,7 +136,7 @@ def move(folder: str, old: str, new: str) -> None:
 
 
 def remove(folder: str, name: str) -> None:
-    """Remove a file, a link, or a folder with all in it; nothing where there is none.
+    """Remove a file, a link, or a folder with all in it; nothing if there is none.
 
     Raises:
         OSError: it cannot be removed; see `inside`.

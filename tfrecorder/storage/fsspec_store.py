@@ -90,7 +90,7 @@ class FsspecStore:
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         system, name = _system(path)
-        # In large parts: most of these open files ask for each part anew.
+        # In large parts: most of these open files ask for each part again.
         _asked(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
 
     def size(self, path: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Google Cloud Storage: uploads by its own client, all else by short requests; one a process."""
+"""Google Cloud Storage: uploads by Google's client, all else by short requests; one per process."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class BucketStore:
         return _asked(lambda: read_object(*self._at(path)))
 
     def open(self, path: str) -> BinaryIO:
-        at = self._at(path)  # Arrow reads in threads of its own, which know nothing of ours
+        at = self._at(path)  # Arrow reads in separate threads, which know nothing of ours
         found = _asked(lambda: describe_object(*at))
 
         def read(start: int, end: int) -> bytes:

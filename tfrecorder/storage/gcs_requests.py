@@ -201,7 +201,7 @@ def list_objects(
 
 
 def delete_object(ask: Ask, bucket: str, name: str, generation: int | None = None) -> None:
-    """Remove an object, where a generation is given that one; nothing where there is none."""
+    """Remove an object, where a generation is given that one; nothing if there is none."""
     only = "" if generation is None else f"?ifGenerationMatch={generation}"
     try:
         with ask(f"{_place(bucket, name)}{only}", "DELETE") as response:

@@ -35,7 +35,7 @@ class KnownFolders:
     def vanished(self, path: str) -> str | None:
         """The folder above a missing file that was there before, and is gone or empty now.
 
-        None where there is no such folder: then it is the file alone that is missing.
+        None if there is no such folder: then it is the file alone that is missing.
         """
         folder = os.path.dirname(path)
         while folder not in self._known:

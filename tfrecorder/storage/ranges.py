@@ -1,4 +1,4 @@
-"""A file on a remote store to seek in and read in parts, each part a request of its own."""
+"""A file on a remote store to seek in and read in parts, with one request for each part."""
 
 from __future__ import annotations
 

@@ -207,13 +207,13 @@ class Store(Protocol):
         """Copy a whole file of any size into an empty local one."""
 
     def size(self, path: str) -> int | None:
-        """A file's size in bytes; None where there is no such file."""
+        """A file's size in bytes; None if there is no such file."""
 
     def describe(self, path: str) -> Description | None:
         """What the store says about a file; None if there is no such file."""
 
     def version(self, path: str) -> Hashable:
-        """Another value once a file was replaced; None where there is no such file."""
+        """Another value once a file was replaced; None if there is no such file."""
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         """The files right in a folder, by name; empty without it."""
@@ -248,7 +248,7 @@ class Store(Protocol):
         """
 
     def remove(self, folder: str, name: str) -> None:
-        """Remove a file below a folder, or a folder with all in it; nothing where there is none."""
+        """Remove a file below a folder, or a folder with all in it; nothing if there is none."""
 
     def move(self, folder: str, name: str, new: str) -> None:
         """Give a file below a folder another name there, and replace the file that has it.

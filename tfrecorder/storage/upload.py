@@ -45,7 +45,7 @@ def followed(
     Args:
         final: the path that it is uploaded to.
         upload: is given a reader and the file's size, None where it still grows; its reads wait
-            for what is not written yet.  It runs in a thread of its own, and anew after a failure
+            for what is not written yet.  It runs in a separate thread, and again after a failure
             that may pass.  What it uploads must appear nowhere before its reader has ended.
         piece: bytes that the file must have, or its end, before the upload begins.
 
@@ -122,8 +122,8 @@ class Growing:
     """A file that is written from its beginning to its end, and read meanwhile by other threads.
 
     Args:
-        writer: the unbuffered file that is written, open for reading too.  Its position shows how far
-            writing is; the file's size does not, as space may be reserved ahead.
+        writer: the unbuffered file that is written, also open for reading.  Its position shows how
+            far writing is; its size does not, as space may be reserved ahead.
     """
 
     def __init__(self, writer: BinaryIO) -> None:

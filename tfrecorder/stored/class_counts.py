@@ -92,7 +92,7 @@ def read_side_file(directory: str, name: str) -> Sequence[Sequence[str]]:
     """The rows of `rejects.csv` or `suspects.csv` without the header, with their exact values.
 
     Raises:
-        DatasetError: it is not there, or is no such list.
+        DatasetError: it is not there, or is not such a list.
     """
     path = os.path.join(directory, name)
     try:

@@ -72,7 +72,7 @@ class StoredDataset:
 
     @property
     def image_key(self) -> str:
-        """The key of the encoded image, the first one; "" where there is none."""
+        """The key of the encoded image, the first one; "" if there is none."""
         first = primary_image(self.fields)
         return first.encoded_key if first else ""
 
@@ -96,7 +96,7 @@ class StoredDataset:
 
         Raises:
             DatasetError: there is no such split here.
-            OptionError: it is no word.
+            OptionError: it is not text.
         """
         if not isinstance(word, str):
             raise OptionError(
@@ -145,8 +145,8 @@ class Files:
 
     Attributes:
         read: a path -> its bytes; raises `UnreadableError` or `OSError`.
-        sizes: a folder -> the size of each file in it; empty where there is no such folder.
-        folders: a folder -> the names of the folders in it; none where there is no such folder.
+        sizes: a folder -> the size of each file in it; empty if there is no such folder.
+        folders: a folder -> the names of the folders in it; none if there is no such folder.
         glob: a pattern -> the paths that match it, sorted.
         count: a path -> the records in it, or None where that would mean reading it whole.
     """

@@ -94,7 +94,7 @@ def as_found(stored: StoredDataset, read_first: Callable[[str], bytes]) -> Store
     """Bare files as their first record shows them: only what it holds is there.
 
     Args:
-        read_first: the first record of a file; raises ValueError where there is none.
+        read_first: the first record of a file; raises ValueError if there is none.
 
     Raises:
         DatasetError: there is no record, or one without the usual keys.

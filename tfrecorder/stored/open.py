@@ -2,7 +2,7 @@
 
 Three forms are known: a directory of this package with its generations, one of TFDS with images
 and labels, and bare TFRecord files with the usual image keys (`foreign.py` knows the last two).  No
-TensorFlow here: whoever opens gives the functions that read files.
+TensorFlow here: the caller gives the functions that read files.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class BoxRows:
     Attributes:
         frame: the edges and labels; its index is the source's row of each box.
         sizes: how many boxes each image has.
-        gathered: True if each box was a row of its own.
+        gathered: True if each box was a separate row.
     """
 
     frame: pd.DataFrame
@@ -134,7 +134,7 @@ def _as_stored(edges: np.ndarray) -> np.ndarray:
 
 
 def sound_edges(kind: Boxes, boxes: pd.DataFrame) -> np.ndarray:
-    """The edges of each box as they are stored; NaN of a box that has a fault of its own."""
+    """The edges of each box as they are stored; NaN for a box that has a fault."""
     edges = _numbers(kind, boxes)
     faulty = np.logical_or.reduce(_faulty(kind, edges))
     return np.where(faulty[:, None], np.float32("nan"), _as_stored(edges))

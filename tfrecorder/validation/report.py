@@ -114,7 +114,7 @@ class Finding:
         column: the column concerned.
         values: what stands there, one for each row.
         messages: words for each row, or one text for all.
-        others: for each row another one that it does not go with; empty where there is none.
+        others: for each row another one that it does not go with; empty if there is none.
     """
 
     code: str

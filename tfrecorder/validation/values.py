@@ -174,7 +174,7 @@ def _check_arrays(field: Field, column: pd.Series) -> tuple[pa.Array | None, lis
 
 
 def _array(value: Any, kind: Any) -> np.ndarray | None:
-    """A value as an array of the type and shape wanted, or None where it is none."""
+    """A value as an array of the type and shape wanted, or None if it is not one."""
     if isinstance(value, str):
         try:
             value = json.loads(value)  # a list as a CSV holds it

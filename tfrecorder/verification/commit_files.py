@@ -190,11 +190,11 @@ def _bodies(expected: Expectation, header: bytes, parts: list[str]) -> dict[str,
 
 
 def check_names(expected: Expectation) -> Iterator[Fault]:
-    """Shards in the directory that are not of the dataset."""
+    """Shards in the directory that do not belong to the dataset."""
     known = {shard.file for shard in expected.plan.shards}
     for name in storage.names(expected.directory):
         if name not in known and ".tfrecord" in name and not name.startswith("."):
-            words = "this dataset does not list it; whoever reads *.tfrecord would take it along"
+            words = "this dataset does not list it, but readers of *.tfrecord would include it"
             yield Fault(name, "foreign_shard", words)
 
 

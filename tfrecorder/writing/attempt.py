@@ -13,7 +13,7 @@ not, as after a change of a source, the done-record decides:
 
 So once a done-record stands, no attempt can claim its shard or replace its files, however late it
 comes: it finds the done-record, and takes that for its own.  And an attempt whose claim was taken
-away cannot finish: it begins again.  On stores without generations whoever writes last stays.
+away cannot finish: it begins again.  On stores without generations the last writer wins.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Attempt:
         return done
 
     def _look(self) -> storage.Description | None:
-        """What stands in the place of the done-record, if it is none."""
+        """What is in the place of the done-record, if it is something else."""
         # Before it is read: what is read is of this generation, or a later one.
         path = os.path.join(self._output_dir, self._shard.done)
         with storage.failing_as(OutputError, path):

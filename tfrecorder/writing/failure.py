@@ -36,7 +36,7 @@ class Failure:
         return (_kind(self.error) or TfrecorderError)(self.message)
 
 
-#: One of our errors in what Beam makes of a worker's: a traceback, with words of its own behind.
+#: One of our errors in what Beam makes of a worker's: a traceback, followed by words of Beam's.
 _TOLD = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
@@ -72,7 +72,7 @@ def _kind(name: str) -> type[TfrecorderError] | None:
 def note_failure(output_dir: str, failure: Failure) -> None:
     """Leave a failure in the directory, instead of an earlier one."""
     # The note may fail for the same reason as the output, a full disk or a bucket that is away: the
-    # error itself goes on, and at once.
+    # error itself is raised all the same, and at once.
     with storage.impatient(), contextlib.suppress(OSError, UnreachableError):
         storage.publish_bytes(output_dir, layout.FAILURE, json.dumps(asdict(failure)).encode())
 

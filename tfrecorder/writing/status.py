@@ -156,7 +156,7 @@ class ConversionStatus(Report):
             notes.append(f"{kind}: the finished dataset stands; this is generation {self.appends}")
         if self.earlier:
             words = "begun by an earlier version of tfrecorder, which this one cannot continue"
-            return [*notes, f"not committed: {words}; overwrite=True starts it anew"]
+            return [*notes, f"not committed: {words}; overwrite=True starts it again"]
         verb = "append" if self.appends else "conversion"
         verb = "stream" if self.batch else verb
         words = f"under way, or stopped; the same {verb}, run again, continues it"

@@ -140,7 +140,7 @@ class Worker:
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
     """Commit the dataset, and put an overwrite in the place of the old one.
 
-    Repeated, it goes on from where it stopped.
+    Repeated, it continues from where it stopped.
 
     Raises:
         OutputError: rows are missing, or another plan stands there.

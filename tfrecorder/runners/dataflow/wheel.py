@@ -52,7 +52,7 @@ def rebuild_wheel(found: Distribution, folder: str) -> str:
     tags = wheel_tags(found)
     if not tags or found.files is None:
         raise FileNotFoundError(f"{found.name} was not installed from a wheel")
-    # Scripts lie outside the folder of packages, and are made anew by each installer.
+    # Scripts lie outside the folder of packages, and each installer makes them again.
     inside = [path for path in found.files if path.parts[0] != ".." and path.suffix != ".pyc"]
     info = next(path.parts[0] for path in inside if path.parts[0].endswith(".dist-info"))
     files = {
