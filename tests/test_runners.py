@@ -105,7 +105,7 @@ def test_options_are_written_as_beam_reads_them(given: dict, flags: list[str]) -
         ({"dask_npartitions": 1, "dask_partition_size": 2}, "not allowed with argument"),
         ({"no_auth": "perhaps"}, "it takes True or False"),
         ({"transform_name_mapping": "a"}, "runner_options['transform_name_mapping']='a': "),
-        ({"runner": "DirectRunner"}, "give it as runner"),
+        ({"runner": "DirectRunner"}, "give it as the option runner"),
         ({"streaming": True}, "a conversion has an end"),
         ({"save_main_session": True}, "which may hold a whole frame"),
         ({"no_wait_until_finish": True}, "ends with its launcher"),

@@ -357,7 +357,7 @@ def test_every_wrong_option_is_exit_code_2_and_one_line(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--splits", "TRAIN=0.7,TEST=0.4"), "--splits TRAIN=0.7,TEST=0.4: the shares make 1.1 "),
+        (("--splits", "TRAIN=0.7,TEST=0.4"), "--splits TRAIN=0.7,TEST=0.4: the shares sum to 1.1;"),
         (("--splits", "TRAIN=70,TEST=30"), "--splits TRAIN=70,TEST=30: the shares must sum to 1: "),
         (("--shard-size", "big"), "--shard-size big: give bytes"),
         (("--max-reject-fraction", "3"), "--max-reject-fraction 3.0: give a number"),
@@ -365,7 +365,7 @@ def test_every_wrong_option_is_exit_code_2_and_one_line(
             ("--image-size", "0"),
             "--image-size 0: give the short side in pixels, such as 256, or HEIGHTxWIDTH",
         ),
-        (("--image-format", "raw"), "give it, as --image-size 128x128, and"),
+        (("--image-format", "raw"), "give it, such as --image-size 128x128, and"),
         (("--overwrite", "--retry-rejects"), "--overwrite and --retry-rejects cannot be combined"),
         (("--column", "price=label"), "--column: the source has no column 'price'"),
         (("--column", "a=label", "--schema", "{schema}"), "--column a=label: a schema names"),

@@ -222,7 +222,7 @@ def test_tfds_reads_raw_pixels() -> None:
     [
         ({"image_format": "raw"}, "all images must have one size"),
         ({"image_format": "raw", "image_size": 64}, "all images must have one size"),
-        ({**RAW, "resize": "fit"}, "another resize than 'fit'"),
+        ({**RAW, "resize": "fit"}, "a resize other than 'fit'"),
         ({"image_size": 64, "verify": "none"}, "without being decoded"),
     ],
 )
