@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import logging
+import re
 import socketserver
 import ssl
 import threading
@@ -21,7 +22,7 @@ from clusters import free_port
 from gcs.certificates import write_certificates
 from kafka_brokers import Broker, Cluster, mock_cluster
 from streaming_cases import TO_ITS_END
-from support import PHOTOS, records, run, shorten_patience, shorten_pauses, skip_without
+from support import PHOTOS, SAMPLES, records, run, shorten_patience, shorten_pauses, skip_without
 from torture import topics
 
 import tfrecorder
@@ -574,3 +575,28 @@ def test_without_confluent_kafka_the_command_that_installs_it_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(PackageError, match='pip install "confluent-kafka'):
         open_kafka("kafka://localhost:9092/photos")
+
+
+def test_a_model_trains_on_a_topic_while_it_arrives(mock: Cluster, topic: str) -> None:
+    """The sample, from the broker to the last step, while photographs are still sent."""
+    encoded = [
+        {
+            "value": {
+                "image_bytes": base64.b64encode(path.read_bytes()).decode(),
+                "label": path.parent.name,
+                "split": "train",
+            }
+        }
+        for path in PHOTOS
+    ]
+    mock.send(topic, encoded[:20])
+    sending = threading.Timer(5, lambda: mock.send(topic, encoded[20:]))
+    sending.start()
+    words = ["--out", "out", "--until-idle", "25"]
+    done = run(SAMPLES / "train_on_topic.py", mock.url(topic), *words)
+    sending.join()
+    assert done.returncode == 0, done.stderr
+    assert f"TRAIN {len(PHOTOS)} " in re.sub(r" +", " ", done.stdout)
+    steps = re.findall(r"step (\d+): loss", done.stdout)
+    assert list(map(int, steps)) == list(range(1, -(-len(PHOTOS) // 8) + 1))
+    assert len(tfrecorder.generations("out/dataset")) > 1

@@ -1,0 +1,77 @@
+"""Trains a small network on a topic of images while they arrive.
+
+    python samples/train_on_topic.py kafka://localhost:9092/photos [--out DIR]
+
+One process writes the topic into a dataset, batch by batch. This one trains on each batch once, as
+soon as it is committed. Both end when nothing new came for some time; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+
+import tfrecorder
+
+SIZE = (96, 128)
+
+#: New classes may come, and each needs a place in the last layer.
+MOST_CLASSES = 10
+
+
+def build_model() -> keras.Model:
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((*SIZE, 3)),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(16, 3, 2, activation="relu"),
+            layers.Conv2D(32, 3, 2, activation="relu"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(MOST_CLASSES),
+        ]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("topic", help="kafka://HOST:PORT/TOPIC")
+    parser.add_argument("--out", type=Path, default=Path("topic-training"))
+    parser.add_argument("--until-idle", type=float, default=60)
+    chosen = parser.parse_args()
+
+    dataset = chosen.out / "dataset"
+    idle = ["--until-idle", str(chosen.until_idle)]
+    command = ["stream", chosen.topic, str(dataset), "--every-rows", "32", "--every-seconds", "2"]
+    stream = subprocess.Popen([sys.executable, "-m", "tfrecorder", *command, *idle, "--quiet"])
+    while not (dataset / "dataset_info.json").exists():
+        if stream.poll() is not None:
+            sys.exit("the stream ended before its first batch")
+        time.sleep(0.5)
+
+    train = tfrecorder.load(
+        dataset,
+        "TRAIN",
+        batch_size=8,
+        image_size=SIZE,
+        follow="forward",
+        until_idle=chosen.until_idle,
+    )
+    model = build_model()
+    steps = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda step, logs: print(f"step {step + 1}: loss {logs['loss']:.2f}")
+    )
+    model.fit(train, callbacks=[steps], verbose=0)
+    stream.wait()
+    print(tfrecorder.info(dataset))
+
+
+if __name__ == "__main__":
+    main()
