@@ -140,7 +140,7 @@ class ReadOptions:
             if pixels or self.dtype != "uint8":
                 return f"decode=False gives the stored bytes; leave out {(pixels or ['dtype'])[0]}."
         if self.augment and self.image_size is None:
-            return "augment=True: random parts differ in size; give image_size, such as image_size=224."
+            return "augment=True: random parts differ in size; give image_size, such as 224."
         if self.resize == "fit" and self.image_size is not None and self.augment:
             return "resize='fit': random parts all get image_size; leave it out, or augment."
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):
