@@ -108,8 +108,8 @@ class Chain:
     Attributes:
         orders: of each, whose places and numbers go on from those of the orders before.
 
-    >>> Chain((Order(3, "stored", 7, 0), Order(4, "exact", 7, 1))).numbers(np.arange(7))
-    array([0, 1, 2, 3, 5, 6, 4])
+    >>> Chain((Order(3, "stored", 7, 0), Order(4, "exact", 7, 2))).numbers(np.arange(7))
+    array([0, 1, 2, 4, 6, 3, 5])
     """
 
     orders: tuple[Order, ...]
