@@ -304,7 +304,7 @@ def test_without_any_checksum_nothing_is_written(out: Path) -> None:
     (out / METADATA).unlink()
     (out / DONE).unlink()
     harmed = all_files(out)
-    with pytest.raises(DatasetError, match=rf"of {SHARD} neither the done-record nor {METADATA}"):
+    with pytest.raises(DatasetError, match=rf"for {SHARD} neither the done-record nor {METADATA}"):
         repair(out)
     assert all_files(out) == harmed
 
