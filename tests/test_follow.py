@@ -24,7 +24,7 @@ from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
 from growing_cases import QUIET, drawn, table
 from reading_cases import ids, jpeg, photograph
-from support import run, shorten_patience, start
+from support import photo_frame, run, shorten_patience, start
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
@@ -736,3 +736,21 @@ def test_fit_trains_forward_on_what_arrives(out: str, grow: Grow) -> None:
     # left over with four more.
     model.fit(train.take(6), steps_per_epoch=2, epochs=3, callbacks=[counted], verbose=0)
     assert counted.steps == [2, 2, 2]
+
+
+@pytest.mark.parametrize("follow", [True, "forward"])
+def test_a_global_seed_of_tensorflow_changes_nothing(tmp_path: Path, follow: Any) -> None:
+    """Of 0 it once ended the reading."""
+    code = """
+import sys, tensorflow as tf, tfrecorder
+for seed in (None, 0, 5):
+    tf.random.set_seed(seed) if seed is not None else None
+    follow = {"follow": FOLLOW} | ({} if FOLLOW is True else {"until_idle": 0})
+    read = tfrecorder.load("out", "TRAIN", shuffle=100, seed=3, decode=False, **follow)
+    print(hash(tuple(data.numpy() for data, _ in read)))
+"""
+    tfrecorder.convert(photo_frame(30), "out", progress=False)
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    words = run("-c", code.replace("FOLLOW", repr(follow)), env=environment)
+    assert words.returncode == 0, words.stderr
+    assert len({*words.stdout.split()}) == 1

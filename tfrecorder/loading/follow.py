@@ -31,6 +31,9 @@ _FORM = (
     tf.TensorSpec([], tf.int64),
 )
 
+#: What TensorFlow combines the seed of a shuffle with where no global seed was set.
+_GRAPH_SEED = 87654321
+
 
 def read_followed(
     following: Following, split: str, held: int, options: LoadOptions
@@ -55,6 +58,9 @@ def read_followed(
         slices_of = tf.data.Dataset.from_tensor_slices(tuple(files))
         records = read_slices(slices_of, cycle if held else None, options)
         if held:
+            # Of this function's graph alone.  With a global seed of 0, TensorFlow compares a seed
+            # that is known only later with 0, and fails.
+            tf.compat.v1.set_random_seed(_GRAPH_SEED)
             records = records.shuffle(held, seed=seed, reshuffle_each_iteration=False)
         return records.skip(left_out)
 
