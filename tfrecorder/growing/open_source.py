@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.growing.stream_source import StreamSource
 from tfrecorder.growing.watched_folder import SETTLE, WatchedFolder, watch
-from tfrecorder.options.checks import is_number
+from tfrecorder.options.checks import is_seconds
 
 #: What `open_kafka` takes; all settings of librdkafka have a point in their names.
 _OF_KAFKA = ("value", "image", "image_bytes", "on_lost", "config")
@@ -60,7 +59,7 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
     settle = options.get("settle", SETTLE)
     with contextlib.suppress(TypeError, ValueError):
         settle = float(settle)  # a shell gives text
-    if not is_number(settle) or not 0 <= settle < math.inf:
+    if not is_seconds(settle):
         raise OptionError(f"source_options: settle={settle!r}: give seconds, 0 or more.")
     folder = watch(path, settle)
     if f"{where}/".startswith(f"{folder.base}/"):

@@ -133,13 +133,7 @@ def is_whole(folder: str, images: int) -> bool:
     return not images or sum(1 for _ in storage.files_below(folder)) == images
 
 
-def clear_spool(output_dir: str, keep: int | None = None) -> None:
-    """Remove what batches left that are committed by now, or were never planned.
-
-    Args:
-        keep: the generation whose batch is still to be completed.
-    """
-    kept = None if keep is None else f"{keep:05d}"
+def clear_spool(output_dir: str) -> None:
+    """Remove what batches left that are committed by now, or were never planned."""
     for name in storage.names(os.path.join(output_dir, layout.SPOOL)):
-        if name != kept:
-            storage.remove(output_dir, f"{layout.SPOOL}/{name}")
+        storage.remove(output_dir, f"{layout.SPOOL}/{name}")

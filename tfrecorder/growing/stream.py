@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -26,8 +25,8 @@ from tfrecorder.display.warning import warn
 from tfrecorder.errors import OptionError, OutputError, SourceError, UnreachableError
 from tfrecorder.growing.open_source import open_source
 from tfrecorder.growing.stream_source import StreamSource
-from tfrecorder.growing.streamed_dataset import Batch, StreamedDataset
-from tfrecorder.options.checks import is_number, is_whole, parse_size
+from tfrecorder.growing.streamed_dataset import Batch, StreamedDataset, open_streamed
+from tfrecorder.options.checks import is_seconds, is_whole, parse_size
 from tfrecorder.options.convert import NOT_STREAMED, ConvertOptions
 from tfrecorder.plan.directory import claim
 from tfrecorder.writing.result import counts_in_words
@@ -61,7 +60,7 @@ class BatchOptions:
             value = getattr(self, name)
             if value is None and name == "until_idle":
                 continue
-            if not is_number(value) or not math.isfinite(value) or value < 0:
+            if not is_seconds(value):
                 raise OptionError(f"{name}={value!r}: give seconds, 0 or more.")
         try:
             if self.spool_bytes < 1:
@@ -171,8 +170,11 @@ def stream(
     shown = is_shown(ConvertOptions.of(options).progress)
     where = storage.absolute(output_path(output_dir))
     opened = open_source(source, where, source_options or {})
-    with contextlib.closing(_Closing(opened)), claim(where), stage_line(shown) as say:
-        dataset = StreamedDataset(where, opened, options)
+    with contextlib.ExitStack() as stack:
+        stack.callback(getattr(opened, "close", lambda: None))
+        stack.enter_context(claim(where))
+        say = stack.enter_context(stage_line(shown))
+        dataset = open_streamed(where, opened, options)
         try:
             _follow(opened, dataset, limits, say)
         except KeyboardInterrupt:
@@ -190,13 +192,6 @@ def stream(
         rejects=dict(dataset.rejects),
         seconds=time.perf_counter() - started,
     )
-
-
-class _Closing:
-    """The end of a source, for those that have one."""
-
-    def __init__(self, source: Any) -> None:
-        self.close: Callable[[], None] = getattr(source, "close", lambda: None)
 
 
 def _follow(

@@ -27,6 +27,7 @@ from tfrecorder.plan.staging import read_plan, stage_plan
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.stored.dataset import Files
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.generations import Generation, read_metadata
 from tfrecorder.stored.open import open_generations
@@ -53,64 +54,50 @@ class Batch:
     rows: list[Row] = field(default_factory=list)
 
 
+@dataclass
 class StreamedDataset:
     """A dataset that batches of a stream are added to; only one may exist for it at a time.
 
-    Args:
+    Attributes:
         where: its directory, which need not be there yet.
         source: of the stream.
         given: options of the records, by name.
-
-    Attributes:
         found: its generations, oldest first.
         position: behind the last row that was added to a batch; of rows without an order, the set
             of their positions.
         committed, rows, records, rejects: of the generations that were committed since it was
             opened.
-
-    Raises:
-        DatasetError: what is there is damaged, or another tool wrote it.
-        OutputError: a conversion or an append was begun there and not finished.
-        OptionError: an option does not go with the dataset.
     """
 
-    def __init__(self, where: str, source: StreamSource, given: dict[str, Any]) -> None:
-        self.where, self._source, self._given = where, source, given
-        self._files = local_files() if storage.is_local(where) else stored_files()
-        self._ordered = getattr(source, "ordered", True)
-        self.committed = self.rows = self.records = 0
-        self.rejects: Counter[str] = Counter()
-        self.found = self._open()
-        self._options = self._chosen()
-        self.complete()
-        clear_spool(where)
-        self.position: Any = (
-            position_of(self.found, source.name)
-            if self._ordered
-            else taken_positions(self.found, source.name)
-        )
-        self._from = self._mark()
+    where: str
+    source: StreamSource
+    given: dict[str, Any]
+    found: list[Generation]
+    position: Any = None
+    committed: int = 0
+    rows: int = 0
+    records: int = 0
+    rejects: Counter[str] = field(default_factory=Counter)
 
     @property
     def counts(self) -> str:
         """What was committed since it was opened, in words."""
         return f"{counted(self.rows, 'row')} in {counted(self.committed, 'generation')}"
 
-    def _open(self) -> list[Generation]:
-        if not storage.exists(os.path.join(self.where, layout.COMMIT)):
-            return []
-        with storage.failing_as(DatasetError, self.where):
-            found = open_generations(self.where, self._files)[1]
-        if not found:
-            raise DatasetError(
-                f"{self.where} was not written by tfrecorder, which adds only to its own datasets."
-            )
-        return found
+    @property
+    def options(self) -> ConvertOptions:
+        """Those given, and for all others those of the dataset.
 
-    def _chosen(self) -> ConvertOptions:
+        Raises:
+            OptionError: one does not go with the dataset.
+        """
         if not self.found:
-            return ConvertOptions.of(self._given)
-        return taken_over(self.where, self.found, self._given)
+            return ConvertOptions.of(self.given)
+        return taken_over(self.where, self.found, self.given)
+
+    @property
+    def _ordered(self) -> bool:
+        return getattr(self.source, "ordered", True)
 
     @property
     def _number(self) -> int:
@@ -122,10 +109,11 @@ class StreamedDataset:
         return layout.generation_of(self.where, self._number)
 
     def new_batch(self) -> Batch:
-        schema, columns = self._options.schema, self._options.columns or {}
+        options = self.options
+        schema, columns = options.schema, options.columns or {}
         ours = [URI_COLUMN] if schema is None else [*schema.of(Image), *schema.of(Mask)]
         theirs = {name: given for given, name in columns.items()}
-        spool = Spool(self.where, self._number, getattr(self._source, "base", None))
+        spool = Spool(self.where, self._number, getattr(self.source, "base", None))
         return Batch(spool, [theirs.get(name, name) for name in ours])
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
@@ -141,7 +129,7 @@ class StreamedDataset:
                 text = json.dumps(position)
             except (TypeError, ValueError) as error:
                 raise SourceError(
-                    f"source {self._source.name}: the position {position!r} is not a JSON value: "
+                    f"source {self.source.name}: the position {position!r} is not a JSON value: "
                     f"{error}."
                 ) from None
         batch.rows.append(batch.spool.add(cells, batch.columns, text, len(batch.rows)))
@@ -159,14 +147,16 @@ class StreamedDataset:
         Raises:
             OutputError: another stream or append wrote that generation meanwhile.
         """
-        spooled = batch.spool.images
-        streams = {self._source.name: {"from": self._from, "to": self._mark(), "spooled": spooled}}
+        name = self.source.name
+        until = self.position if self._ordered else len(self.position)
+        range_of = {"from": position_of(self.found, name), "to": until}
+        streams = {name: {**range_of, "spooled": batch.spool.images}}
         made = plan_batch(
             batch.rows,
             self._target(),
-            self._options,
+            self.options,
             batch.spool.base,
-            self._source.name,
+            name,
             streams,
             _mean_bytes(batch),
         )
@@ -218,29 +208,22 @@ class StreamedDataset:
         done = read_all_done(folder, plan.shards, plan.digest)
         pending = [at for at, shard in enumerate(plan.shards) if done[shard] is None]
         plan = reopen(folder, plan, base, [plan.shards[at] for at in pending])
-        task = Task(folder, plan.digest, self._options.num_threads or 0)
+        task = Task(folder, plan.digest, self.options.num_threads or 0)
         written = [one.done for one in Worker(task).write(pending)]
         # That many images of a batch are bad says nothing of those that come.
         finish(task, [*filter(None, done.values()), *written], max_reject_fraction=1.0)
 
     def _count(self) -> None:
         """Take note of the generation that was just committed."""
-        folder = self._folder
-        metadata = read_metadata(folder, self._files)
+        files, folder = _files(self.where), self._folder
+        metadata = read_metadata(folder, files)
         assert metadata is not None
-        self.found.append(Generation(self._number, folder, self._files.sizes(folder), metadata))
+        self.found.append(Generation(self._number, folder, files.sizes(folder), metadata))
         totals = metadata["totals"]
         self.committed += 1
         self.rows += totals["rows"]
         self.records += totals["records"]
         self.rejects.update(totals["reasons"])
-        self._options = self._chosen()
-        if hasattr(self, "position"):
-            self._from = self._mark()
-
-    def _mark(self) -> Any:
-        """The position that a plan records: of rows without an order, how many were taken."""
-        return self.position if self._ordered else len(self.position)
 
     def _target(self) -> Target:
         if not self.found:
@@ -248,6 +231,42 @@ class StreamedDataset:
         newest = self.found[-1]
         fields = from_json(newest.metadata["fields"])
         return Target(self.where, fields, _types(newest.directory), before_next(newest))
+
+
+def open_streamed(where: str, source: StreamSource, given: dict[str, Any]) -> StreamedDataset:
+    """The dataset of a stream, where an earlier call left it: a batch that was staged is committed.
+
+    Args:
+        where, source, given: of `StreamedDataset`.
+
+    Raises:
+        DatasetError: what is there is damaged, or another tool wrote it.
+        OutputError: a conversion or an append was begun there and not finished.
+        OptionError: an option does not go with the dataset.
+    """
+    dataset = StreamedDataset(where, source, given, _generations(where))
+    dataset.complete()
+    clear_spool(where)
+    ordered = getattr(source, "ordered", True)
+    read = position_of if ordered else taken_positions
+    dataset.position = read(dataset.found, source.name)
+    return dataset
+
+
+def _generations(where: str) -> list[Generation]:
+    if not storage.exists(os.path.join(where, layout.COMMIT)):
+        return []
+    with storage.failing_as(DatasetError, where):
+        found = open_generations(where, _files(where))[1]
+    if not found:
+        raise DatasetError(
+            f"{where} was not written by tfrecorder, which adds only to its own datasets."
+        )
+    return found
+
+
+def _files(where: str) -> Files:
+    return local_files() if storage.is_local(where) else stored_files()
 
 
 def _types(directory: str) -> dict[str, Any]:

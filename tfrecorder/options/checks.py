@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import numbers
 import operator
 import re
@@ -75,6 +76,11 @@ def parse_size(size: int | str) -> int:
     if not match or match[2].upper() not in _UNITS:
         raise ValueError(f"{size!r} is not a size; write for example 128MiB")
     return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def is_seconds(value: Any) -> bool:
+    """True for a number of seconds from 0 that has an end."""
+    return is_number(value) and 0 <= value < math.inf
 
 
 def is_whole(value: Any) -> bool:

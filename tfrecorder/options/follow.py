@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.options.checks import is_number, one_of
+from tfrecorder.options.checks import is_seconds, one_of
 from tfrecorder.options.read import Check, ReadOptions, check_shard
 
 #: The value of `follow` that gives each generation once.
@@ -67,7 +66,7 @@ class FollowOptions(ReadOptions):
 
 
 def _check_idle(value: Any) -> str | None:
-    if value is None or (is_number(value) and 0 <= value < math.inf):
+    if value is None or is_seconds(value):
         return None
     return "give seconds from 0, or None to wait without an end."
 
