@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tfrecorder.errors import OptionError
@@ -69,7 +70,7 @@ class Field:
             return self.names
         return tuple(map(str, range(self.num_classes or 0)))
 
-    @property
+    @cached_property
     def features(self) -> tuple[Feature, ...]:
         """The keys of the record that the column makes."""
         if self.held is not None:
@@ -98,12 +99,12 @@ class Field:
             return (Feature(key, kind.word, kind.shape),)
         raise TypeError(f"a column of kind {kind.word} makes no feature")
 
-    @property
+    @cached_property
     def edges(self) -> tuple[str, ...]:
         """Of boxes, the keys of the left, upper, right and lower edge."""
         return tuple(f"{self.key}/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax"))
 
-    @property
+    @cached_property
     def encoded_key(self) -> str:
         """Of an image or a mask, the key of its bytes."""
         return next(one.key for one in self.features if one.kind in ("image", "mask"))
@@ -113,12 +114,12 @@ class Field:
         """Of an image or a mask, the key of its uri."""
         return f"{self.key}/filename"
 
-    @property
+    @cached_property
     def size_keys(self) -> tuple[str, ...]:
         """Of an image, the keys of its height, width and channels; empty where there are none."""
         return tuple(one.key for one in self.features if one.kind == "int64")
 
-    @property
+    @cached_property
     def label_key(self) -> str | None:
         """The key of its classes; None where it has none."""
         return next((one.key for one in self.features if one.kind == "label"), None)
