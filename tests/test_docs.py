@@ -54,7 +54,7 @@ def _at(name: str, block: Block) -> Any:
 @pytest.mark.parametrize("name", CODE_PAGES)
 def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     skip_without(*NEEDS.get(name, ()))
-    if name in NEEDS:  # not beside TensorFlow, whose threads a fork would leave behind
+    if name in NEEDS:  # in a new process: TensorFlow's threads do not survive a fork
         found = [block for block in blocks(PAGES[name]) if not block.not_run]
         lines = [block.code for block in found if block.language in _PYTHON]
         done = run("-c", "\n".join(lines), seconds=600)

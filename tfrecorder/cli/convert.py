@@ -286,14 +286,17 @@ _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.dif
 def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.growing.append import append as run
 
+    show(run(opened(source), output_dir, **given_options(ctx, options)), as_json, has_options=True)
+
+
+def given_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that the command line names; a dataset keeps its own for the others."""
     given = {
         name: value
         for name, value in options.items()
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    if is_quiet():
-        given["progress"] = False
-    show(run(opened(source), output_dir, **given), as_json, has_options=True)
+    return {**given, "progress": False} if is_quiet() else given
 
 
 @click.command(

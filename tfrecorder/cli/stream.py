@@ -11,10 +11,9 @@ from types import FrameType
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from tfrecorder.cli.convert import convert_options
-from tfrecorder.cli.output import is_quiet, json_option, quiet_option, show
+from tfrecorder.cli.convert import convert_options, given_options
+from tfrecorder.cli.output import json_option, quiet_option, show
 from tfrecorder.options.convert import NOT_STREAMED
 
 
@@ -102,12 +101,6 @@ def _ended_by_sigterm() -> Iterator[None]:
 def stream(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.growing.stream import stream as run
 
-    given = {
-        name: value
-        for name, value in options.items()
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-    }
-    if is_quiet():
-        given["progress"] = False
+    given = given_options(ctx, options)
     with _ended_by_sigterm():
         show(run(source, output_dir, **given), as_json)

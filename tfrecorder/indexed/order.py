@@ -32,12 +32,12 @@ ROUNDS = 8
 #: The least bits of a number: a network of fewer reaches few of the orders.
 MIN_BITS = 8
 
-#: Blocks that are mixed with each other.
-WINDOW = 64
+#: Blocks that are mixed with each other.  Of a source sorted by class, runs of one label are then
+#: less than 1 % longer than in a uniform order; 64 blocks gave 1.6 %.
+WINDOW = 128
 
-#: Bytes of consecutive records that "blocks" keeps close: at 20 ms a request and 50 MB/s, half of
-#: the time of reading them is waiting.
-BLOCK_BYTES = 2**20
+#: Bytes of consecutive records that "blocks" keeps close, so that a window is 64 MiB of memory.
+BLOCK_BYTES = 2**19
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -142,7 +142,7 @@ def block_of(records: int, size: int) -> int:
     """How many consecutive records "blocks" keeps close, of a split of so many bytes.
 
     >>> block_of(1000, size=100_000_000)
-    10
+    5
     """
     return max(1, int(BLOCK_BYTES * records / max(1, size)))
 

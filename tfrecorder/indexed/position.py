@@ -16,7 +16,7 @@ from tfrecorder.errors import OptionError
 from tfrecorder.options.checks import is_whole
 
 #: Of the form, and of the order: one that computes another order has another number.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
