@@ -1,18 +1,31 @@
 # Everything on a fresh machine with only Python (3.10 to 3.13) and make:
 #
-#   make demo    own virtual environment, install, convert the bundled photographs, read them back
-#   make test    the test suite
+#   make demo         own virtual environment, install, convert the bundled photographs, read them
+#   make test         the test suite
 #
-# and for those who work on it: make lint, make format, make docs, make plots (what the benchmarks
-# measured, drawn into docs/plots), make package, make bench,
-# make bench-peers (beside other formats: 8 GB), make torture, make clean.
+# and to work on it:
+#
+#   make lint         style, types, and which file may import which
+#   make format       let ruff format the code
+#   make docs         the site in site/
+#   make package      build the wheel and use it in a fresh environment
+#   make interop      read a dataset with DALI, the Model Garden and others (3 GB)
+#   make torture      the long tests: kills, full disks, damaged and hostile files
+#   make bench        our benchmarks
+#   make bench-peers  the same work next to other formats (8 GB)
+#   make plots        draw what the benchmarks measured into docs/plots
+#   make clean        remove the environments and everything that was made
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS := $(VENV)/peers
+INTEROP := $(VENV)/interop
 
-.PHONY: demo test lint format docs plots package bench bench-peers torture clean
+.PHONY: help demo test lint format docs plots package bench bench-peers interop torture clean
+
+help:
+	@sed -n '/^PYTHON/q; s/^# \{0,1\}//p' Makefile
 
 demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py demo
@@ -47,6 +60,9 @@ bench: $(VENV)/installed-dev
 bench-peers: $(PEERS)/installed
 	$(PEERS)/bin/python benchmarks/run.py peers_writing peers_reading
 
+interop: $(INTEROP)/installed
+	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/test_docs.py -k interop
+
 torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture.run
 
@@ -66,6 +82,14 @@ $(PEERS)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt
 	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
 	$(PEERS)/bin/python -m pip install --quiet --editable ".[dev]" -r benchmarks/requirements.txt
 	$(PEERS)/bin/python -m pip install --quiet --no-deps mosaicml-streaming
+	touch $@
+
+# Apart: the Model Garden asks for an earlier TensorFlow.
+$(INTEROP)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt)
+	$(PYTHON) -m venv $(INTEROP)
+	$(INTEROP)/bin/python -m pip install --quiet --upgrade pip
+	$(INTEROP)/bin/python -m pip install --quiet --editable ".[dev]" \
+	  tf-models-official nvidia-dali-cuda120 datasets tfrecord
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed

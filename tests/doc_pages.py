@@ -4,6 +4,10 @@ A fenced block of python or sh is run, unless the line before it says why not:
 
     <!-- not run: needs a Dask cluster -->
 
+or which packages it needs, without which it is passed over:
+
+    <!-- needs nvidia.dali -->
+
 What a reader has already, and the page need not show, stands in a comment that the tests run, as
 Python, before the block that follows it:
 
@@ -32,6 +36,7 @@ PAGES = {
 
 _FENCE = re.compile(r"^(\s*)```(.*)$")
 _NOT_RUN = re.compile(r"^\s*<!-- not run: (.+) -->$")
+_NEEDS = re.compile(r"^\s*<!-- needs ([\w. ]+) -->$")
 _SETUP = re.compile(r"^\s*<!-- setup$")
 
 
@@ -56,12 +61,14 @@ class Block:
         language: as the fence names it; "setup" for the code of a comment.
         code: without the indentation of a list.
         not_run: why it is not run, or None.
+        needs: the packages that it imports and that may not be installed.
     """
 
     line: int
     language: str
     code: str
     not_run: str | None
+    needs: tuple[str, ...] = ()
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -80,8 +87,10 @@ def blocks(page: Path) -> Iterator[Block]:
         last = lines.index(end, number + 1)
         indent = len(end) - len(end.lstrip())
         code = "\n".join(line[indent:] for line in lines[number + 1 : last])
-        reason = _NOT_RUN.match(lines[number - 1]) if number else None
-        yield Block(number + 2, language, code, reason and reason[1])
+        above = lines[number - 1] if number else ""
+        reason, needs = _NOT_RUN.match(above), _NEEDS.match(above)
+        packages = tuple(needs[1].split()) if needs else ()
+        yield Block(number + 2, language, code, reason and reason[1], packages)
         number = last + 1
 
 

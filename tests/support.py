@@ -83,10 +83,18 @@ def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.5) -> N
     shorten_pauses(monkeypatch, seconds / 120)
 
 
+def is_installed(package: str) -> bool:
+    """A package or a module of one is there; it is not imported here, but its parents are."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def skip_without(*packages: str) -> None:
-    """Skip a test that needs packages which are not installed; they are not imported here."""
+    """Skip a test that needs packages which are not installed."""
     for package in packages:
-        if importlib.util.find_spec(package) is None:
+        if not is_installed(package):
             pytest.skip(f"{package} is not installed")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 from doc_pages import DOCS, PAGES, ROOT, Block, anchors, blocks, links, prose, site, without_code
-from support import SAMPLES, run, skip_without
+from support import SAMPLES, is_installed, run, skip_without
 
 import tfrecorder
 from tfrecorder.cli.main import main
@@ -26,7 +26,10 @@ NEEDS = {
     "docs/pytorch.md": ["torch", "torchdata"],
     "docs/jax.md": ["grain", "jax"],
     "docs/stream-kafka.md": ["confluent_kafka"],
+    "docs/interop.md": ["tensorflow_datasets"],
 }
+#: Set by `make interop`, whose environment has every tool that a block of a page needs.
+ALL_TOOLS = "INTEROP" in os.environ
 CODE_PAGES = [name for name, path in PAGES.items() if any(blocks(path))]
 #: Pages that a person wrote; the others are made from the code, and name everything anyhow.
 GENERATED = {"docs/cli.md", "docs/api.md"}
@@ -56,6 +59,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     skip_without(*NEEDS.get(name, ()))
     if name in NEEDS:  # in a new process: TensorFlow's threads do not survive a fork
         found = [block for block in blocks(PAGES[name]) if not block.not_run]
+        found = [block for block in found if ALL_TOOLS or all(map(is_installed, block.needs))]
         lines = [block.code for block in found if block.language in _PYTHON]
         done = run("-c", "\n".join(lines), seconds=600)
         assert done.returncode == 0, done.stdout + done.stderr
