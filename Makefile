@@ -88,8 +88,9 @@ $(PEERS)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt
 $(INTEROP)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt)
 	$(PYTHON) -m venv $(INTEROP)
 	$(INTEROP)/bin/python -m pip install --quiet --upgrade pip
-	$(INTEROP)/bin/python -m pip install --quiet --editable ".[dev]" \
-	  tf-models-official nvidia-dali-cuda120 datasets tfrecord
+	$(INTEROP)/bin/python -m pip install --quiet --editable . tensorflow-datasets grain \
+	  datasets tfrecord nvidia-dali-cuda120 tf-models-official \
+	  hypothesis psutil pytest pytest-xdist pyyaml
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed

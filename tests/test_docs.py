@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,24 @@ def _at(name: str, block: Block) -> Any:
     return compile("\n" * (block.line - 1) + block.code, str(PAGES[name]), "exec")
 
 
+def _programs(name: str) -> Iterator[str]:
+    """A page's code, and by itself each block that needs more packages."""
+    found = [one for one in blocks(PAGES[name]) if one.language in _PYTHON and not one.not_run]
+    yield "\n".join(one.code for one in found if not one.needs)
+    for block in found:
+        if block.needs and (ALL_TOOLS or all(map(is_installed, block.needs))):
+            setup = [one.code for one in found if one.language == "setup"]
+            yield "\n".join([*setup, block.code])
+
+
 @pytest.mark.usefixtures("_folder_of_a_reader")
 @pytest.mark.parametrize("name", CODE_PAGES)
 def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     skip_without(*NEEDS.get(name, ()))
     if name in NEEDS:  # in a new process: TensorFlow's threads do not survive a fork
-        found = [block for block in blocks(PAGES[name]) if not block.not_run]
-        found = [block for block in found if ALL_TOOLS or all(map(is_installed, block.needs))]
-        lines = [block.code for block in found if block.language in _PYTHON]
-        done = run("-c", "\n".join(lines), seconds=600)
-        assert done.returncode == 0, done.stdout + done.stderr
+        for code in _programs(name):
+            done = run("-c", code, seconds=600)
+            assert done.returncode == 0, done.stdout + done.stderr
         return
     scope: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(PAGES[name]):

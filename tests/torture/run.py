@@ -21,6 +21,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from torture import (
+    corpora,
     crashes,
     disks,
     expense,
@@ -105,6 +106,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "fuzzing": lambda: fuzzing.fuzz(
             options.mutations, folder / "fuzz", options.end_to_end, options.seed * 1000
         ),
+        "corpora": lambda: corpora.collect(folder / "corpora"),
         "expense": expense.charge,
         "hostile_tables": lambda: hostile_tables.insult(folder / "hostile"),
         "hostile_directories": lambda: hostile_directories.poison(
