@@ -121,7 +121,7 @@ def test_append_finds_the_dataset_by_its_name_and_by_its_directory(where: dict[s
 
 def test_append_refuses_another_name() -> None:
     tfrecorder.convert(table(0, 4), "data/flowers/1.0.0", progress=False)
-    with pytest.raises(tfrecorder.OptionError, match="name='flowers': .* with name=None"):
+    with pytest.raises(tfrecorder.OptionError, match=r"name='flowers': .* with name=None"):
         tfrecorder.append(table(4, 4), "data", **NAMED)
 
 
@@ -206,7 +206,7 @@ def test_a_version_that_tfds_would_not_find_is_refused(version: Any) -> None:
 
 
 def test_a_version_needs_a_name() -> None:
-    with pytest.raises(tfrecorder.OptionError, match="version='1.0.0': a version needs a name"):
+    with pytest.raises(tfrecorder.OptionError, match=r"version='1\.0\.0': a version needs a name"):
         tfrecorder.convert(photo_frame(2), "data", version="1.0.0")
 
 

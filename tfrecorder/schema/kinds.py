@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tfrecorder.errors import OptionError
-from tfrecorder.schema.labels import BACKGROUND
+from tfrecorder.schema.keys import BACKGROUND
 
 DTYPES = ("float32", "int64", "bool")
 UNITS = ("fraction", "pixel")

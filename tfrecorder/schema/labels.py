@@ -10,9 +10,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-#: What detection tools call class 0, which they reserve: no box is of it.
-BACKGROUND = "background"
-
 _LINE_BREAKS = re.compile(r"[\n\r]")
 
 

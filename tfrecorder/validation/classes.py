@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.keys import NO_LABEL
+from tfrecorder.schema.keys import BACKGROUND, NO_LABEL
 from tfrecorder.schema.kinds import Boxes, Label, Labels
-from tfrecorder.schema.labels import BACKGROUND, number_labels
+from tfrecorder.schema.labels import number_labels
 from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.columns import at, check_labels, has_faults
 from tfrecorder.validation.report import Finding
