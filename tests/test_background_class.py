@@ -182,8 +182,11 @@ def test_verify_and_repair_know_the_label_maps() -> None:
     before = public_files(out)
     Path(out, MAPS[0]).write_text("1,dog\n")
     Path(out, MAPS[1]).unlink()
-    faults = {(fault.file, fault.code) for fault in tfrecorder.verify(out, progress=False).faults}
-    assert faults == {(MAPS[0], "differs"), (MAPS[1], "missing")}
+    faults = tfrecorder.verify(out, progress=False).faults
+    assert {*zip(faults["file"], faults["code"], strict=True)} == {
+        (MAPS[0], "differs"),
+        (MAPS[1], "missing"),
+    }
     assert {*tfrecorder.repair(out, progress=False).files} >= {*MAPS}
     assert public_files(out) == before
 

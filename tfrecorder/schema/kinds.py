@@ -412,12 +412,16 @@ def with_names(schema: Schema, names: Sequence[str]) -> Schema:
     return Schema(kinds)
 
 
-def with_boxes(schema: Schema, **chosen: bool) -> Schema:
-    """The schema, with these settings for its boxes; those that are False stay as they are."""
-    kinds = {
-        name: dataclasses.replace(kind, **{one: True for one, is_on in chosen.items() if is_on})
-        if isinstance(kind, Boxes)
-        else kind
-        for name, kind in schema.fields
-    }
-    return Schema(kinds)
+def with_boxes(schema: Schema, background_class: bool, tfds_features: bool) -> Schema:
+    """The schema, with these settings for its boxes; one that is False stays as it is."""
+
+    def chosen(kind: Kind) -> Kind:
+        if not isinstance(kind, Boxes):
+            return kind
+        return dataclasses.replace(
+            kind,
+            background_class=background_class or kind.background_class,
+            tfds_features=tfds_features or kind.tfds_features,
+        )
+
+    return Schema({name: chosen(kind) for name, kind in schema.fields})

@@ -113,8 +113,8 @@ def read_with(
     chosen = options
     named, form, base = chosen.columns, chosen.text_form, chosen.base
     found = read_source(source, named, chosen.labels, chosen.schema, chosen.split_by, form, base)
-    of_boxes = {name: getattr(chosen, name) for name in ("background_class", "tfds_features")}
-    return replace(found, schema=with_boxes(found.schema, **of_boxes))
+    schema = with_boxes(found.schema, chosen.background_class, chosen.tfds_features)
+    return replace(found, schema=schema)
 
 
 def refuse_idle(table: Source, options: ConvertOptions) -> None:
