@@ -178,38 +178,6 @@ def test_the_command_line_prints_the_directory_and_the_call() -> None:
     assert "nothing to append" in call("append", *words)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("MyFlowers", "my_flowers"),
-        ("my-flowers", "my_flowers"),
-        ("../flowers", "flowers"),
-        ("", "my_flowers"),
-        ("7flowers", "my_flowers"),
-        ("blümchen", "bl_mchen"),
-        ("flowers\n", "flowers"),
-        (7, "my_flowers"),
-    ],
-)
-def test_a_name_that_tfds_would_not_find_is_refused(name: Any, meant: str) -> None:
-    with pytest.raises(tfrecorder.OptionError) as caught:
-        tfrecorder.convert(photo_frame(2), "data", name=name)
-    words = "a-z, 0-9 and _, beginning with a letter, such as"
-    assert str(caught.value).startswith(f"name={name!r}: ")
-    assert f"{words} {meant!r}" in str(caught.value)
-
-
-@pytest.mark.parametrize("version", ["1.0", "1.0.0.0", "v1.0.0", "01.0.0", "1.0.0\n", "1.0.x", 1.0])
-def test_a_version_that_tfds_would_not_find_is_refused(version: Any) -> None:
-    with pytest.raises(tfrecorder.OptionError, match="three whole numbers with points"):
-        tfrecorder.convert(photo_frame(2), "data", name="flowers", version=version)
-
-
-def test_a_version_needs_a_name() -> None:
-    with pytest.raises(tfrecorder.OptionError, match=r"version='1\.0\.0': a version needs a name"):
-        tfrecorder.convert(photo_frame(2), "data", version="1.0.0")
-
-
 def test_the_directory_of_another_version_is_not_taken_for_the_folder_above() -> None:
     wanted = r"give version='1.0.0' to write there, or data as output_dir to write version 2.0.0"
     with pytest.raises(tfrecorder.OptionError, match=wanted):
