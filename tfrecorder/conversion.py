@@ -24,7 +24,7 @@ from tfrecorder.errors import (
     refuse_missing,
 )
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.options.convert import NOT_STAGED, ConvertOptions
+from tfrecorder.options.convert import DEFAULT_VERSION, NOT_STAGED, ConvertOptions, is_version
 from tfrecorder.plan.directory import (
     claim,
     clear,
@@ -33,6 +33,7 @@ from tfrecorder.plan.directory import (
     is_finished,
     plan_to_continue,
     refuse_foreign,
+    refuse_nested,
     reopen,
 )
 from tfrecorder.plan.dry_run import DryRun, estimate
@@ -44,7 +45,7 @@ from tfrecorder.runners import run
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources.source import read_with
+from tfrecorder.sources.source import read_with, refuse_idle
 from tfrecorder.sources.table import Source
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.open import open_dataset
@@ -77,7 +78,8 @@ def convert(
         source: a frame with the columns image_uri and, if known, split and label; the
             path of such a CSV; a folder `split/label/file` or `label/file`; or an open file to
             read a CSV from.
-        output_dir: a new or empty directory, or that of the conversion to continue.
+        output_dir: a new or empty directory, or that of the conversion to continue. With the
+            option `name`, the dataset is the directory output_dir/name/version.
         **options: see `tfrecorder.ConvertOptions`.
 
     Returns:
@@ -112,7 +114,10 @@ def _convert(
     chosen: ConvertOptions,
     started: float,
 ) -> ConversionResult | DataflowJob:
-    where = storage.absolute(output_path(output_dir))
+    path = output_path(output_dir, chosen)
+    where = storage.absolute(path)
+    with storage.failing_as(OutputError, where):
+        refuse_nested(where, chosen)
     shown = is_shown(chosen.progress)
     with stage_line(shown) as begin:
         table, checked, report = read_and_check(source, where, chosen, begin)
@@ -133,7 +138,7 @@ def _convert(
     if job is not None:
         return dataclasses.replace(job, passed_over=known.passed_over)
     found = result_of(where, prepared, known, time.perf_counter() - started)
-    return dataclasses.replace(found, output_dir=os.fspath(output_dir))
+    return dataclasses.replace(found, output_dir=path)
 
 
 def how_to_go_on(
@@ -186,7 +191,7 @@ def result_of(
 
 #: Options of a conversion that change what `validate` finds.
 _OF_VALIDATION = (
-    *("columns", "schema", "labels", "sep", "encoding", "base"),
+    *("columns", "schema", "labels", "background_class", "sep", "encoding", "base"),
     *("seed", "splits", "stratify", "split_by"),
 )
 
@@ -223,6 +228,7 @@ def read_and_check(
     run.check_runner(options)
     begin("reading the table")
     table = read_with(source, options)
+    refuse_idle(table, options)
     begin("checking the table")
     return check_table(table, where, options)
 
@@ -284,14 +290,17 @@ def stage(
         if name in NOT_STAGED:
             raise OptionError(f"{name}={options[name]!r}: {NOT_STAGED[name]}.")
     chosen = ConvertOptions.of(options)
-    where = storage.absolute(output_path(output_dir))
+    path = output_path(output_dir, chosen)
+    where = storage.absolute(path)
+    with storage.failing_as(OutputError, where):
+        refuse_nested(where, chosen)
     table, checked, report = read_and_check(source, where, chosen, lambda stage: None)
     warn_of_source(count_warnings(report), source, chosen)
     with claim(where):
         prepared = prepare(where, table, checked, chosen)
         if prepared is not None:
             _warn_of_escapes(prepared.plan)
-    return dataclasses.replace(status(where), output_dir=os.fspath(output_dir))
+    return dataclasses.replace(status(where), output_dir=path)
 
 
 def dry_run(
@@ -320,10 +329,12 @@ def _dry_run(
     output_dir: str | os.PathLike[str],
     chosen: ConvertOptions,
 ) -> DryRun:
-    where = storage.absolute(output_path(output_dir))
+    path = output_path(output_dir, chosen)
+    where = storage.absolute(path)
     with stage_line(is_shown(chosen.progress)) as begin:
         table, checked, report = read_and_check(source, where, chosen, begin)
     with storage.failing_as(OutputError, where):
+        refuse_nested(where, chosen)
         refuse_foreign(where)
         begun = exchange_begun(where)
         folder = layout.next_of(where) if begun else folder_to_write(where, chosen)
@@ -339,7 +350,7 @@ def _dry_run(
         plan = dataclasses.replace(plan, split_shards=counts)
     return estimate(
         staged or plan,
-        output_dir=os.fspath(output_dir),
+        output_dir=path,
         sizes=None if chosen.transforms else sizes,
         pending=None if staged is None else len(pending),
         report=report,
@@ -366,7 +377,16 @@ def follow(prepared: Prepared, options: ConvertOptions) -> DataflowJob | None:
         return run.run(plan, folder, options, progress=shown)
 
 
-def output_path(output_dir: str | os.PathLike[str]) -> str:
+def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> str:
+    """The dataset directory: all that comes after knows this one alone.
+
+    Args:
+        output_dir: as the user gave it.
+        options: with a name, the dataset stands below it, where TFDS looks.
+
+    Raises:
+        OptionError: no dataset can be written there.
+    """
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
         raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
     path = os.fspath(output_dir)
@@ -378,6 +398,8 @@ def output_path(output_dir: str | os.PathLike[str]) -> str:
         )
     if not path.isprintable():  # a NUL, or bytes that are not Unicode
         raise OptionError(f"output_dir={path!r}: give a path of printable characters.")
+    if options.name is not None:
+        path = _tfds_path(path, options.name, options.version)
     dataset = layout.dataset_of(storage.absolute(path))
     if dataset != storage.absolute(path):
         raise OptionError(
@@ -389,6 +411,18 @@ def output_path(output_dir: str | os.PathLike[str]) -> str:
             f"output_dir={path!r} is where tfrecorder.append adds to {grown}: call it with {grown}."
         )
     return path
+
+
+def _tfds_path(path: str, name: str, version: str | None) -> str:
+    above, last = os.path.split(path.rstrip("/"))
+    wanted = version or DEFAULT_VERSION
+    if os.path.basename(above) == name and is_version(last) and last != wanted:
+        raise OptionError(
+            f"output_dir={path!r} is the directory of version {last}: give version={last!r} to "
+            f"write there, or {os.path.dirname(above) or '.'} as output_dir to write version "
+            f"{wanted}."
+        )
+    return layout.tfds_directory(path, name, wanted)
 
 
 def prepare(
@@ -533,15 +567,17 @@ def convert_and_load(
             f"wait={options['wait']!r}: the dataset must be written before it can be loaded; "
             "leave it out."
         )
-    if isinstance(output_dir, (str, os.PathLike)) and not storage.is_local(os.fspath(output_dir)):
+    options["wait"] = True
+    path = output_path(output_dir, ConvertOptions.of(options))
+    if not storage.is_local(path):
         from tfrecorder.loading.remote import files_of
 
-        files_of(os.fspath(output_dir))  # before spending hours on what load cannot read
+        files_of(path)  # before spending hours on what load cannot read
 
-    convert(source, output_dir, **{**options, "wait": True})
+    convert(source, output_dir, **options)
     from tfrecorder.loading.load import load
 
-    return load(output_dir, **reading)
+    return load(path, **reading)
 
 
 def _checked_load_options(given: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -339,6 +339,9 @@ def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> N
 @_column_option
 @click.option("--schema", metavar="FILE", help="What each column holds, as in convert.")
 @_label_option
+@click.option(
+    "--background-class", is_flag=True, help="Classes of boxes count from 1, as in convert."
+)
 @_text_options
 @option_of("base")
 @click.option("--seed", default=0, show_default=True, help="As in convert.")

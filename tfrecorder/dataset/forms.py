@@ -111,6 +111,10 @@ _OPTIONS = record(
         "image_format": word(*FORMATS),
         "image_quality": whole(1, 100),
         "apply_exif": truth,
+        "background_class": truth,
+        "tfds_features": truth,
+        "name": text,
+        "version": text,
     },
 )
 _SHAPES = each(row(whole(), whole(), whole()))

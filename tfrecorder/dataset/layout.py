@@ -4,6 +4,7 @@ out/
   train-00000-of-00012.tfrecord     a shard
   features.json                     feature types, in TFDS's form
   image.class.label.labels.txt      class names, in TFDS's form
+  label_map.csv  label_map.pbtxt    class names of boxes from 1, where 0 is the background
   rejects.csv  suspects.csv         rows without a record; records with a decoder's warning
   dataset_info.json                 the commit, written last, in TFDS's form
   _tfrecorder/                      all that only tfrecorder reads
@@ -35,6 +36,8 @@ COMMIT = "dataset_info.json"
 FEATURES = "features.json"
 REJECTS = "rejects.csv"
 SUSPECTS = "suspects.csv"
+LABEL_MAP_CSV = "label_map.csv"
+LABEL_MAP_PBTXT = "label_map.pbtxt"
 
 PLAN = f"{PRIVATE}/plan.json"
 PLAN_ROWS = f"{PRIVATE}/plan.parquet"
@@ -185,3 +188,16 @@ def labels_file(key: str) -> str:
     'image.class.label.labels.txt'
     """
     return f"{key.replace('/', '.')}.labels.txt"
+
+
+def tfds_directory(data_dir: str, name: str, version: str) -> str:
+    """Where `tfds.load(name, data_dir=…)` looks for a dataset; a path that ends so stays.
+
+    >>> tfds_directory("data", "flowers", "1.0.0")
+    'data/flowers/1.0.0'
+    >>> tfds_directory("data/flowers/1.0.0", "flowers", "1.0.0")
+    'data/flowers/1.0.0'
+    """
+    ends = os.path.join(name, version)
+    path = data_dir.rstrip("/")
+    return data_dir if path == ends or path.endswith(f"/{ends}") else os.path.join(data_dir, ends)

@@ -39,7 +39,7 @@ from tfrecorder.growing.fitting import before_next, fit_texts, numbered, refuse_
 from tfrecorder.growing.known_rows import pass_over_known
 from tfrecorder.growing.taken_over import taken_over
 from tfrecorder.options.checks import one_of
-from tfrecorder.options.convert import DUPLICATES, ConvertOptions
+from tfrecorder.options.convert import DUPLICATES, OF_PLACE, ConvertOptions
 from tfrecorder.plan.directory import claim, refuse_foreign
 from tfrecorder.runners import run
 from tfrecorder.sources.source import read_with
@@ -73,7 +73,8 @@ def append(
     Args:
         source: as for `tfrecorder.convert`. The columns must be those of the dataset; labels may
             be new, and get the next integers.
-        output_dir: the directory of a finished dataset.
+        output_dir: the directory of a finished dataset; or with `name`, and `version` unless it
+            is 1.0.0, the folder that it was converted into.
         duplicates: "skip" passes over rows whose image_uri is in the dataset, as a record or as a
             reject; "keep" adds all rows.
         **options: see `tfrecorder.ConvertOptions`. What decides on the records, as image_size,
@@ -103,10 +104,12 @@ def append(
             "overwrite=True: an append keeps what is there; leave it out, or replace the dataset "
             "by tfrecorder.convert."
         )
-    where = storage.absolute(output_path(output_dir))
-    of_runner = {name: options[name] for name in options if name == "runner_options"}
+    known = {name: options[name] for name in options if name in ("runner_options", *OF_PLACE)}
+    chosen = ConvertOptions.of(known)
+    path = output_path(output_dir, chosen)
+    where = storage.absolute(path)
     try:
-        with storage.acting_as(ConvertOptions.of(of_runner).account):
+        with storage.acting_as(chosen.account):
             _open(where)  # or the claim would make a directory
             with claim(where):
                 found = _append(source, where, duplicates == "keep", options, started)
@@ -115,7 +118,7 @@ def append(
             raise
         raise explained from (error if isinstance(error, UnreachableError) else None)
     if isinstance(found, ConversionResult):
-        return dataclasses.replace(found, output_dir=os.fspath(output_dir))
+        return dataclasses.replace(found, output_dir=path)
     return found
 
 

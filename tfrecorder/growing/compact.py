@@ -24,12 +24,18 @@ from tfrecorder.conversion import (
     stage_or_continue,
 )
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.errors import DatasetError, OptionError, UnreachableError, refuse_missing
+from tfrecorder.errors import (
+    DatasetError,
+    OptionError,
+    OutputError,
+    UnreachableError,
+    refuse_missing,
+)
 from tfrecorder.growing.copies import all_rows, uris_of
 from tfrecorder.growing.positions import streams_of
 from tfrecorder.options.checks import by_present_names
-from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, ConvertOptions
-from tfrecorder.plan.directory import claim
+from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, OF_PLACE, ConvertOptions
+from tfrecorder.plan.directory import claim, refuse_nested
 from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, fingerprint, shard_counts, shuffled
 from tfrecorder.runners import run
 from tfrecorder.schema.splits import SPLITS
@@ -66,8 +72,8 @@ def compact(
         drop: image uris whose records are left out, or the path of a text file with one a line.
             Nothing of them is in the new dataset.
         at: the last generation that counts; None is the newest.
-        **options: num_shards, shard_size, shuffle, seed, overwrite, and those of runners and
-            progress, as for `tfrecorder.convert`.
+        **options: num_shards, shard_size, shuffle, seed, name, version, overwrite, and those of
+            runners and progress, as for `tfrecorder.convert`.
 
     Returns:
         What `tfrecorder.convert` returns.
@@ -89,10 +95,8 @@ def compact(
             )
     # Rows that became rejects were accepted as such when they were converted.
     chosen = ConvertOptions.of({**options, "max_reject_fraction": 1.0})
-    where, target = (
-        storage.absolute(os.fspath(directory)),
-        storage.absolute(output_path(output_dir)),
-    )
+    path = output_path(output_dir, chosen)
+    where, target = storage.absolute(os.fspath(directory)), storage.absolute(path)
     if target == where or f"{target}/".startswith(f"{where}/"):
         raise OptionError(f"output_dir={target!r}: give a directory outside of {where}.")
     try:
@@ -105,7 +109,7 @@ def compact(
     if not isinstance(found, ConversionResult):
         return found
     seconds = time.perf_counter() - started
-    return dataclasses.replace(found, output_dir=os.fspath(output_dir), seconds=seconds)
+    return dataclasses.replace(found, output_dir=path, seconds=seconds)
 
 
 def _compact(
@@ -114,6 +118,8 @@ def _compact(
     with stage_line(is_shown(options.progress)) as begin:
         run.check_runner(options)
         refuse_missing("apache_beam")
+        with storage.failing_as(OutputError, target):
+            refuse_nested(target, options)
         begin("reading the plans")
         stored, found = _open(where, at)
         plan, planned = _plan(where, stored, found, drop, options)
@@ -184,6 +190,9 @@ def _plan(
     values = {one.key: columns[one.key] for one in _valued(stored, columns)}
     recorded = by_present_names(found[-1].metadata.get("options", {}))
     now = options.content_options()
+    # The new dataset stands elsewhere: it has the name that was given for it, or none.
+    taken = {name: value for name, value in recorded.items() if name not in OF_PLACE}
+    changed = {name: now[name] for name in (*OF_ORDER, *OF_PLACE) if name in now}
     plan = Plan(
         rows=len(rows),
         source_rows=_source_rows(found[-1]),
@@ -193,7 +202,7 @@ def _plan(
         statistics=describe_columns(stored.fields, values, splits),
         base=where,
         fingerprint=fingerprint(splits, columns),
-        options={**recorded, **{name: now[name] for name in OF_ORDER}},
+        options={**taken, **changed},
         remote=not storage.is_local(where),
         copies=True,
         streams=streams_of(found),

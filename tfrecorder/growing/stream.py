@@ -28,7 +28,7 @@ from tfrecorder.growing.stream_source import StreamSource
 from tfrecorder.growing.streamed_dataset import Batch, StreamedDataset, open_streamed
 from tfrecorder.options.checks import is_seconds, is_whole, parse_size
 from tfrecorder.options.convert import NOT_STREAMED, ConvertOptions
-from tfrecorder.plan.directory import claim
+from tfrecorder.plan.directory import claim, refuse_nested
 from tfrecorder.writing.result import counts_in_words
 
 T = TypeVar("T")
@@ -167,8 +167,12 @@ def stream(
     for name in options:
         if name in NOT_STREAMED:
             raise OptionError(f"{name}={options[name]!r}: {NOT_STREAMED[name]}.")
-    shown = is_shown(ConvertOptions.of(options).progress)
-    where = storage.absolute(output_path(output_dir))
+    chosen = ConvertOptions.of(options)
+    shown = is_shown(chosen.progress)
+    path = output_path(output_dir, chosen)
+    where = storage.absolute(path)
+    with storage.failing_as(OutputError, where):
+        refuse_nested(where, chosen)
     opened = open_source(source, where, source_options or {})
     with contextlib.ExitStack() as stack:
         stack.callback(getattr(opened, "close", lambda: None))
@@ -183,7 +187,7 @@ def stream(
                 "on with the next row."
             ) from None
     return StreamResult(
-        output_dir=os.fspath(output_dir),
+        output_dir=path,
         source=opened.name,
         generations=dataset.committed,
         newest=len(dataset.found) - 1,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfrecorder.errors import OptionError
 from tfrecorder.options.checks import by_present_names
-from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.convert import OF_TOOLS, ConvertOptions
 from tfrecorder.stored.generations import Generation
 
 #: Options that say what the columns and classes are: those of the newest generation, which may have
@@ -44,8 +44,21 @@ def taken_over(
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
     # Which rows are tried again is decided before the conversion.
     chosen = ConvertOptions.of({**kept, **given, "retry_rejects": False})
-    _refuse_other_pixels(directory, ConvertOptions.of(kept), chosen)
+    there = ConvertOptions.of(kept)
+    _refuse_other_pixels(directory, there, chosen)
+    _refuse_other_tools(directory, there, chosen)
     return chosen
+
+
+def _refuse_other_tools(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
+    """What other tools expect of a dataset is the same in all of it."""
+    for name in OF_TOOLS:
+        was, is_now = getattr(there, name), getattr(now, name)
+        if was != is_now:
+            raise OptionError(
+                f"{name}={is_now!r}: {directory} was made with {name}={was!r}, and all that is "
+                "added to it must be alike. Leave it out."
+            )
 
 
 def _refuse_other_pixels(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,10 +101,18 @@ def placed_boxes(
     if geometry is not None:
         edges, kept = geometry.boxes(edges)
         if field.label_key is not None:
-            for feature in field.features[len(field.edges) :]:
-                made[feature.key] = _kept(features[feature.key], kept)
+            for key in filter(None, (field.label_key, field.text_key)):
+                made[key] = _kept(features[key], kept)
     pairs = zip(field.edges, edges.T, strict=True)
     return {**made, **{key: column.astype(np.float32) for key, column in pairs}}
+
+
+def whole_boxes(field: Field, features: Mapping[str, Any]) -> dict[str, Any]:
+    """Placed boxes once more, as TFDS has them; nothing where they are not stored so."""
+    if field.bbox_key is None:
+        return {}
+    xmin, ymin, xmax, ymax = (features[key] for key in field.edges)
+    return {field.bbox_key: np.stack([ymin, xmin, ymax, xmax], 1).ravel()}
 
 
 def _kept(values: Any, kept: np.ndarray) -> Any:

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import operator
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -36,15 +37,25 @@ ON_ERROR = ("reject", "raise")
 DUPLICATES = ("skip", "keep")
 
 
+#: Options for other tools: where they look for a dataset, and what they expect in it.
+OF_PLACE = ("name", "version")
+OF_TOOLS = (*OF_PLACE, "tfds_features", "background_class")
+
 #: Options that decide which file a record is in, and their order; and all that `compact` takes.
 OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
 OF_COMPACT = (
     *OF_ORDER,
+    *OF_PLACE,
     *("overwrite", "runner", "runner_options", "wait", "project", "region"),
     *("num_workers", "num_threads", "progress"),
 )
 
 DEFAULT_SHARD_SIZE = "128MiB"
+
+#: The names and versions that TFDS finds in folders; it reads others in another way, or not.
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
+DEFAULT_VERSION = "1.0.0"
 
 
 def _option(default: Any, text: str, *, content: bool = False, metavar: str | None = None) -> Any:
@@ -85,6 +96,12 @@ class ConvertOptions:
         "All class names, in the order of their integers. Default: the labels found, sorted.",
         content=True,
         metavar="NAME",
+    )
+    background_class: bool = _option(
+        False,
+        "Number the classes of boxes from 1: class 0 is the background, as detection tools have "
+        "it. Also writes label_map.csv and label_map.pbtxt.",
+        content=True,
     )
     sep: str | None = _option(
         None, "The character that separates the values of a CSV. Default: a comma.", metavar="CHAR"
@@ -176,6 +193,24 @@ class ConvertOptions:
     apply_exif: bool = _option(
         False, "Turn images upright, following their EXIF orientation.", content=True
     )
+    tfds_features: bool = _option(
+        False,
+        "Describe boxes and masks by TFDS's own features, so that tfds.as_dataframe draws them: "
+        "records also hold each box as one value, and as_supervised gives image and mask.",
+        content=True,
+    )
+    name: str | None = _option(
+        None,
+        "Write into OUTPUT_DIR/NAME/VERSION, where tfds.load(NAME, data_dir=OUTPUT_DIR) finds it.",
+        content=True,
+        metavar="NAME",
+    )
+    version: str | None = _option(
+        None,
+        "The version that goes with --name, such as 1.0.1. Default: 1.0.0.",
+        content=True,
+        metavar="X.Y.Z",
+    )
     on_error: str = _option(
         "reject",
         "What to do with an image that cannot be used. reject: list it in rejects.csv; raise: "
@@ -254,6 +289,8 @@ class ConvertOptions:
                 "verify='none': images cannot be transformed without being decoded; give "
                 "verify='decode'."
             )
+        if self.version is not None and self.name is None:
+            raise OptionError(f"version={self.version!r}: a version needs a name; give name too.")
         if self.overwrite and self.retry_rejects:
             raise OptionError(
                 "overwrite=True and retry_rejects=True cannot be combined: the first starts again, "
@@ -310,9 +347,11 @@ class ConvertOptions:
         chosen["shard_size"] = self.shard_bytes
         chosen["labels"] = None if self.labels is None else list(self.labels)
         # Only if they are used, so that plans made before these options existed stay valid.
-        for name in _OF_DIVISION:
+        for name in (*_OF_DIVISION, *OF_TOOLS):
             if not chosen[name]:
                 del chosen[name]
+        if self.name is not None:
+            chosen["version"] = self.version or DEFAULT_VERSION
         if self.schema is None:
             del chosen["schema"]
         else:
@@ -344,6 +383,7 @@ NOT_STREAMED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
     "base": "a stream takes relative uris from the current folder; give absolute ones",
+    "background_class": "a stream has one row for each image, and no boxes; leave it out",
     "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
     "retry_rejects": "a stream reads each row once; leave it out",
     "on_error": "a stream continues after an image that cannot be used; leave it out",
@@ -447,6 +487,38 @@ def _check_labels(value: Any) -> str | None:
     return f"{twice[0]!r} appears more than once." if twice else None
 
 
+def _check_name(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and _NAME.fullmatch(value)):
+        return None
+    words = "give a name as TFDS has it: a-z, 0-9 and _, beginning with a letter"
+    made = _snake_case(value) if isinstance(value, str) else ""
+    return f"{words}, such as {made if _NAME.fullmatch(made) else 'my_flowers'!r}."
+
+
+def _snake_case(text: str) -> str:
+    """A name in small letters, with _ between its words.
+
+    >>> _snake_case("MyFlowers 2"), _snake_case("my-flowers")
+    ('my_flowers_2', 'my_flowers')
+    """
+    return re.sub(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", "_", text).strip("_").lower()
+
+
+def is_version(text: str) -> bool:
+    """True of what TFDS takes for a version.
+
+    >>> is_version("1.0.0"), is_version("1.0"), is_version("01.0.0")
+    (True, False, False)
+    """
+    return _VERSION.fullmatch(text) is not None
+
+
+def _check_version(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and is_version(value)):
+        return None
+    return "give three whole numbers with points, such as '1.0.0', none with a leading zero."
+
+
 def _check_num_shards(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return whole(1, none=True)(value)
@@ -532,6 +604,10 @@ def _check_progress(value: Any) -> str | None:
 _CHECKS = {
     "columns": _check_columns,
     "schema": _check_schema,
+    "background_class": flag,
+    "tfds_features": flag,
+    "name": _check_name,
+    "version": _check_version,
     "labels": _check_labels,
     "sep": _check_sep,
     "encoding": _check_encoding,

@@ -74,6 +74,18 @@ def refuse_foreign(output_dir: str) -> None:
         )
 
 
+def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
+    """Raise an OutputError if the folder that is to hold a named dataset is a dataset itself."""
+    if options.name is None:
+        return
+    above = os.path.dirname(os.path.dirname(output_dir.rstrip("/")))
+    if _is_committed(above) or read_plan(above) is not None:
+        raise OutputError(
+            f"{above} is a dataset itself, in which name={options.name!r} would put another. Give "
+            "another folder as output_dir."
+        )
+
+
 def refuse_foreign_generations(output_dir: str) -> None:
     """Raise an OutputError if a generation of a dataset holds anything that no append wrote."""
     for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
@@ -100,6 +112,8 @@ def _public_files(plan: Plan | None) -> set[str]:
     if plan is None:
         return set()
     others = {layout.COMMIT, layout.FEATURES, layout.REJECTS, layout.SUSPECTS}
+    if plan.label_map:
+        others |= {layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT}
     return (
         {shard.file for shard in plan.shards}
         | others

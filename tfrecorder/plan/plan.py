@@ -119,6 +119,11 @@ class Plan:
         """The class names of each key with classes, None where they have none."""
         return {one.label_key: one.names for one in self.fields if one.label_key}
 
+    @property
+    def label_map(self) -> tuple[str, ...] | None:
+        """The class names of boxes that count from 1; None without such."""
+        return next((one.label_map for one in self.fields if one.label_map), None)
+
     def image_of_mask(self, key: str) -> str:
         """The key of the image that the mask under a key belongs to."""
         mask = next(one for one in self.fields if key == f"{one.key}/encoded")

@@ -89,7 +89,10 @@ class Field:
         if isinstance(kind, Boxes):
             edges = (Feature(edge, "float", (None,)) for edge in self.edges)
             named = [(f"{key}/class/label", "label"), (f"{key}/class/text", "text")]
+            # First, for the last one is the class, or an edge: what boxes are counted by.
+            whole = () if self.bbox_key is None else (Feature(self.bbox_key, "float", (None,)),)
             return (
+                *whole,
                 *edges,
                 *(Feature(name, word, (None,)) for name, word in named if kind.label is not None),
             )
@@ -103,6 +106,23 @@ class Field:
     def edges(self) -> tuple[str, ...]:
         """Of boxes, the keys of the left, upper, right and lower edge."""
         return tuple(f"{self.key}/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax"))
+
+    @cached_property
+    def bbox_key(self) -> str | None:
+        """The key of boxes as TFDS has them: ymin, xmin, ymax, xmax of each, one after the other.
+
+        None of any other column, and of boxes that are stored by their edges alone.
+        """
+        if not isinstance(self.kind, Boxes) or not self.kind.tfds_features:
+            return None
+        return f"{self.key}/bbox"
+
+    @property
+    def label_map(self) -> tuple[str, ...] | None:
+        """The class names of boxes whose class 0 is the background; None of any other column."""
+        if not isinstance(self.kind, Boxes) or not self.kind.background_class:
+            return None
+        return self.class_names
 
     @cached_property
     def encoded_key(self) -> str:

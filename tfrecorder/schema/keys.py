@@ -17,6 +17,9 @@ TEXT = "image/class/text"
 #: The label of every record of a dataset without labels.
 NO_LABEL = -1
 
+#: What detection tools call class 0, which they reserve: no box has it.
+BACKGROUND = "background"
+
 #: The columns of an AutoML-style frame.
 SPLIT_COLUMN = "split"
 URI_COLUMN = "image_uri"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tfrecorder.errors import OptionError
+from tfrecorder.schema.keys import BACKGROUND
 
 DTYPES = ("float32", "int64", "bool")
 UNITS = ("fraction", "pixel")
@@ -120,18 +121,27 @@ class Boxes(Kind):
         label: the column of the boxes' classes; None if they have none.
         unit: "fraction" of the image's width and height, or "pixel".
         names: all class names in the order of their integers; None takes the sorted ones found.
+        background_class: if True, class 0 is "background", which no box has: the others count
+            from 1.
+        tfds_features: if True, records also hold each box as one value, TFDS's BBoxFeature.
     """
 
     columns: tuple[str, ...] = BOX_COLUMNS
     label: str | None = "label"
     unit: str = "fraction"
     names: tuple[str, ...] | None = None
+    background_class: bool = False
+    tfds_features: bool = False
     word = "boxes"
 
     def __post_init__(self) -> None:
         _normal_names(self)
         _normal_columns(self, 4)
         _check_name(self, "label")
+        _check_flag(self, "background_class")
+        _check_flag(self, "tfds_features")
+        if self.background_class:
+            _reserve_background(self)
         if self.unit not in UNITS:
             raise OptionError(f"Boxes(unit={self.unit!r}): give one of {', '.join(UNITS)}.")
 
@@ -332,6 +342,23 @@ def _normal_names(kind: Any) -> None:
     raise OptionError(f"{type(kind).__name__}(names={names!r}): {fault}")
 
 
+def _reserve_background(boxes: Boxes) -> None:
+    """The names of a kind that has some begin with the background's."""
+    if boxes.label is None:
+        raise OptionError(
+            "Boxes(background_class=True): these boxes have no classes; name their column by "
+            "label='…', or leave background_class out."
+        )
+    if boxes.names is None or boxes.names[0] == BACKGROUND:
+        return
+    if BACKGROUND in boxes.names:
+        raise OptionError(
+            f"background_class=True: {BACKGROUND!r} is reserved for class 0, and is among the "
+            f"class names: {list(boxes.names)}. Leave it out there, or put it first."
+        )
+    object.__setattr__(boxes, "names", (BACKGROUND, *boxes.names))
+
+
 def _normal_columns(kind: Any, count: int | None) -> None:
     columns = kind.columns
     if columns is None:
@@ -383,3 +410,18 @@ def with_names(schema: Schema, names: Sequence[str]) -> Schema:
         for name, kind in schema.fields
     }
     return Schema(kinds)
+
+
+def with_boxes(schema: Schema, background_class: bool, tfds_features: bool) -> Schema:
+    """The schema, with these settings for its boxes; one that is False stays as it is."""
+
+    def chosen(kind: Kind) -> Kind:
+        if not isinstance(kind, Boxes):
+            return kind
+        return dataclasses.replace(
+            kind,
+            background_class=background_class or kind.background_class,
+            tfds_features=tfds_features or kind.tfds_features,
+        )
+
+    return Schema({name: chosen(kind) for name, kind in schema.fields})

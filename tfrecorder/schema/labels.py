@@ -1,7 +1,9 @@
-"""Class names: the vocabulary that turns labels into integers, and its file in TFDS's form."""
+"""Class names: the vocabulary that turns labels into integers, and its files for other tools."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterable, Sequence
 
@@ -76,3 +78,33 @@ def _escape(name: str) -> str:
 
 def _code(character: str) -> str:
     return f"\\u{ord(character):04x}"
+
+
+def to_label_map_csv(names: Sequence[str]) -> str:
+    """Class names as the Model Garden's label map: a line `id,name` each, but for class 0.
+
+    >>> to_label_map_csv(["background", "cat", 'the "red" one'])
+    '1,cat\n2,"the ""red"" one"\n'
+    """
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerows(list(enumerate(names))[1:])
+    return out.getvalue()
+
+
+def to_label_map_pbtxt(names: Sequence[str]) -> str:
+    """The same as the Object Detection API's `StringIntLabelMap`, in protocol buffers' text form.
+
+    >>> print(to_label_map_pbtxt(["background", "cat"]), end="")
+    item {
+      id: 1
+      name: "cat"
+    }
+    """
+    items = list(enumerate(map(_in_quotes, names)))[1:]
+    return "".join(f"item {{\n  id: {number}\n  name: {name}\n}}\n" for number, name in items)
+
+
+def _in_quotes(name: str) -> str:
+    """A text as protocol buffers' text form has it."""
+    escaped = re.sub(r'["\\]', r"\\\g<0>", name)
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda one: f"\\{ord(one[0]):03o}", escaped) + '"'

@@ -27,6 +27,7 @@ from tfrecorder.schema.kinds import (
     Label,
     Schema,
     Split,
+    with_boxes,
 )
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.automl import Table
@@ -111,7 +112,18 @@ def read_with(
     """`read_source` as the options of a conversion say."""
     chosen = options
     named, form, base = chosen.columns, chosen.text_form, chosen.base
-    return read_source(source, named, chosen.labels, chosen.schema, chosen.split_by, form, base)
+    found = read_source(source, named, chosen.labels, chosen.schema, chosen.split_by, form, base)
+    schema = with_boxes(found.schema, chosen.background_class, chosen.tfds_features)
+    return replace(found, schema=schema)
+
+
+def refuse_idle(table: Source, options: ConvertOptions) -> None:
+    """Raise an OptionError where an option would do nothing to a table."""
+    if options.background_class and not table.schema.of(Boxes):
+        raise OptionError(
+            "background_class=True is for the classes of boxes, and the source has no boxes; "
+            "leave it out."
+        )
 
 
 def _read_path(

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.keys import NO_LABEL
-from tfrecorder.schema.kinds import Label, Labels
+from tfrecorder.schema.keys import BACKGROUND, NO_LABEL
+from tfrecorder.schema.kinds import Boxes, Label, Labels
 from tfrecorder.schema.labels import number_labels
 from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.columns import at, check_labels, has_faults
@@ -114,14 +114,25 @@ def number_flat(
     import pyarrow as pa
 
     checked, findings = check_labels(as_objects(flat), given)
+    known = field.names or ()
+    if isinstance(field.kind, Boxes) and field.kind.background_class:
+        findings.append(_check_reserved(checked))
+        known = known or ((BACKGROUND,) if len(checked) else ())
     if has_faults(findings):
         return Outcome(field, {}, findings)
-    numbers, texts, names = number_labels(checked, given, field.names or ())
+    numbers, texts, names = number_labels(checked, given, known)
     values = {
         keys[0]: as_lists(sizes, pa.array(numbers, pa.int64())),
         keys[1]: as_lists(sizes, _arrow_texts(texts)),
     }
     return Outcome(_with_classes(field, checked, numbers, names), values, findings)
+
+
+def _check_reserved(labels: pd.Series) -> Finding:
+    """Boxes of class 0, by its number or by its name."""
+    zero = 0 if labels.dtype == np.int64 else BACKGROUND
+    message = "label {value!r} is class 0, which background_class=True reserves for the background"
+    return at("reserved_label", labels.eq(zero).to_numpy(dtype=bool), labels, message)
 
 
 def _arrow_texts(texts: np.ndarray | pd.Series) -> pa.LargeStringArray:

@@ -40,6 +40,10 @@ CODES = {
     "mixed_label_types": (ERROR, "Make all labels text (.astype(str)) or all integers."),
     "unsupported_label": (ERROR, "Make the labels text (.astype(str)) or integers."),
     "negative_label": (ERROR, "Number the classes from 0; -1 stands for no label."),
+    "reserved_label": (
+        ERROR,
+        "Number the classes from 1, or rename the class; a box around nothing is no box: drop it.",
+    ),
     "unknown_label": (ERROR, "Add it to labels=[...], or correct the row."),
     "missing_value": (
         ERROR,

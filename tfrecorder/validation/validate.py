@@ -10,7 +10,7 @@ from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.sources.files import line_numbers
-from tfrecorder.sources.source import read_with
+from tfrecorder.sources.source import read_with, refuse_idle
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import ValidationReport, as_errors, build_report, shown_rows
 from tfrecorder.validation.rules import Checked, check_source
@@ -28,6 +28,7 @@ def validate(
     columns: Mapping[str, str] | None = None,
     schema: Schema | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     labels: Sequence[str | int] | None = None,
+    background_class: bool = False,
     sep: str | None = None,
     encoding: str | None = None,
     base: str | None = None,
@@ -46,8 +47,8 @@ def validate(
         source: a frame, a CSV, a folder or an open file, as for `tfrecorder.convert`.
         check_images: also open and check every image and mask, as a conversion would, and compare
             boxes in pixels with the size of their image.
-        columns, schema, labels, sep, encoding, base, seed, verify, max_pixels, splits, stratify,
-            split_by: as for `tfrecorder.ConvertOptions`.
+        columns, schema, labels, background_class, sep, encoding, base, seed, verify, max_pixels,
+            splits, stratify, split_by: as for `tfrecorder.ConvertOptions`.
         strict: treat warnings as errors; notes stay notes.
         progress: show progress, with `check_images` as a bar; None shows it only in a terminal or
             a notebook.
@@ -71,6 +72,7 @@ def validate(
             "columns": columns,
             "schema": schema,
             "labels": labels,
+            "background_class": background_class,
             "sep": sep,
             "encoding": encoding,
             "base": base,
@@ -87,6 +89,7 @@ def validate(
     with stage_line(is_shown(progress)) as begin:
         begin("reading the table")
         table = read_with(source, options)
+        refuse_idle(table, options)
         begin("checking the table")
         checked = check_source(table, options.division)
     report = checked.report

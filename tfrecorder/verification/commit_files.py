@@ -25,6 +25,7 @@ from tfrecorder.verification.expectation import (
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing import metadata
 from tfrecorder.writing.done import DoneRecord
+from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, rows_of_csv, to_csv
 from tfrecorder.writing.tfds import dataset_info_json, features_json, json_bytes, labels_files
 
@@ -36,7 +37,7 @@ def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dic
         layout.FEATURES: features_json(plan, done.values()),
         layout.COMMIT: dataset_info_json(plan, done),
     }
-    files |= labels_files(plan)
+    files |= labels_files(plan) | label_maps(plan)
     if expected.staged:
         files[layout.METADATA] = metadata.metadata_json(plan, done, expected.files)
     return files
@@ -45,8 +46,8 @@ def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dic
 def common_files(expected: Expectation) -> int:
     """How many files are checked in addition to those of the shards."""
     others = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA, layout.REJECTS, layout.SUSPECTS}
-    labels = labels_files(expected.plan)
-    return len(others | {layout.FEATURES, layout.COMMIT, *labels})
+    names = {*labels_files(expected.plan), *label_maps(expected.plan)}
+    return len(others | {layout.FEATURES, layout.COMMIT} | names)
 
 
 def check_commit(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> Iterator[Fault]:

@@ -16,6 +16,7 @@ from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing import metadata
 from tfrecorder.writing.done import DoneRecord, Totals, add_up, list_output, read_done
+from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, to_csv
 from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files
 
@@ -48,6 +49,7 @@ def commit(
     files = {
         **lists,
         **labels_files(plan),
+        **label_maps(plan),
         layout.FEATURES: features_json(plan, by_shard.values()),
         layout.METADATA: metadata.metadata_json(plan, by_shard, sums),
     }

@@ -76,6 +76,7 @@ class ConversionResult(Report):
         rows_before: rows of these shards.
         generation: which generation these figures are for; 0 unless it was appended.
         rows_there: for an append, rows skipped because their images are in the dataset already.
+        name, version: of the dataset for TFDS; None if it was given none.
     """
 
     output_dir: str
@@ -95,6 +96,8 @@ class ConversionResult(Report):
     rows_before: int = 0
     generation: int = 0
     rows_there: int = 0
+    name: str | None = None
+    version: str | None = None
 
     @property
     def directory(self) -> str:
@@ -139,8 +142,21 @@ class ConversionResult(Report):
             table.append([name, *(f"{count:,}" for count in counts), size])
         return [Table(table)]
 
+    @property
+    def tfds_call(self) -> str | None:
+        """The call of TFDS that finds the dataset, as text; None where it has no name."""
+        path = self.output_dir.rstrip("/")
+        if self.name is None or not path.endswith(os.path.join(self.name, self.version or "")):
+            return None
+        if self.generation:  # tfds.load knows generation 0 alone
+            return f"tfds.builder_from_directories(tfrecorder.generations({path!r}))"
+        data_dir = os.path.dirname(os.path.dirname(path)) or "."
+        return f"tfds.load('{self.name}:{self.version}', data_dir={data_dir!r})"
+
     def _notes(self) -> list[str]:
         notes = []
+        if self.tfds_call and self.splits:
+            notes.append(f"TFDS: {self.tfds_call}")
         if self.shards_before and not self.was_finished:
             shards = counted(sum(split.shards for split in self.splits.values()), "shard")
             rows = counted(self.rows_before, "row")
@@ -202,4 +218,6 @@ def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) ->
         class_names=labels.class_names if labels else None,
         passed_over=passed_over,
         seconds=seconds,
+        name=known["options"].get("name"),
+        version=known["options"].get("version"),
     )

@@ -13,7 +13,7 @@ from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.errors import OutputError
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.memory import Room
-from tfrecorder.images.placed import Placed, placed_boxes, stored_mask
+from tfrecorder.images.placed import Placed, placed_boxes, stored_mask, whole_boxes
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
 from tfrecorder.plan.plan import OF_PLAN_ALONE, REJECT_OF, Plan, PlannedRow
@@ -157,6 +157,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             for field in boxes:
                 where = placed[images[0][0].key]
                 features |= placed_boxes(field, features, where.source, where.geometry)
+                features |= whole_boxes(field, features)
         except Reject as reject:
             return Rejected(row, reject, len(retried))
         parts = frame(encode_parts(features))
@@ -202,10 +203,10 @@ def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
 
 
 def array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
-    """The type of each key that holds an array of numbers, which an Example takes from NumPy."""
-    features = (feature for field in fields for feature in field.features)
+    """The type of each planned key with an array of numbers, which an Example takes from NumPy."""
     return {
         feature.key: _DTYPES[feature.kind]
-        for feature in features
-        if feature.shape != () and feature.kind in _DTYPES
+        for field in fields
+        for feature in field.features
+        if feature.shape != () and feature.kind in _DTYPES and feature.key != field.bbox_key
     }

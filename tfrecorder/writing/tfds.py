@@ -19,7 +19,7 @@ from tfrecorder.schema.keys import ENCODED, LABEL, Feature
 from tfrecorder.schema.labels import to_labels_file
 from tfrecorder.writing.done import DoneRecord
 
-#: Of the data, not of this package: TFDS wants one, and the directory holds one data set.
+#: Of the data, not of this package: TFDS wants one, where the user gave none.
 DATASET_NAME = "dataset"
 DATASET_VERSION = "1.0.0"
 
@@ -87,6 +87,7 @@ def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
     """`features.json`: every key of the record with its type, in TFDS's form."""
     shapes = image_shapes(plan, done)
     forms = {feature.key: _tfds_form(feature, plan, shapes) for feature in plan.features}
+    forms |= {field.bbox_key: _sequence(_BBOX) for field in plan.fields if field.bbox_key}
     document = {
         "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
         "featuresDict": {"features": forms},
@@ -94,14 +95,22 @@ def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
     return json_bytes(document)
 
 
+#: A box as fractions, in the order ymin, xmin, ymax, xmax.
+_BBOX = {
+    "pythonClassName": f"{_TFDS}.bounding_boxes.BBoxFeature",
+    "boundingBox": {
+        "shape": {"dimensions": ["4"]},
+        "dtype": "float32",
+        "bboxFormat": "REL_YXYX",
+    },
+}
+
 _TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "string"}
 
 
 def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
     if feature.shape == (None,):
-        of_one = _tfds_form(replace(feature, shape=()), plan, shapes)
-        content = {"feature": of_one, "length": "-1"}
-        return {"pythonClassName": f"{_TFDS}.sequence_feature.Sequence", "sequence": content}
+        return _sequence(_tfds_form(replace(feature, shape=()), plan, shapes))
     if feature.kind in ("image", "mask"):
         return _tfds_image(feature, plan, shapes)
     if feature.kind == "text" and feature.shape == ():
@@ -119,6 +128,11 @@ def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dic
     return {"pythonClassName": f"{_TFDS}.scalar.Scalar", "tensor": scalar}
 
 
+def _sequence(of_one: dict[str, Any]) -> dict[str, Any]:
+    content = {"feature": of_one, "length": "-1"}
+    return {"pythonClassName": f"{_TFDS}.sequence_feature.Sequence", "sequence": content}
+
+
 def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
     if feature.kind == "mask":
         sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
@@ -130,9 +144,11 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
         # Pixels as they are: TFDS knows them as the bytes of an array.
         array = {"dtype": "uint8", "encoding": "bytes", "shape": shape}
         return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
-    content = {"dtype": "uint8", "shape": shape}
+    content: dict[str, Any] = {"dtype": "uint8", "shape": shape}
     if feature.kind == "mask":
         content["encodingFormat"] = "png"
+    if feature.kind == "mask" and plan.options.get("tfds_features"):
+        content["useColormap"] = True  # classes 0, 1, 2 as greys are all black
     return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
 
 
@@ -150,18 +166,29 @@ def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
             }
         )
     document: dict[str, Any] = {
-        "name": DATASET_NAME,
-        "version": DATASET_VERSION,
+        "name": plan.options.get("name") or DATASET_NAME,
+        "version": plan.options.get("version") or DATASET_VERSION,
         "description": "Written by tfrecorder.",
         "fileFormat": "tfrecord",
         "splits": splits,
     }
-    present = {feature.key for feature in plan.features}
-    labels = class_field(plan.fields)
-    if labels and labels.num_classes and {ENCODED, LABEL} <= present:
-        keys = [{"featureKey": ENCODED}, {"featureKey": LABEL}]
+    if target := _target(plan):
+        keys = [{"featureKey": ENCODED}, {"featureKey": target}]
         document["supervisedKeys"] = {"tuple": {"items": keys}}
     return json_bytes(document)
+
+
+def _target(plan: Plan) -> str | None:
+    """The key of what TFDS's as_supervised gives with the image: its class, or else its mask."""
+    kinds = {feature.key: feature.kind for feature in plan.features}
+    labels = class_field(plan.fields)
+    if ENCODED not in kinds:
+        return None
+    if labels and labels.num_classes and LABEL in kinds:
+        return LABEL
+    masks = [key for key, kind in kinds.items() if kind == "mask"]
+    alone = len(masks) == 1 and not any(field.num_classes for field in plan.fields)
+    return masks[0] if alone and plan.options.get("tfds_features") else None
 
 
 def labels_files(plan: Plan) -> dict[str, bytes]:
