@@ -13,13 +13,9 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.fields import image_of as image_field
 from tfrecorder.schema.keys import FILENAME, NO_LABEL, SOURCE_ID
 from tfrecorder.schema.kinds import Boxes, Mask
+from tfrecorder.stored.boxes import corners_of
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.info import class_name
-
-#: Keys of objects and masks, as TensorFlow's detection and segmentation tools have them.
-BOX_SIDES = tuple(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))
-_OBJECTS = Field("boxes", Boxes(), "image/object")
-MASK = "image/segmentation/class/encoded"
 
 _FILENAMES = (FILENAME, "filename", "file_name")
 
@@ -67,12 +63,12 @@ def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
 
 
 def mask_key(stored: StoredDataset) -> str:
-    """The key of the image's mask; of several masks, of the first."""
+    """The key of the image's mask; of several masks, of the first; "" if there is none."""
     for field in stored.fields:
         of_image = isinstance(field.kind, Mask) and image_field(field, stored.fields)
         if of_image and of_image.encoded_key == stored.image_key:
             return field.encoded_key
-    return MASK
+    return ""
 
 
 def mask_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
@@ -94,29 +90,33 @@ def row_of(features: Mapping[str, Values]) -> str:
 def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
     """The names of a record's classes, of its objects where the image itself has none."""
     names = [name for field in stored.fields for name in _names(features, field)]
-    return tuple(dict.fromkeys(names or _names(features, _OBJECTS)))
+    return tuple(dict.fromkeys(names))
 
 
-def boxes_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[Box, ...]:
+def boxes_of(
+    features: Mapping[str, Values], stored: StoredDataset, size: tuple[int, int]
+) -> tuple[Box, ...]:
     """The objects of a record, cut to the image.
+
+    Args:
+        size: width and height of the image.
 
     Raises:
         ValueError: their keys contradict each other.
     """
-    sides = [_numbers(features, key) for key in BOX_SIDES]
-    if len({len(side) for side in sides}) > 1:
-        raise ValueError("its boxes do not have four sides each")
-    corners = np.array(sides, dtype=float).T
+    objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), None)
+    if objects is None:
+        return ()
+    corners = corners_of(objects, features, size[::-1]).astype(float)
     if not np.isfinite(corners).all():
         raise ValueError("a side of its boxes is not a number")
-    objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), _OBJECTS)
     names = _names(features, objects) or [""] * len(corners)
     if len(names) != len(corners):
         raise ValueError(f"it has {len(corners)} boxes, but {len(names)} classes of objects")
     inside = np.clip(corners, 0, 1).tolist()
     return tuple(
         Box(xmin, ymin, xmax, ymax, name)
-        for (xmin, ymin, xmax, ymax), name in zip(inside, names, strict=True)
+        for (ymin, xmin, ymax, xmax), name in zip(inside, names, strict=True)
     )
 
 

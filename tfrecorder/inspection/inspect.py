@@ -18,7 +18,7 @@ from tfrecorder.dataset.example import Values
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
-from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
+from tfrecorder.inspection.facts import encoded_of, image_of, mask_key, mask_of, text_of
 from tfrecorder.options.checks import whole
 from tfrecorder.storage.local import TEMPORARY, local_path, write_whole
 from tfrecorder.stored.dataset import StoredDataset
@@ -133,9 +133,17 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
         f"{stem}{_MASK_MARK}": mask_of(record.features, stored),
     }
     others = [key for key in _image_keys(stored) if key not in (stored.image_key, mask_key(stored))]
-    for number, key in enumerate(others, 2):
-        images[f"{stem}-further{number}"] = encoded_of(record.features, key, stored)
+    further = [data for key in others for data in _further(record, key, stored)]
+    images.update({f"{stem}-further{number}": data for number, data in enumerate(further, 2)})
     return {f"{name}.{_ending(data)}": data for name, data in images.items() if data}
+
+
+def _further(record: Record, key: str, stored: StoredDataset) -> list[bytes]:
+    """The images under a key: one, or the masks of all objects."""
+    values = record.features.get(key, [])
+    if len(values) > 1:
+        return [value for value in values if isinstance(value, bytes)]
+    return [encoded_of(record.features, key, stored)]
 
 
 def _ending(data: bytes) -> str:
@@ -149,7 +157,7 @@ def _ending(data: bytes) -> str:
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
     """The features except the images: one value as itself, several as a list."""
     plain: dict[str, Any] = {}
-    images = {stored.image_key, MASK, *_image_keys(stored)}
+    images = {stored.image_key, *_image_keys(stored)}
     for key, values in features.items():
         if key not in images:
             texts = [

@@ -105,6 +105,31 @@ class Field:
         return tuple(f"{self.key}/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax"))
 
     @cached_property
+    def box_key(self) -> str | None:
+        """Of boxes that are held under one key, as arrays of ymin, xmin, ymax, xmax: that key.
+
+        None where each edge has a key, as in all that this package writes.
+        """
+        arrays = (one.key for one in self.held or () if one.shape[-1:] == (4,))
+        return next(arrays, None) if isinstance(self.kind, Boxes) else None
+
+    @cached_property
+    def box_keys(self) -> tuple[str, ...]:
+        """Of boxes, the keys of their edges."""
+        return self.edges if self.box_key is None else (self.box_key,)
+
+    @cached_property
+    def in_pixels(self) -> bool:
+        """True of boxes that the record holds in pixels; this package writes fractions alone."""
+        return self.held is not None and isinstance(self.kind, Boxes) and self.kind.unit == "pixel"
+
+    @cached_property
+    def masks_key(self) -> str | None:
+        """Of boxes with a mask for each object, the key of these; None where there are none."""
+        masks = (one.key for one in self.held or () if one.kind == "mask")
+        return next(masks, None) if isinstance(self.kind, Boxes) else None
+
+    @cached_property
     def encoded_key(self) -> str:
         """Of an image or a mask, the key of its bytes."""
         return next(one.key for one in self.features if one.kind in ("image", "mask"))
