@@ -17,6 +17,10 @@ from tfrecorder.stored.boxes import corners_of
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.info import class_name
 
+#: What the keys of TensorFlow's tools hold of objects and masks that `stored.unread` speaks of.
+_OBJECTS = Field("boxes", Boxes(), "image/object")
+MASK = "image/segmentation/class/encoded"
+
 _FILENAMES = (FILENAME, "filename", "file_name")
 
 
@@ -63,12 +67,12 @@ def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
 
 
 def mask_key(stored: StoredDataset) -> str:
-    """The key of the image's mask; of several masks, of the first; "" if there is none."""
+    """The key of the image's mask; of several masks, of the first."""
     for field in stored.fields:
         of_image = isinstance(field.kind, Mask) and image_field(field, stored.fields)
         if of_image and of_image.encoded_key == stored.image_key:
             return field.encoded_key
-    return ""
+    return MASK
 
 
 def mask_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
@@ -90,7 +94,7 @@ def row_of(features: Mapping[str, Values]) -> str:
 def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
     """The names of a record's classes, of its objects where the image itself has none."""
     names = [name for field in stored.fields for name in _names(features, field)]
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(names or _names(features, _OBJECTS)))
 
 
 def boxes_of(
@@ -104,13 +108,11 @@ def boxes_of(
     Raises:
         ValueError: their keys contradict each other.
     """
-    objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), None)
-    if objects is None:
-        return ()
+    objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), _OBJECTS)
     corners = corners_of(objects, features, size[::-1]).astype(float)
     if not np.isfinite(corners).all():
         raise ValueError("a side of its boxes is not a number")
-    names = _names(features, objects) or [""] * len(corners)
+    names = _names(features, objects) or _names(features, _OBJECTS) or [""] * len(corners)
     if len(names) != len(corners):
         raise ValueError(f"it has {len(corners)} boxes, but {len(names)} classes of objects")
     inside = np.clip(corners, 0, 1).tolist()

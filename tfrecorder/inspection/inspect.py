@@ -18,7 +18,7 @@ from tfrecorder.dataset.example import Values
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
-from tfrecorder.inspection.facts import encoded_of, image_of, mask_key, mask_of, text_of
+from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
 from tfrecorder.options.checks import whole
 from tfrecorder.storage.local import TEMPORARY, local_path, write_whole
 from tfrecorder.stored.dataset import StoredDataset
@@ -157,7 +157,7 @@ def _ending(data: bytes) -> str:
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
     """The features except the images: one value as itself, several as a list."""
     plain: dict[str, Any] = {}
-    images = {stored.image_key, *_image_keys(stored)}
+    images = {stored.image_key, MASK, *_image_keys(stored)}
     for key, values in features.items():
         if key not in images:
             texts = [

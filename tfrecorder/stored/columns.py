@@ -27,6 +27,7 @@ def selected(
         OptionError: there is no such column.
         DatasetError: there is a label, boxes or a mask that is not understood, and no `targets`.
     """
+    _refuse_empty(stored)
     if stored.unread and options.targets is None:
         raise DatasetError(unread_words(stored))
     fields = stored.fields
@@ -41,6 +42,12 @@ def selected(
     if options.inputs is not None:
         inputs = _named(stored, "inputs", options.inputs)
     return tuple(inputs), tuple(targets)
+
+
+def _refuse_empty(stored: StoredDataset) -> None:
+    """Refuse files of other tools without a record: nobody knows what they would hold."""
+    if not stored.fields:
+        raise DatasetError(f"{stored.directory}: there is no record in any file. Check the path.")
 
 
 def unread_words(stored: StoredDataset) -> str:
@@ -81,6 +88,7 @@ def is_ragged(stored: StoredDataset, options: ReadOptions) -> bool:
 def decodes(stored: StoredDataset, options: ReadOptions) -> tuple[Field, ...]:
     """The images and masks that elements hold."""
     if options.features:
+        _refuse_empty(stored)
         chosen = stored.fields
     else:
         inputs, targets = selected(stored, options)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema.splits import SPELLINGS
@@ -24,7 +25,7 @@ from tfrecorder.stored.dataset import (
     exchange_words,
     parse_json,
 )
-from tfrecorder.stored.known_keys import USUAL_KINDS, Found, meaning_of
+from tfrecorder.stored.known_keys import USUAL_KINDS, Found, Meaning, meaning_of
 from tfrecorder.stored.samples import features_of, take_samples
 from tfrecorder.stored.tfds_features import Told, told_features
 
@@ -80,8 +81,10 @@ def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> Sto
 def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
     """Files of records without metadata; a file's name says its split, else it is TRAIN.
 
+    Without a record in any of them, there are no columns.
+
     Raises:
-        DatasetError: there is none, none has a record, or they hold no image.
+        DatasetError: there is none, or they hold no image.
     """
     if not paths:
         raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
@@ -89,14 +92,14 @@ def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
     splits: dict[str, list[ShardFile]] = {}
     for path in paths:
         folder, name = os.path.split(path)
-        splits.setdefault(_split_of(name), []).append(_shard(path, folders[folder][name], files))
+        of_split = splits.setdefault(_split_of(name), [])
+        of_split.append(_shard(path, folders[folder][name], of_split, files))
     in_order = {name: tuple(splits[name]) for name in sorted(splits, key=_split_order)}
     if len(folders) == 1 and layout.FEATURES in (found := next(iter(folders.items())))[1]:
         told = _told(found[0], files)
-        keys, shapes = _found_by_tfds(*found, told, None, files), _shapes(told)
+        meaning, shapes = meaning_of(_found_by_tfds(*found, told, None, files)), _shapes(told)
     else:
-        keys, shapes = _found_in_files(pattern, in_order, folders, files), {}
-    meaning = meaning_of(keys)
+        meaning, shapes = _meaning_by_samples(in_order, folders, files), {}
     return StoredDataset(
         directory=pattern,
         form="files",
@@ -108,26 +111,32 @@ def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
     )
 
 
-def _shard(path: str, size: int, files: Files) -> ShardFile:
-    compression = files.compression(path)
+def _shard(path: str, size: int, before: Sequence[ShardFile], files: Files) -> ShardFile:
+    """A file; in a bucket, where each look is a request, it is packed as those before are.
+
+    Args:
+        before: the files of its split that are known already.
+    """
+    known = [one.compression for one in before if one.bytes]
+    ask = storage.is_local(path) or not known
+    compression = files.compression(path) if ask else known[0]
     records = None if compression else files.count(path)
     return ShardFile(path, records, size, compression=compression)
 
 
-def _found_in_files(
-    pattern: str,
+def _meaning_by_samples(
     splits: Mapping[str, Sequence[ShardFile]],
     folders: Mapping[str, Mapping[str, int]],
     files: Files,
-) -> Found:
-    """The keys of some records of each split."""
+) -> Meaning:
+    """What the keys of some records of each split mean."""
     samples = take_samples(splits, files)
     if not samples:
-        raise DatasetError(f"{pattern}: there is no record in any file. Check the path.")
+        return Meaning((), (), {})
     features, faults = features_of(samples, USUAL_KINDS)
     folder = next(iter(folders))
     names = partial(_names, folder, folders[folder], files)
-    return Found(samples[0].path, features, samples, faults, names=names)
+    return meaning_of(Found(samples[0].path, features, samples, faults, names=names))
 
 
 def _split_of(name: str) -> str:
@@ -211,7 +220,7 @@ def _found_by_tfds(
     """The keys that `features.json` tells."""
     return Found(
         where=os.path.join(directory, layout.FEATURES),
-        features={one.feature.key: one.feature for one in told},
+        features={one.feature.key: one.feature for one in told if one.feature.kind},
         faults={one.feature.key: one.fault for one in told if one.fault},
         classes={one.feature.key: one.classes for one in told if one.feature.kind == "label"},
         units={one.feature.key: one.unit for one in told if one.unit},

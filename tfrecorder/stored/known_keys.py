@@ -150,7 +150,7 @@ def _image(found: Found, unread: Unread) -> Field:
     named = [found.supervised[0]] if found.supervised and found.supervised[0] in images else []
     usual = [key for key in (ENCODED, "image") if key in found.features]
     key = next(iter([*named, *usual, *(images if len(images) == 1 else [])]), None)
-    if key is None or not found.is_a(key, ("image", "bytes", "text"), ()):
+    if key is None or not _is_one_image(found, key):
         keys = ", ".join(found.features) or "none"
         raise DatasetError(
             f"{found.where} has no feature {ENCODED!r} or 'image' with one image in each record; "
@@ -160,6 +160,14 @@ def _image(found: Found, unread: Unread) -> Field:
         words = "is a further image, whose use is not known"
         unread.update({other: words for other in images if other != key})
     return Field(_COLUMNS.get(key, key), Image(), key, held=(Feature(key, "image"),))
+
+
+def _is_one_image(found: Found, key: str) -> bool:
+    """Whether no record has several images; one without any is damaged, and fails when read."""
+    if not found.samples:
+        return found.is_a(key, ("image",), ())
+    values = [one.values.get(key, []) for one in found.samples]
+    return all(isinstance(some, list) and len(some) < 2 for some in values)
 
 
 def _labels(found: Found, unread: Unread) -> Iterator[Field]:

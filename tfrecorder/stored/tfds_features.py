@@ -30,7 +30,8 @@ class Told:
 
     Attributes:
         feature: its kind is "image" of any image, "mask" of one whose pixels are classes, and
-            "label" of classes; of boxes "float" with the shape (4,) or (None, 4).
+            "label" of classes; of boxes "float" with the shape (4,) or (None, 4); "" where nobody
+            knows how it is stored.
         classes: how many there are; None where that is not known.
         shape: of an image.
         unit: of boxes.
@@ -118,7 +119,7 @@ def _single(form: Mapping[str, Any], key: str) -> Told:
         return Told(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"), fault=fault)
     if name in ("Scalar", "Tensor"):
         return _tensor(form.get("tensor", {}), key)
-    return Told(Feature(key, "bytes"), fault=f"is a feature of the kind {name} of TFDS")
+    return Told(Feature(key, ""), fault=f"is a feature of the kind {name} of TFDS")
 
 
 def _image(form: Mapping[str, Any], key: str, labeled: bool) -> Told:
