@@ -240,6 +240,15 @@ def test_boxes_of_another_form(unit: str, tmp_path: Path) -> None:
         tfrecorder.load(where)
 
 
+def test_images_of_16_bits_are_refused(tmp_path: Path) -> None:
+    image = tfds.features.Image(shape=(4, 4, 1), dtype=np.uint16, encoding_format="png")
+    features = tfds.features.FeaturesDict({"image": image})
+    rows = [{"image": np.zeros((4, 4, 1), np.uint16)}]
+    where = write(tmp_path / "deep/1.0.0", features, rows)
+    with pytest.raises(DatasetError, match="image holds images of uint16; load decodes to 8 bits"):
+        tfrecorder.load(where)
+
+
 def test_a_further_image_is_refused_unless_columns_are_named(tmp_path: Path) -> None:
     features = tfds.features.FeaturesDict(
         {

@@ -156,6 +156,10 @@ def _image(found: Found, unread: Unread) -> Field:
             f"{found.where} has no feature {ENCODED!r} or 'image' with one image in each record; "
             f"its features are: {keys}. Read other records with tf.data.TFRecordDataset."
         )
+    if key in found.faults:
+        raise DatasetError(
+            f"{found.where}: {key} {found.faults[key]}. Read it with tfds.builder_from_directory."
+        )
     if not named:  # else who wrote the metadata said what an element is
         words = "is a further image, whose use is not known"
         unread.update({other: words for other in images if other != key})
