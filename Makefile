@@ -61,7 +61,7 @@ bench-peers: $(PEERS)/installed
 	$(PEERS)/bin/python benchmarks/run.py peers_writing peers_reading
 
 interop: $(INTEROP)/installed
-	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/test_docs.py tests/test_model_garden.py \
+	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/test_docs.py tests/test_model_garden*.py \
 	  -k "interop or garden"
 
 torture: $(VENV)/installed-dev

@@ -109,10 +109,10 @@ def placed_boxes(
 
 def whole_boxes(field: Field, features: Mapping[str, Any]) -> dict[str, Any]:
     """Placed boxes once more, as TFDS has them; nothing where they are not stored so."""
-    if field.bbox_key is None:
+    if field.tfds_boxes_key is None:
         return {}
     xmin, ymin, xmax, ymax = (features[key] for key in field.edges)
-    return {field.bbox_key: np.stack([ymin, xmin, ymax, xmax], 1).ravel()}
+    return {field.tfds_boxes_key: np.stack([ymin, xmin, ymax, xmax], 1).ravel()}
 
 
 def _kept(values: Any, kept: np.ndarray) -> Any:

@@ -19,14 +19,14 @@ from tfrecorder.indexed.options import BatchOptions
 from tfrecorder.indexed.order import Chain, Order, block_of
 from tfrecorder.indexed.position import Position, Share
 from tfrecorder.indexed.reading import RecordReader
-from tfrecorder.indexed.records import fingerprint_of, open_by_number
+from tfrecorder.indexed.records import fingerprint_of
 from tfrecorder.indexed.windows import WindowReader
 from tfrecorder.options.follow import FORWARD
 from tfrecorder.options.memory import prefetched
 from tfrecorder.stored.columns import is_ragged, refuse_sizes
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.following import Following, of_any_size
-from tfrecorder.stored.records import files_by_number
+from tfrecorder.stored.records import files_by_number, open_stored
 from tfrecorder.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
 
 #: Names of threads: those that decode, and those that wait for a bucket.
@@ -84,7 +84,7 @@ def opened(
         DatasetError: as `batches`.
     """
     if not options.follow:
-        return open_by_number(directory, options.at), split, options, None
+        return open_stored(directory, options.at), split, options, None
     following = Following(directory, lambda: files_by_number(directory), options)
     return following.look(), split, options, following
 

@@ -145,6 +145,22 @@ def decode_mask(data: Encoded) -> np.ndarray:
     return _by_pillow(data, 1)[:, :, 0]
 
 
+def shape_of(data: Encoded) -> Shape:
+    """Height and width of an encoded image, by its header.
+
+    Raises:
+        ValueError: it has none.
+    """
+    found = _jpeg_shape(data)
+    if found is not None:
+        return found
+    try:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
+            return opened.height, opened.width
+    except (OSError, SyntaxError, EOFError) as error:
+        raise ValueError("the image cannot be decoded: it has no header") from error
+
+
 def _scale(shape: Shape | tuple[int, ...], picture: Picture) -> float:
     """How many times larger than wanted an image is, along the axis that decides."""
     assert picture.size is not None

@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 
 from tfrecorder.dataset.example import parse_features
-from tfrecorder.indexed.decoding import decode, decode_mask, decode_raw, dtype_of, write_pixels
+from tfrecorder.images.picture import Picture
+from tfrecorder.indexed.decoding import (
+    decode,
+    decode_mask,
+    decode_raw,
+    dtype_of,
+    shape_of,
+    write_pixels,
+)
 from tfrecorder.indexed.geometry import draws, place_boxes, place_mask
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.schema.fields import Field, primary_image
-from tfrecorder.schema.keys import NO_LABEL, Feature
+from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import Boxes, Image, Label, Mask
-from tfrecorder.stored.columns import decodes, needed_keys, picture_for, selected
+from tfrecorder.stored.boxes import corners_of
+from tfrecorder.stored.columns import decodes, needed_keys, needs_size, picture_for, selected
 from tfrecorder.stored.dataset import StoredDataset
 
 _NUMBERS: dict[str, type] = {"int64": np.int64, "label": np.int64, "bool": np.int64}
@@ -82,7 +91,8 @@ class Elements:
         def value(field: Field) -> Any:
             return pixels[field.key] if field.key in pixels else self._value(field, values, drawn)
 
-        return _together(self._inputs, value), _together(self._targets, value)
+        given = _together(self._inputs, value)
+        return (given, _together(self._targets, value)) if self._targets else given
 
     def _dtype_and_shape(self, field: Field) -> tuple[np.dtype, tuple[int | None, ...]]:
         """Of the pixels of an image or a mask."""
@@ -127,14 +137,16 @@ class Elements:
             found = np.zeros(0, number)
         elif isinstance(found, np.ndarray) and found.dtype != number:
             raise ValueError(f"its feature {feature.key!r} holds {found.dtype}, not {feature.kind}")
-        if isinstance(found, list) and feature.kind not in self._decoded:
+        if not len(found) and feature.default is not None:
+            return number(feature.default) if number else feature.default
+        if isinstance(found, list) and (feature.kind not in self._decoded or feature.shape != ()):
             found = [bytes(view) for view in found]
         if isinstance(found, list) and feature.shape != ():
             found = np.array(found, object)
         if feature.kind == "bool":
             found = found.astype(bool)
-        if feature.shape == (None,):
-            return found
+        if None in feature.shape:
+            return found.reshape(-1, *feature.shape[1:])
         count = math.prod(side or 0 for side in feature.shape)
         if len(found) != count:
             raise ValueError(f"its feature {feature.key!r} has {len(found)} values, not {count}")
@@ -166,33 +178,30 @@ class Elements:
             return values[field.encoded_key]
         if isinstance(kind, Boxes):
             return self._boxes(field, values, drawn)
-        if isinstance(kind, Label) and field.label_key is None:
-            return np.int64(NO_LABEL)
         if field.label_key is not None:
             labels = values[field.label_key]
             return labels if isinstance(kind, Label) else _multi_hot(labels, field.num_classes or 0)
         return values[field.key]
 
     def _boxes(self, field: Field, values: Values, drawn: np.ndarray | None) -> Values:
-        xmin, ymin, xmax, ymax = (values[key] for key in field.edges)
-        image = primary_image(self._stored.fields)
+        image, picture = primary_image(self._stored.fields), self.pictures[field.key]
         assert image is not None
-        boxes, stays = place_boxes(
-            np.stack([ymin, xmin, ymax, xmax], -1),
-            _shape(image, values),
-            self.pictures[field.key],
-            drawn,
-        )
+        shape = _shape(image, values)
+        if shape is None and needs_size(field, self._options):
+            shape = shape_of(values[image.encoded_key])
+        boxes, stays = place_boxes(corners_of(field, values, shape), shape, picture, drawn)
         found = {"boxes": boxes}
         if field.label_key is not None:
             found["labels"] = values[field.label_key][stays]
+        if field.masks_key is not None:
+            masks = values[field.masks_key][stays]
+            decoded = self._options.decode
+            found["masks"] = _masks(masks, shape, picture, drawn) if decoded else masks
         most = self._options.max_boxes
         if most is None:
             return found
-        return {
-            name: _padded(some, most, 0 if name == "boxes" else NO_BOX)
-            for name, some in found.items()
-        }
+        fillers: dict[str, Any] = {"labels": NO_BOX, "masks": 0 if self._options.decode else b""}
+        return {name: _padded(some, most, fillers.get(name, 0)) for name, some in found.items()}
 
 
 def _shape(image: Field, values: Values) -> tuple[int, int] | None:
@@ -208,7 +217,16 @@ def _multi_hot(labels: np.ndarray, classes: int) -> np.ndarray:
     return hot
 
 
-def _padded(values: np.ndarray, count: int, filler: int) -> np.ndarray:
+def _masks(
+    encoded: np.ndarray, shape: tuple[int, int] | None, picture: Picture, drawn: np.ndarray | None
+) -> np.ndarray:
+    """The masks of an image's objects, uint8 of [n, height, width], placed as the image is."""
+    if not len(encoded):
+        return np.zeros((0, *(picture.size or shape or (0, 0))), np.uint8)
+    return np.stack([place_mask(decode_mask(one), picture, drawn) for one in encoded])
+
+
+def _padded(values: np.ndarray, count: int, filler: Any) -> np.ndarray:
     padded = np.full((count, *values.shape[1:]), filler, values.dtype)
     padded[: len(values)] = values[:count]
     return padded

@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder import storage
-from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.errors import OptionError
 from tfrecorder.indexed.elements import Elements
 from tfrecorder.indexed.order import block_of
 from tfrecorder.indexed.reading import RecordReader
 from tfrecorder.options.checks import is_whole
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.foreign import as_found
 from tfrecorder.stored.records import open_stored
 
 #: Records that an iteration reads together.
@@ -57,8 +54,9 @@ class Records(Sequence[Any]):
     map-style dataset of PyTorch and a `RandomAccessDataSource` of Grain as it is.
 
     Args:
-        directory: what `convert` wrote; a TFDS directory of images with one class each; or TFRecord
-            files with the usual image keys on a local disk, whose lengths are read once.
+        directory: what `convert` wrote; a TFDS directory of images; or TFRecord files on a local
+            disk with the usual keys of images, labels, boxes and masks, whose lengths are read
+            once.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
         **options: those of `load` that say what an element holds: `image_size`, `resize`,
             `antialias`, `dtype`, `value_range`, `decode`, `features`, `inputs`, `targets`,
@@ -81,7 +79,7 @@ class Records(Sequence[Any]):
 
     def __init__(self, directory: str | os.PathLike[str], split: str, **options: Any) -> None:
         self._options = ReadOptions.of(options)
-        stored = open_by_number(directory, self._options.at)
+        stored = open_stored(directory, self._options.at)
         self.split = stored.split(split)
         self._reader = RecordReader(stored, self.split)
         given = self._options.seed
@@ -157,20 +155,6 @@ class Records(Sequence[Any]):
         if not -len(self) <= found < len(self):
             raise IndexError(f"records[{found}]: there are {len(self)} records, from 0.")
         return found % len(self)
-
-
-def open_by_number(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
-    """`open_stored`, where bare files tell their own features."""
-    stored = open_stored(directory, at)
-    return as_found(stored, _first_record) if stored.form == "files" else stored
-
-
-def _first_record(path: str) -> bytes:
-    with storage.open_seekable(path) as file:
-        try:
-            return next((data for _, data in read_records(file)), b"")
-        except CorruptRecordError as error:
-            raise DatasetError(f"{path} is damaged: {error}. Copy it again.") from error
 
 
 def fingerprint_of(stored: StoredDataset, split: str) -> str:

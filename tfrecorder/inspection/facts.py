@@ -13,11 +13,11 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.fields import image_of as image_field
 from tfrecorder.schema.keys import FILENAME, NO_LABEL, SOURCE_ID
 from tfrecorder.schema.kinds import Boxes, Mask
+from tfrecorder.stored.boxes import corners_of
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.info import class_name
 
-#: Keys of objects and masks, as TensorFlow's detection and segmentation tools have them.
-BOX_SIDES = tuple(f"image/object/bbox/{side}" for side in ("xmin", "ymin", "xmax", "ymax"))
+#: What the keys of TensorFlow's tools hold of objects and masks that `stored.unread` speaks of.
 _OBJECTS = Field("boxes", Boxes(), "image/object")
 MASK = "image/segmentation/class/encoded"
 
@@ -97,26 +97,28 @@ def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[st
     return tuple(dict.fromkeys(names or _names(features, _OBJECTS)))
 
 
-def boxes_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[Box, ...]:
+def boxes_of(
+    features: Mapping[str, Values], stored: StoredDataset, size: tuple[int, int]
+) -> tuple[Box, ...]:
     """The objects of a record, cut to the image.
+
+    Args:
+        size: width and height of the image.
 
     Raises:
         ValueError: their keys contradict each other.
     """
-    sides = [_numbers(features, key) for key in BOX_SIDES]
-    if len({len(side) for side in sides}) > 1:
-        raise ValueError("its boxes do not have four sides each")
-    corners = np.array(sides, dtype=float).T
+    objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), _OBJECTS)
+    corners = corners_of(objects, features, size[::-1]).astype(float)
     if not np.isfinite(corners).all():
         raise ValueError("a side of its boxes is not a number")
-    objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), _OBJECTS)
-    names = _names(features, objects) or [""] * len(corners)
+    names = _names(features, objects) or _names(features, _OBJECTS) or [""] * len(corners)
     if len(names) != len(corners):
         raise ValueError(f"it has {len(corners)} boxes, but {len(names)} classes of objects")
     inside = np.clip(corners, 0, 1).tolist()
     return tuple(
         Box(xmin, ymin, xmax, ymax, name)
-        for (xmin, ymin, xmax, ymax), name in zip(inside, names, strict=True)
+        for (ymin, xmin, ymax, xmax), name in zip(inside, names, strict=True)
     )
 
 

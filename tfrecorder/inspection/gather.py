@@ -279,7 +279,7 @@ def show(record: Record, stored: StoredDataset, side: int) -> Shown:
         jpeg = to_jpeg(picture.pixels)  # stands if the mask does not decode
         if mask:
             jpeg = to_jpeg(lay_mask(picture.pixels, mask))
-        boxes = boxes_of(features, stored)
+        boxes = boxes_of(features, stored, size)
     except (UnshownError, ValueError) as error:
         fault = str(error)
     return Shown(

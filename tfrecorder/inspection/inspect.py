@@ -133,9 +133,17 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
         f"{stem}{_MASK_MARK}": mask_of(record.features, stored),
     }
     others = [key for key in _image_keys(stored) if key not in (stored.image_key, mask_key(stored))]
-    for number, key in enumerate(others, 2):
-        images[f"{stem}-further{number}"] = encoded_of(record.features, key, stored)
+    further = [data for key in others for data in _further(record, key, stored)]
+    images.update({f"{stem}-further{number}": data for number, data in enumerate(further, 2)})
     return {f"{name}.{_ending(data)}": data for name, data in images.items() if data}
+
+
+def _further(record: Record, key: str, stored: StoredDataset) -> list[bytes]:
+    """The images under a key: one, or the masks of all objects."""
+    values = record.features.get(key, [])
+    if len(values) > 1:
+        return [value for value in values if isinstance(value, bytes)]
+    return [encoded_of(record.features, key, stored)]
 
 
 def _ending(data: bytes) -> str:

@@ -45,7 +45,7 @@ def decode(
     if picture.size is None or (picture.size == picture.stored_size and not picture.augment):
         pixels = _decode_at(1, encoded, picture)
     elif picture.augment:
-        pixels = _random_part(encoded, stored_shape or _shape_of(encoded), picture, seed)
+        pixels = _random_part(encoded, stored_shape or shape_of(encoded), picture, seed)
     else:
         pixels = _decode_to_size(encoded, stored_shape, picture)
     pixels = _to_dtype(pixels, picture)
@@ -102,7 +102,7 @@ def _decode_to_size(
     low, high = picture.scales
     chooses = ratio_of(low) != ratio_of(high) or (low >= 1) != (high >= 1)  # at run time
     if chooses or ratio_of(low) in TRIMMED or picture.resize == "fit":
-        stored_shape = stored_shape or _shape_of(encoded)
+        stored_shape = stored_shape or shape_of(encoded)
 
     def at(ratio: int) -> tf.Tensor:
         pixels = _decode_at(ratio, encoded, picture)
@@ -150,7 +150,7 @@ def _at_ratio(scale: tf.Tensor, decode_at: Callable[[int], tf.Tensor]) -> tf.Ten
     return tf.switch_case(index, [partial(decode_at, ratio) for ratio in RATIOS])
 
 
-def _shape_of(encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def shape_of(encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Height and width from the header of a JPEG, PNG or GIF."""
 
     def numbers(at: int, size: int, kind: tf.DType, little_endian: bool) -> tf.Tensor:

@@ -24,17 +24,15 @@ _NUMBERS = 4096
 _CALL_BYTES = 2**22
 
 
-def share_of(records: int | None, options: LoadOptions) -> Share:
+def share_of(stored: StoredDataset, split: str, options: LoadOptions) -> Share:
     """Which places of an epoch are this host's.
 
     Raises:
         DatasetError: nobody knows how many records there are.
     """
+    records = stored.records(split)
     if records is None:
-        raise DatasetError(
-            "shuffle='exact': how many records there are is not known without reading them all; "
-            "copy the files to a local disk."
-        )
+        raise DatasetError(f"shuffle='exact': {stored.uncounted()}")
     rank, world = options.shard or (0, 1)
     return Share(records, options.batch_size or 1, int(rank), int(world), options.drop_remainder)
 

@@ -37,6 +37,35 @@ def decode_mask(encoded: tf.Tensor, picture: Picture, seed: tf.Tensor | None = N
     return mask
 
 
+def decode_masks(
+    encoded: tf.Tensor, shape: Shape, picture: Picture, seed: tf.Tensor | None = None
+) -> tf.Tensor:
+    """The masks of an image's objects, uint8 of [n, height, width], placed as the image is.
+
+    Args:
+        encoded: a PNG for each object.
+        shape: the stored image's height and width, which those of no object have too.
+        picture: what is made of the image.
+        seed: as for the image.
+    """
+    height, width = picture.shape[:2]
+    pixels = tf.TensorSpec((height, width), tf.uint8)
+
+    def all_of_them() -> tf.Tensor:
+        return tf.map_fn(
+            lambda one: decode_mask(one, picture, seed)[:, :, 0],
+            encoded,
+            fn_output_signature=pixels,
+            parallel_iterations=1,
+        )
+
+    sides = tf.cast(tf.stack(picture.size or shape), tf.int32)
+    none = tf.zeros(tf.concat([[0], sides], 0), tf.uint8)
+    masks = tf.cond(tf.size(encoded) > 0, all_of_them, lambda: none)
+    masks.set_shape((None, height, width))
+    return masks
+
+
 def _nearest(mask: tf.Tensor, size: tf.Tensor | tuple[int, int]) -> tf.Tensor:
     return tf.image.resize(mask, size, method="nearest")
 

@@ -31,7 +31,6 @@ from tfrecorder.schema.kinds import Boxes
 from tfrecorder.stored.columns import is_ragged, refuse_sizes
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.following import Following, of_any_size
-from tfrecorder.stored.foreign import as_found
 from tfrecorder.stored.open import open_dataset
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
@@ -45,9 +44,9 @@ def load(
     """A dataset directory as tf.data, ready for `model.fit`.
 
     Args:
-        directory: what `convert` wrote; a TFDS directory of images with one class each; or TFRecord
-            files with the usual image keys, as a folder or a pattern ("in/train-*"). Local, or
-            anything that TensorFlow reads, as gs://.
+        directory: what `convert` wrote; a TFDS directory of images; or TFRecord files with the
+            usual keys of images, labels, boxes and masks, as a folder, a file or a pattern
+            ("in/train-*"). Local, or anything that TensorFlow reads, as gs://.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling; None gives a dict of all.
         **options: see `tfrecorder.LoadOptions`; among them `batch_size`, `image_size`, `dtype`,
             `shuffle`, `seed`, `cache`, `augment` and `map_fn`.
@@ -55,12 +54,14 @@ def load(
     Returns:
         A dataset of `(image, label)`: `image` uint8 of [height, width, channels] unless options
         say otherwise, `label` int64, -1 where there is none; with `batch_size` both with a
-        leading batch axis.  `len(dataset)` is right for every combination of options; with `follow`
+        leading batch axis.  Without any label, boxes or mask in records of other tools, of images
+        alone.  `len(dataset)` is right for every combination of options; with `follow`
         nobody knows it.
 
     Raises:
         OptionError: an option's name or value is wrong.
-        DatasetError: the directory is not a whole dataset, or has no such split.
+        DatasetError: the directory is not a whole dataset, or has no such split; or records of
+            other tools hold a label, boxes or a mask that is not understood.
 
     Example:
         >>> train = tfrecorder.load("out", "TRAIN", batch_size=64,
@@ -80,10 +81,9 @@ def load(
 
 
 def open_for_reading(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
-    """`open_dataset` by TensorFlow's file systems, where bare files tell their own features."""
+    """`open_dataset` by TensorFlow's file systems."""
     where = os.fspath(directory)
-    stored = open_dataset(where, files_of(where), at)
-    return as_found(stored, _first_record) if stored.form == "files" else stored
+    return open_dataset(where, files_of(where), at)
 
 
 def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Following | None:
@@ -94,13 +94,6 @@ def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Follo
         hear_ctrl_c()
     where = os.fspath(directory)
     return Following(where, lambda: files_of(where), options)
-
-
-def _first_record(path: str) -> bytes:
-    try:
-        return next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
-    except tf.errors.OpError as error:
-        raise ValueError(str(error)) from error
 
 
 def _load_split(
@@ -120,14 +113,13 @@ def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | Non
     """The records that this host reads, None where nobody knows."""
     records = stored.records(split)
     if options.is_exact:
-        return records_of(share_of(records, options))
+        return records_of(share_of(stored, split, options))
     if options.shard is None:
         return records
     if records is None:
         raise DatasetError(
-            f"shard={options.shard!r}: how many records {stored.directory} has is not known "
-            "without reading it, so it cannot be divided. Copy it to a local disk, or give each "
-            "host a pattern of its own."
+            f"shard={options.shard!r}: {stored.uncounted()} Or give each host its own pattern of "
+            "files, without shard."
         )
     first, end = bounds(records, options.shard)
     return end - first
@@ -165,7 +157,7 @@ def _decoded(
         stored = of_any_size(stored, options)
         held = 0  # it is shuffled
     elif options.is_exact:
-        dataset = numbers(share_of(stored.records(split), options), options)
+        dataset = numbers(share_of(stored, split, options), options)
     else:
         # What is cached must have one order, so that the shards are then read in theirs.
         runs = slices(stored.splits[split], options.shard)

@@ -27,11 +27,15 @@ SHUFFLE_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Slice:
-    """A run of records in one shard: `take` of them after the first `skip`; -1 takes all."""
+    """A run of records in one shard: `take` of them after the first `skip`; -1 takes all.
+
+    `compression` is that of the whole file, as TensorFlow names it.
+    """
 
     path: str
     skip: int = 0
     take: int = -1
+    compression: str = ""
 
 
 def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Slice]:
@@ -41,11 +45,16 @@ def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Sl
         shards: of a split; their `records` must be known where there is a `part`.
         part: (index, count) of the host, None for all.
 
-    >>> slices([ShardFile("a", 4, 0), ShardFile("b", 4, 0)], (1, 3))
-    [Slice(path='a', skip=2, take=2), Slice(path='b', skip=0, take=1)]
+    >>> [(one.path, one.skip, one.take)
+    ...  for one in slices([ShardFile("a", 4, 0), ShardFile("b", 4, 0)], (1, 3))]
+    [('a', 2, 2), ('b', 0, 1)]
     """
     if part is None:
-        return [Slice(shard.path) for shard in shards if shard.records != 0]
+        return [
+            Slice(shard.path, compression=shard.compression)
+            for shard in shards
+            if shard.records != 0
+        ]
     first, end = bounds(sum(shard.records or 0 for shard in shards), part)
     runs, begin = [], 0
     for shard in shards:
@@ -94,6 +103,7 @@ def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) ->
         tf.constant([run.path for run in runs], tf.string),
         tf.constant([run.skip for run in runs], tf.int64),
         tf.constant([run.take for run in runs], tf.int64),
+        tf.constant([run.compression for run in runs], tf.string),
     )
     files = tf.data.Dataset.from_tensor_slices(columns)
     if not shuffled:
@@ -113,7 +123,7 @@ def read_slices(
     """The serialized records of slices, in the order of these.
 
     Args:
-        files: path, skip and take of each.
+        files: path, skip and take of each, and its compression if any has one.
         cycle: slices that are read at the same time, and mixed; None for one behind the other.
     """
     if cycle is None:
@@ -126,8 +136,10 @@ def read_slices(
     )
 
 
-def _read_slice(path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(path).skip(skip).take(take)
+def _read_slice(
+    path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, compression: tf.Tensor | str = ""
+) -> tf.data.Dataset:
+    return tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
 
 
 def shuffle(

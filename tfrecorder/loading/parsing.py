@@ -8,13 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfrecorder.images.picture import Picture
-from tfrecorder.loading.decoding import decode, decode_raw
-from tfrecorder.loading.geometry import decode_mask, place_boxes
+from tfrecorder.loading.decoding import decode, decode_raw, shape_of
+from tfrecorder.loading.geometry import decode_mask, decode_masks, place_boxes
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.schema.fields import Field, primary_image
-from tfrecorder.schema.keys import NO_LABEL, Feature
+from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import Boxes, Image, Label, Mask, Number
-from tfrecorder.stored.columns import decodes, needed_keys, picture_for, selected
+from tfrecorder.stored.columns import decodes, needed_keys, needs_size, picture_for, selected
 from tfrecorder.stored.dataset import StoredDataset
 
 DTYPES = {"image": tf.string, "mask": tf.string, "text": tf.string, "bytes": tf.string}
@@ -69,11 +69,10 @@ def parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable
         def value(field: Field) -> Any:
             if field.key in pixels:
                 return pixels[field.key]
-            if isinstance(field.kind, Label) and field.label_key is None:
-                return tf.fill(tf.shape(records), tf.constant(NO_LABEL, tf.int64))
             return _value(stored, field, features, pictures, options, seed)
 
-        return _together(inputs, value), _together(targets, value)
+        given = _together(inputs, value)
+        return (given, _together(targets, value)) if targets else given
 
     return parse
 
@@ -91,7 +90,9 @@ def _form(feature: Feature) -> Any:
     dtype = DTYPES[feature.kind]
     if feature.shape == (None,):
         return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(feature.shape, dtype)
+    if None in feature.shape:  # of boxes, which are read one record at a time
+        return tf.io.FixedLenSequenceFeature(feature.shape[1:], dtype, allow_missing=True)
+    return tf.io.FixedLenFeature(feature.shape, dtype, feature.default)
 
 
 def _needs_no_decoder(stored: StoredDataset, picture: Picture, field: Field) -> bool:
@@ -161,23 +162,48 @@ def _boxes(
     options: LoadOptions,
     seed: tf.Tensor | None,
 ) -> Features:
-    xmin, ymin, xmax, ymax = (features[key] for key in field.edges)
-    boxes = tf.stack([ymin, xmin, ymax, xmax], -1)
-    image = primary_image(stored.fields)
+    image, picture = primary_image(stored.fields), pictures[field.key]
     assert image is not None
-    boxes, stays = place_boxes(boxes, _shape(image, features), pictures[field.key], seed)
+    shape = _shape(image, features)
+    if shape is None and needs_size(field, options):
+        shape = shape_of(features[image.encoded_key])
+    boxes, stays = place_boxes(_fractions(field, features, shape), shape, picture, seed)
     found = {"boxes": boxes}
     if field.label_key is not None:
         found["labels"] = tf.boolean_mask(features[field.label_key], stays)
+    if field.masks_key is not None:
+        assert shape is not None
+        masks = tf.boolean_mask(features[field.masks_key], stays)
+        found["masks"] = decode_masks(masks, shape, picture, seed) if options.decode else masks
     if options.max_boxes is None:
         return found
+    fillers = {"labels": NO_BOX, "masks": 0 if options.decode else ""}
     return {
-        name: _padded(values, options.max_boxes, 0 if name == "boxes" else NO_BOX)
+        name: _padded(values, options.max_boxes, fillers.get(name, 0))
         for name, values in found.items()
     }
 
 
-def _padded(values: tf.Tensor, count: int, filler: int) -> tf.Tensor:
+def _fractions(
+    field: Field, features: Features, shape: tuple[tf.Tensor, tf.Tensor] | None
+) -> tf.Tensor:
+    """Boxes as fractions of the stored image: float32 of [n, 4], ymin, xmin, ymax, xmax.
+
+    Args:
+        shape: of the image, which boxes in pixels need.
+    """
+    if field.box_key is None:
+        xmin, ymin, xmax, ymax = (tf.cast(features[key], tf.float32) for key in field.edges)
+        boxes = tf.stack([ymin, xmin, ymax, xmax], -1)
+    else:
+        boxes = tf.reshape(features[field.box_key], [-1, 4])
+    if field.in_pixels:
+        assert shape is not None
+        boxes /= tf.tile(tf.cast(tf.stack(shape), tf.float32), [2])
+    return boxes
+
+
+def _padded(values: tf.Tensor, count: int, filler: int | str) -> tf.Tensor:
     values = values[:count]
     after = [[0, count - tf.shape(values)[0]], *([[0, 0]] * (values.shape.rank - 1))]
     padded = tf.pad(values, after, constant_values=filler)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 import tensorflow as tf
 
 from tfrecorder import storage
+from tfrecorder.dataset.compression import HEAD_BYTES, compression_of
 from tfrecorder.errors import DatasetError, PackageError, UnreachableError
 from tfrecorder.loading.start import HEADER, header
 from tfrecorder.stored.dataset import Files
@@ -31,7 +33,15 @@ def files_of(path: str) -> Files:
             "Copy the directory to a local disk or to gs://, mount the bucket as a folder, or "
             "install and import tensorflow-io, which adds s3 and az."
         )
-    return Files(read=_read, sizes=_sizes, folders=_folders, glob=_glob, count=lambda path: None)
+    return Files(
+        read=_read,
+        sizes=_sizes,
+        folders=_folders,
+        glob=_glob,
+        count=lambda path: None,
+        compression=_compression,
+        records=_records,
+    )
 
 
 def _read(path: str) -> bytes:
@@ -97,6 +107,21 @@ def _folders(folder: str) -> list[str]:
     except tf.errors.OpError as error:
         raise DatasetError(f"{folder} cannot be listed: {error.message}") from error
     return [name.rstrip("/") for name in names]
+
+
+def _compression(path: str) -> str:
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return compression_of(file.read(HEAD_BYTES))
+    except tf.errors.OpError as error:
+        raise DatasetError(f"{path} cannot be read: {error.message}") from error
+
+
+def _records(path: str, compression: str) -> Iterator[bytes]:
+    try:
+        yield from tf.data.TFRecordDataset(path, compression).as_numpy_iterator()
+    except tf.errors.OpError as error:
+        raise ValueError(error.message) from error
 
 
 def _glob(pattern: str) -> list[str]:

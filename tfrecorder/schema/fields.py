@@ -90,7 +90,11 @@ class Field:
             edges = (Feature(edge, "float", (None,)) for edge in self.edges)
             named = [(f"{key}/class/label", "label"), (f"{key}/class/text", "text")]
             # First, for the last one is the class, or an edge: what boxes are counted by.
-            whole = () if self.bbox_key is None else (Feature(self.bbox_key, "float", (None,)),)
+            whole = (
+                ()
+                if self.tfds_boxes_key is None
+                else (Feature(self.tfds_boxes_key, "float", (None,)),)
+            )
             return (
                 *whole,
                 *edges,
@@ -108,7 +112,7 @@ class Field:
         return tuple(f"{self.key}/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax"))
 
     @cached_property
-    def bbox_key(self) -> str | None:
+    def tfds_boxes_key(self) -> str | None:
         """The key of boxes as TFDS has them: ymin, xmin, ymax, xmax of each, one after the other.
 
         None of any other column, and of boxes that are stored by their edges alone.
@@ -123,6 +127,31 @@ class Field:
         if not isinstance(self.kind, Boxes) or not self.kind.background_class:
             return None
         return self.class_names
+
+    @cached_property
+    def box_key(self) -> str | None:
+        """Of boxes that are held under one key, as arrays of ymin, xmin, ymax, xmax: that key.
+
+        None where each edge has a key, as in all that this package writes.
+        """
+        arrays = (one.key for one in self.held or () if one.shape[-1:] == (4,))
+        return next(arrays, None) if isinstance(self.kind, Boxes) else None
+
+    @cached_property
+    def box_keys(self) -> tuple[str, ...]:
+        """Of boxes, the keys of their edges."""
+        return self.edges if self.box_key is None else (self.box_key,)
+
+    @cached_property
+    def in_pixels(self) -> bool:
+        """True of boxes that the record holds in pixels; this package writes fractions alone."""
+        return self.held is not None and isinstance(self.kind, Boxes) and self.kind.unit == "pixel"
+
+    @cached_property
+    def masks_key(self) -> str | None:
+        """Of boxes with a mask for each object, the key of these; None where there are none."""
+        masks = (one.key for one in self.held or () if one.kind == "mask")
+        return next(masks, None) if isinstance(self.kind, Boxes) else None
 
     @cached_property
     def encoded_key(self) -> str:

@@ -36,11 +36,13 @@ class Feature:
         kind: "image" or "mask" (encoded bytes), "text" (UTF-8), "bytes", "int64", "float", "bool"
             (an int64 of 0 or 1), or "label" (an int64 class).
         shape: () is one value, (None,) a list of any length, else an array's.
+        default: stands for the value in records without this key; None where all have it.
     """
 
     key: str
     kind: str
     shape: tuple[int | None, ...] = ()
+    default: int | None = None
 
 
 #: The record of one image with one label: the only one whose keys have an order of their own.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from tfrecorder.errors import OptionError
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.schema.fields import Field, image_of, primary_image
@@ -25,7 +25,11 @@ def selected(
 
     Raises:
         OptionError: there is no such column.
+        DatasetError: there is a label, boxes or a mask that is not understood, and no `targets`.
     """
+    _refuse_empty(stored)
+    if stored.unread and options.targets is None:
+        raise DatasetError(unread_words(stored))
     fields = stored.fields
     images = [field for field in fields if isinstance(field.kind, Image)]
     values = [field for field in fields if isinstance(field.kind, (Number, Text, Bytes))]
@@ -38,6 +42,23 @@ def selected(
     if options.inputs is not None:
         inputs = _named(stored, "inputs", options.inputs)
     return tuple(inputs), tuple(targets)
+
+
+def _refuse_empty(stored: StoredDataset) -> None:
+    """Refuse files of other tools without a record: nobody knows what they would hold."""
+    if not stored.fields:
+        raise DatasetError(f"{stored.directory}: there is no record in any file. Check the path.")
+
+
+def unread_words(stored: StoredDataset) -> str:
+    """What is not understood in records of other tools, and how to read the rest."""
+    targets = [one.column for one in stored.fields if isinstance(one.kind, _CLASSES)]
+    others = [one.column for one in stored.fields if not isinstance(one.kind, Image)]
+    name = (targets or others or ["…"])[0]
+    return (
+        f"{'; '.join(stored.unread.values())}. To read the other columns, name them, as "
+        f"targets=[{name!r}]; features=True gives every key as it is stored."
+    )
 
 
 def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Field]:
@@ -67,6 +88,7 @@ def is_ragged(stored: StoredDataset, options: ReadOptions) -> bool:
 def decodes(stored: StoredDataset, options: ReadOptions) -> tuple[Field, ...]:
     """The images and masks that elements hold."""
     if options.features:
+        _refuse_empty(stored)
         chosen = stored.fields
     else:
         inputs, targets = selected(stored, options)
@@ -130,12 +152,16 @@ def needed_keys(field: Field, stored: StoredDataset, options: ReadOptions) -> tu
         return labels
     if isinstance(field.kind, Boxes):
         image = primary_image(stored.fields)
-        return (*field.edges, *labels, *_sizes(image, options))
+        masks = () if field.masks_key is None else (field.masks_key,)
+        sizes: tuple[str, ...] = ()
+        if image is not None and needs_size(field, options):
+            sizes = image.size_keys[:2] or (image.encoded_key,)
+        return (*field.box_keys, *labels, *masks, *sizes)
     if isinstance(field.kind, (Image, Mask)):
-        return (field.encoded_key, *_sizes(field, options))
+        return (field.encoded_key, *(field.size_keys[:2] if options.size is not None else ()))
     return tuple(one.key for one in field.features)
 
 
-def _sizes(image: Field | None, options: ReadOptions) -> tuple[str, ...]:
-    """The keys of an image's height and width, if they are known and needed."""
-    return image.size_keys[:2] if image is not None and options.size is not None else ()
+def needs_size(boxes: Field, options: ReadOptions) -> bool:
+    """Whether boxes need the size of the stored image, to be placed or turned into fractions."""
+    return options.size is not None or boxes.in_pixels or boxes.masks_key is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
@@ -28,12 +28,14 @@ class ShardFile:
         records: in it; None where that is not known without reading it.
         bytes: of the file.
         crc32c: of the file; None where that is not known without reading it.
+        compression: of the whole file: "GZIP", "ZLIB", or "" for none.
     """
 
     path: str
     records: int | None
     bytes: int
     crc32c: int | None = None
+    compression: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class StoredDataset:
         raw: images are stored as their pixels.
         generations: the directories that hold the records, oldest first; of a dataset that was
             never appended to, its own alone.
+        unread: of records of other tools, the keys of labels, boxes and masks that are not
+            understood, with a sentence on each.
     """
 
     directory: str
@@ -64,6 +68,7 @@ class StoredDataset:
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None
     raw: bool = False
     generations: tuple[str, ...] = ()
+    unread: Mapping[str, str] = dataclass_field(default_factory=dict)
 
     @property
     def features(self) -> dict[str, str]:
@@ -118,6 +123,22 @@ class StoredDataset:
         counts = [shard.records for shard in self.splits[split]]
         return None if None in counts else sum(count or 0 for count in counts)
 
+    def uncounted(self) -> str | None:
+        """Why records cannot be read by their number, and the remedy; None where they can."""
+        shards = [shard for of_split in self.splits.values() for shard in of_split]
+        packed = next((shard for shard in shards if shard.compression), None)
+        if packed is not None:
+            return (
+                f"{packed.path} is compressed ({packed.compression}) and has no random access: "
+                "unpack it first, or read it in order with load."
+            )
+        if any(shard.records is None for shard in shards):
+            return (
+                f"{self.directory}: without metadata, records are found only on a disk; copy the "
+                "files first."
+            )
+        return None
+
     def bytes(self, split: str) -> int:
         """The bytes of a split's files."""
         return sum(shard.bytes for shard in self.splits[split])
@@ -149,6 +170,9 @@ class Files:
         folders: a folder -> the names of the folders in it; none if there is no such folder.
         glob: a pattern -> the paths that match it, sorted.
         count: a path -> the records in it, or None where that would mean reading it whole.
+        compression: a path -> how the whole file is compressed: "GZIP", "ZLIB", or "" for none.
+        records: a path and its compression -> its records from the first on; raises ValueError
+            where one is damaged.
     """
 
     read: Callable[[str], bytes]
@@ -156,6 +180,8 @@ class Files:
     folders: Callable[[str], list[str]]
     glob: Callable[[str], list[str]]
     count: Callable[[str], int | None]
+    compression: Callable[[str], str]
+    records: Callable[[str, str], Iterator[bytes]]
 
 
 def shard_faults(sizes: Mapping[str, int | None], written: Mapping[str, int | None]) -> list[str]:

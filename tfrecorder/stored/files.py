@@ -1,4 +1,4 @@
-"""Reaching the files of a dataset directory on the local disk, and counting records in them."""
+"""Reaching the files of a dataset directory without TensorFlow, and counting records in them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import fnmatch
 import glob
 import os
 import re
+from collections.abc import Iterator
 
 from tfrecorder import storage
+from tfrecorder.dataset.compression import HEAD_BYTES, compression_of, records_of
 from tfrecorder.dataset.tfrecord import CorruptRecordError, read_places
 from tfrecorder.errors import DatasetError
 from tfrecorder.stored.dataset import Files
@@ -22,6 +24,8 @@ def local_files() -> Files:
         folders=_folders,
         glob=lambda pattern: sorted(glob.glob(pattern, recursive=True)),
         count=count_records,
+        compression=_compression,
+        records=_records,
     )
 
 
@@ -33,6 +37,8 @@ def stored_files() -> Files:
         folders=_folders,
         glob=_matching,
         count=lambda path: None,
+        compression=_compression,
+        records=_records,
     )
 
 
@@ -59,6 +65,16 @@ def _folders(folder: str) -> list[str]:
         return [name for name, size in storage.sizes(folder).items() if size is None]
 
 
+def _compression(path: str) -> str:
+    with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
+        return compression_of(file.read(HEAD_BYTES))
+
+
+def _records(path: str, compression: str) -> Iterator[bytes]:
+    with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
+        yield from records_of(file, compression)
+
+
 def count_records(path: str) -> int:
     """The records of a local TFRecord file, by their lengths alone; the data are not read.
 
@@ -74,6 +90,6 @@ def count_records(path: str) -> int:
     if at != end:
         raise DatasetError(
             f"{path} is not a whole TFRecord file: record {max(records - 1, 0)} does not end where "
-            "the file does. It is truncated, compressed, or of another format; copy it again."
+            "the file does. It is truncated, or of another format; copy it again."
         )
     return records

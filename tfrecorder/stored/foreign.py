@@ -1,31 +1,21 @@
-"""Directories that other tools wrote: TFDS's, and bare TFRecord files with the usual image keys."""
+"""Directories that other tools wrote: TFDS's, and TFRecord files without metadata.
+
+Which files they are and what their records are is found here; what their keys mean is in
+`known_keys.py`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import reprlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
+from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.dataset.example import parse_example
 from tfrecorder.errors import DatasetError
-from tfrecorder.schema.fields import Field
-from tfrecorder.schema.keys import (
-    DEFAULT_FEATURES,
-    ENCODED,
-    LABEL,
-    LABEL_COLUMN,
-    TEXT,
-    URI_COLUMN,
-    Feature,
-)
-from tfrecorder.schema.kinds import Bytes, Image, Kind, Label, Number, Text
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.stored.dataset import (
     Files,
@@ -35,23 +25,40 @@ from tfrecorder.stored.dataset import (
     exchange_words,
     parse_json,
 )
+from tfrecorder.stored.known_keys import USUAL_KINDS, Found, Meaning, meaning_of
+from tfrecorder.stored.samples import features_of, take_samples
+from tfrecorder.stored.tfds_features import Told, told_features
 
 #: TFDS's own template, where a dataset names no other.
 _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
-#: What the further values of such records are; all others are bytes.
-_VALUES: dict[str, Kind] = {
-    **{"text": Text(), "float": Number()},
-    **dict.fromkeys(("int64", "label"), Number(dtype="int64")),
-}
+#: Names of files of records: with the usual endings, or those of one of several shards.
+_RECORDS = re.compile(r"(\.(tfrec|records?)|-\d{3,}-of-\d{3,})(\.(gz|gzip|zlib|zz))?$")
+#: What other tools put next to them under nearly the same name.
+_SIDE_FILES = (".idx", ".index", ".json", ".txt", ".csv", ".crc", ".md5", ".sha256", ".pbtxt")
+
+#: The split in names by TFDS's template.
+_TFDS_SPLIT = re.compile(r"-([a-z]+)\.tfrecord-\d+-of-\d+$")
+
+#: Splits in the names that COCO's scripts give, besides the usual spellings.
+_SPLITS = {**SPELLINGS, "minival": "VALIDATION", "eval": "VALIDATION", "testdev": "TEST"}
 
 _WORD = re.compile(r"[a-z]+")
 _TEMPLATE_WORD = re.compile(r"\{([A-Z_]+)\}")
-_TFDS_FEATURE = re.compile(r".*\.(\w+)$")
+
+
+def is_record_file(name: str) -> bool:
+    """Whether a file of this name holds records: "a.tfrecord", "train-00000-of-00002", "a.record".
+
+    >>> is_record_file("train-00000-of-00002"), is_record_file("a.tfrecord.idx")
+    (True, False)
+    """
+    hidden_or_other = name.startswith(".") or name.endswith(_SIDE_FILES)
+    return not hidden_or_other and (".tfrecord" in name or bool(_RECORDS.search(name)))
 
 
 def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
-    """A directory without `dataset_info.json`: bare TFRecord files, or an error that says why."""
+    """A directory without `dataset_info.json`: files of records, or an error that says why."""
     if layout.COMMIT in files.sizes(layout.next_of(directory)):
         raise DatasetError(exchange_words(directory))
     if files.sizes(os.path.join(directory, layout.PRIVATE)):
@@ -59,186 +66,178 @@ def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> Sto
             f"{directory} is not committed yet: its conversion is under way or was interrupted. "
             "Wait for it, or run the same conversion again to complete it."
         )
-    paths = [os.path.join(directory, name) for name in sorted(sizes) if ".tfrecord" in name]
+    paths = [os.path.join(directory, name) for name in sorted(sizes) if is_record_file(name)]
     if paths:
         return open_files(directory, paths, files)
     if not sizes and not files.glob(directory):
         raise DatasetError(f"{directory}: there is no such directory. Check the path.")
     raise DatasetError(
-        f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any "
-        "*.tfrecord. Give the output_dir of a conversion, a TFDS directory with its version "
-        "(as flowers/1.0.0), or a pattern of TFRecord files."
+        f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any file of records, "
+        "such as a.tfrecord or train-00000-of-00002. Give the output_dir of a conversion, a TFDS "
+        "directory with its version (as flowers/1.0.0), or a pattern of TFRecord files."
     )
 
 
 def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
-    """TFRecord files with the usual image keys; a file's name says its split, else it is TRAIN."""
+    """Files of records without metadata; a file's name says its split, else it is TRAIN.
+
+    Without a record in any of them, there are no columns.
+
+    Raises:
+        DatasetError: there is none, or they hold no image.
+    """
     if not paths:
         raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
     folders = {folder: files.sizes(folder) for folder in {os.path.dirname(path) for path in paths}}
     splits: dict[str, list[ShardFile]] = {}
     for path in paths:
         folder, name = os.path.split(path)
-        shard = ShardFile(path, files.count(path), folders[folder][name])
-        splits.setdefault(_split_of(name), []).append(shard)
+        of_split = splits.setdefault(_split_of(name), [])
+        of_split.append(_shard(path, folders[folder][name], of_split, files))
+    in_order = {name: tuple(splits[name]) for name in sorted(splits, key=_split_order)}
+    if len(folders) == 1 and layout.FEATURES in (found := next(iter(folders.items())))[1]:
+        told = _told(found[0], files)
+        meaning, shapes = meaning_of(_found_by_tfds(*found, told, None, files)), _shapes(told)
+    else:
+        meaning, shapes = _meaning_by_samples(in_order, folders, files), {}
     return StoredDataset(
         directory=pattern,
         form="files",
-        splits={name: tuple(shards) for name, shards in sorted(splits.items(), key=_split_order)},
-        fields=_usual_fields(DEFAULT_FEATURES),
-        record=DEFAULT_FEATURES,
+        splits=in_order,
+        fields=meaning.fields,
+        record=meaning.record,
+        shapes=shapes,
+        unread=meaning.unread,
     )
 
 
-def as_found(stored: StoredDataset, read_first: Callable[[str], bytes]) -> StoredDataset:
-    """Bare files as their first record shows them: only what it holds is there.
+def _shard(path: str, size: int, before: Sequence[ShardFile], files: Files) -> ShardFile:
+    """A file; in a bucket, where each look is a request, it is packed as those before are.
 
     Args:
-        read_first: the first record of a file; raises ValueError if there is none.
-
-    Raises:
-        DatasetError: there is no record, or one without the usual keys.
+        before: the files of its split that are known already.
     """
-    shards = [shard for split in stored.splits.values() for shard in split]
-    path = next((shard.path for shard in shards if shard.records != 0), None)
-    if path is None:
-        raise DatasetError(f"{stored.directory}: there is no record in any file. Check the path.")
-    try:
-        found = parse_example(read_first(path))
-    except ValueError as error:
-        raise DatasetError(f"{path} holds no tf.train.Example: {error}") from error
-    if stored.image_key not in found:
-        keys = ", ".join(sorted(found)) or "none"
-        raise DatasetError(
-            f"{path} has no feature {stored.image_key!r}; its first record has: {keys}. load knows "
-            "the usual image keys; read other records with tf.data.TFRecordDataset."
-        )
-    label = found.get(LABEL, np.zeros(1, np.int64))
-    if isinstance(label, list) or label.dtype != np.int64 or len(label) != 1:
-        raise DatasetError(
-            f"{path}: {LABEL} of its first record is {reprlib.repr(label)}, not one integer. "
-            "Read such records with tf.data.TFRecordDataset."
-        )
-    record = tuple(one for one in stored.record if one.key in found)
-    return replace(stored, fields=_usual_fields(record), record=record)
+    known = [one.compression for one in before if one.bytes]
+    ask = storage.is_local(path) or not known
+    compression = files.compression(path) if ask else known[0]
+    records = None if compression else files.count(path)
+    return ShardFile(path, records, size, compression=compression)
 
 
-def _usual_fields(record: Sequence[Feature]) -> tuple[Field, ...]:
-    return _fields(record, (URI_COLUMN, ENCODED), (LABEL_COLUMN, LABEL, TEXT))
-
-
-def _fields(
-    record: Sequence[Feature],
-    image: tuple[str, str],
-    label: tuple[str, ...],
-    names: tuple[str, ...] | None = None,
-) -> tuple[Field, ...]:
-    """The columns of records of other tools: an image, its class, and the other keys as values.
-
-    What such a record says of its image's size may be that of an earlier one, so it is a value.
-
-    Args:
-        record: every key.
-        image: the column, and its key.
-        label: the column, the key of the class, and that of its text; there may be none.
-        names: of the classes.
-    """
-    of_image = (Feature(image[1], "image"),)
-    keys = dict(zip(label[1:], ("label", "text"), strict=False))
-    of_label = tuple(Feature(one.key, keys[one.key]) for one in record if one.key in keys)
-    count = None if names is None else len(names)
-    values = [one for one in record if one.key not in (image[1], *keys)]
-    return (
-        Field(image[0], Image(), image[1], held=of_image),
-        Field(label[0], Label(), label[0], names, count, held=of_label),
-        *(Field(one.key, _VALUES.get(one.kind, Bytes()), one.key, held=(one,)) for one in values),
-    )
+def _meaning_by_samples(
+    splits: Mapping[str, Sequence[ShardFile]],
+    folders: Mapping[str, Mapping[str, int]],
+    files: Files,
+) -> Meaning:
+    """What the keys of some records of each split mean."""
+    samples = take_samples(splits, files)
+    if not samples:
+        return Meaning((), (), {})
+    features, faults = features_of(samples, USUAL_KINDS)
+    folder = next(iter(folders))
+    names = partial(_names, folder, folders[folder], files)
+    return meaning_of(Found(samples[0].path, features, samples, faults, names=names))
 
 
 def _split_of(name: str) -> str:
-    words = (SPELLINGS.get(word) for word in _WORD.findall(name.lower()))
+    """The split that a file's name speaks of, TRAIN if of none."""
+    if (match := _TFDS_SPLIT.search(name.lower())) and match[1] in _SPLITS:
+        return _SPLITS[match[1]]
+    words = (_SPLITS.get(word) for word in _WORD.findall(name.lower()))
     return next((word for word in words if word), "TRAIN")
 
 
-def _split_order(split: tuple[str, Any]) -> int:
-    return ("TRAIN", "VALIDATION", "TEST", "UNASSIGNED").index(split[0])
+def _split_order(split: str) -> int:
+    return ("TRAIN", "VALIDATION", "TEST", "UNASSIGNED").index(split)
+
+
+@contextlib.contextmanager
+def _in_tfds_form(directory: str) -> Iterator[None]:
+    """A block that takes apart what TFDS wrote; anybody else may have written it too."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{directory}: {layout.COMMIT} and {layout.FEATURES} do not have the form that TFDS "
+            f"writes: {type(error).__name__}: {error}. Copy them again."
+        ) from error
 
 
 def open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
-    """A TFDS directory that holds images with one class each."""
+    """A TFDS directory of images.
+
+    Raises:
+        DatasetError: it is not whole, or holds no image.
+    """
+    with _in_tfds_form(directory):
+        return _open_tfds(directory, sizes, files)
+
+
+def _open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
     info = parse_json(files.read(os.path.join(directory, layout.COMMIT)), directory, layout.COMMIT)
     if layout.FEATURES not in sizes:
         raise DatasetError(
             f"{directory} has a {layout.COMMIT} but no {layout.FEATURES}, so what its records hold "
             "is not known. Copy it again; for a TFDS dataset give the directory of one version."
         )
-    document = parse_json(
-        files.read(os.path.join(directory, layout.FEATURES)), directory, layout.FEATURES
-    )
     if info.get("fileFormat", "tfrecord") != "tfrecord":
         raise DatasetError(
             f"{directory} holds {info['fileFormat']} files; load reads tfrecord only. "
             "Write it with file_format='tfrecord'."
         )
-    forms = document.get("featuresDict", {}).get("features", {})
-    kinds = {key: _kind(form) for key, form in forms.items()}
-    image_key, label_key = _supervised(directory, info, kinds)
+    told = _told(directory, files)
     splits = {
         SPELLINGS.get(split["name"], split["name"]): _tfds_shards(directory, sizes, info, split)
         for split in info.get("splits", ())
     }
     named = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
     check_shards(directory, sizes, named, "Copy the files again from where they were written.")
-    names = _tfds_names(directory, label_key, sizes, files)
-    record = tuple(Feature(key, kind) for key, kind in kinds.items() if kind)
+    meaning = meaning_of(_found_by_tfds(directory, sizes, told, _supervised(info), files))
     return StoredDataset(
         directory=directory,
         form="tfds",
         splits=splits,
-        fields=_fields(
-            record, (image_key,) * 2, (label_key or LABEL_COLUMN, label_key or ""), names
-        ),
-        record=record,
-        shapes={image_key: _tfds_shape(directory, forms[image_key])},
+        fields=meaning.fields,
+        record=meaning.record,
+        shapes=_shapes(told),
+        unread=meaning.unread,
     )
 
 
-def _kind(form: dict[str, Any]) -> str | None:
-    """The kind of a feature in TFDS's form; None for those that image classification has not."""
-    match = _TFDS_FEATURE.match(form.get("pythonClassName", ""))
-    name = match[1] if match else ""
-    if name in ("Image", "ClassLabel", "Text"):
-        return {"Image": "image", "ClassLabel": "label", "Text": "text"}[name]
-    tensor = form.get("tensor", {})
-    if name not in ("Scalar", "Tensor") or tensor.get("shape", {}).get("dimensions"):
-        return None
-    dtype = tensor.get("dtype", "")
-    if dtype in ("string", "object"):
-        return "text"
-    return "float" if dtype.startswith("float") else "int64"
+def _told(directory: str, files: Files) -> list[Told]:
+    path = os.path.join(directory, layout.FEATURES)
+    with _in_tfds_form(directory):
+        return told_features(parse_json(files.read(path), directory, layout.FEATURES))
 
 
-def _supervised(
-    directory: str, info: dict[str, Any], kinds: dict[str, str | None]
-) -> tuple[str, str | None]:
-    """The keys of the image and of its class."""
+def _found_by_tfds(
+    directory: str,
+    sizes: Mapping[str, int],
+    told: Sequence[Told],
+    supervised: tuple[str, str] | None,
+    files: Files,
+) -> Found:
+    """The keys that `features.json` tells."""
+    return Found(
+        where=os.path.join(directory, layout.FEATURES),
+        features={one.feature.key: one.feature for one in told if one.feature.kind},
+        faults={one.feature.key: one.fault for one in told if one.fault},
+        classes={one.feature.key: one.classes for one in told if one.feature.kind == "label"},
+        units={one.feature.key: one.unit for one in told if one.unit},
+        supervised=supervised,
+        names=partial(_names, directory, sizes, files),
+    )
+
+
+def _shapes(told: Sequence[Told]) -> dict[str, Any]:
+    return {one.feature.key: one.shape for one in told if one.feature.kind in ("image", "mask")}
+
+
+def _supervised(info: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The keys of the image and of what is to be learnt, if the dataset names them."""
     items = info.get("supervisedKeys", {}).get("tuple", {}).get("items", [])
     keys = [item.get("featureKey") for item in items]
-    images = [key for key, kind in kinds.items() if kind == "image"]
-    if (
-        len(keys) == 2
-        and kinds.get(keys[0]) == "image"
-        and kinds.get(keys[1]) in ("label", "int64")
-    ):
-        return keys[0], keys[1]
-    labels = [key for key, kind in kinds.items() if kind == "label"]
-    if len(images) != 1 or len(labels) > 1:
-        raise DatasetError(
-            f"{directory} is not an image classification: its features are {', '.join(kinds)}. "
-            "load needs one image and at most one class; read others with "
-            "tfds.builder_from_directory."
-        )
-    return images[0], labels[0] if labels else None
+    return (keys[0], keys[1]) if len(keys) == 2 and all(keys) else None
 
 
 def _word_of(words: dict[str, str], match: re.Match[str]) -> str:
@@ -266,23 +265,16 @@ def _tfds_shards(
     return tuple(shards)
 
 
-def _tfds_shape(directory: str, form: dict[str, Any]) -> tuple[int | None, int | None, int]:
-    image = form.get("image", {})
-    if image.get("dtype", "uint8") != "uint8":
-        raise DatasetError(
-            f"{directory} holds images of {image['dtype']}; load decodes to 8 bits. Read them "
-            "with tfds.builder_from_directory."
-        )
-    sides = [int(side) for side in image.get("shape", {}).get("dimensions", ())] or [-1, -1, 3]
-    height, width, channels = (None if side < 0 else side for side in sides)
-    return height, width, channels or 3
-
-
-def _tfds_names(
-    directory: str, label_key: str | None, sizes: dict[str, int], files: Files
+def _names(
+    directory: str, sizes: Mapping[str, int], files: Files, key: str
 ) -> tuple[str, ...] | None:
-    name = layout.labels_file(label_key or "")
-    if name not in sizes:
+    """The classes of a key by the file that TFDS keeps of them; None if there is none.
+
+    TFDS writes a point for the slash in a feature's name, a hyphen between those of nested ones.
+    """
+    usual = (layout.labels_file(key), layout.labels_file(key.replace("/", "-")))
+    name = next((name for name in usual if name in sizes), None)
+    if name is None:
         return None
     text = files.read(os.path.join(directory, name)).decode()
     return tuple(line.strip() for line in text.split("\n") if line.strip())

@@ -20,6 +20,7 @@ from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number, T
 from tfrecorder.schema.schema_file import kind_of
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.foreign_frame import foreign_frame
 from tfrecorder.stored.open import open_generations
 
 IMAGES = ("uri", "bytes")
@@ -36,7 +37,7 @@ def to_frame(
     Everything is in memory at once; with images="bytes" also every image.
 
     Args:
-        directory: what `convert` wrote.
+        directory: what `convert` wrote; or records of other tools, as for `load`.
         split: read only this split; None reads all.
         images: "uri" gives images and masks as the source named them, "bytes" as they are stored.
         at: read a dataset that was appended to up to this generation only; None is the newest.
@@ -45,11 +46,14 @@ def to_frame(
         The columns of the schema, in the order of the source's rows; a column `split` is added if
         the schema has none.  The index is the row's number, which continues from one generation to
         the next.  Arrays are NumPy arrays, lists are lists; boxes are rows or lists, as in the
-        source.  Rows that became rejects are missing.
+        source.  Rows that became rejects are missing.  Of records of other tools, every column
+        that `info` lists, numbered in the order of the files; boxes are lists in the unit of the
+        record.
 
     Raises:
-        DatasetError: the directory is not a whole dataset that this package wrote.
-        OptionError: there is no such split, or `images` is neither "uri" nor "bytes".
+        DatasetError: the directory is not a whole dataset.
+        OptionError: there is no such split, `images` is neither "uri" nor "bytes", or it is "uri"
+            and records of other tools do not have the names of their images.
 
     Example:
         >>> tfrecorder.to_frame("out")  # doctest: +SKIP
@@ -59,13 +63,10 @@ def to_frame(
     where = os.fspath(directory)
     files = local_files() if not storage.scheme(where) else stored_files()
     stored, found = open_generations(where, files, at)
-    if stored.form != "tfrecorder":
-        raise DatasetError(
-            f"{where} was not written by tfrecorder, so the columns that it was made from are "
-            "not known; read it with tfrecorder.load(features=True)."
-        )
-    options = found[-1].metadata.get("options", {})
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
+    if stored.form != "tfrecorder":
+        return foreign_frame(stored, chosen, images, files)
+    options = found[-1].metadata.get("options", {})
     rows = [
         (int(features[keys.SOURCE_ID][0]), name, features)
         for name in chosen

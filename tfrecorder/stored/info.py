@@ -64,7 +64,8 @@ class DatasetInfo(Report):
         image_shape: (height, width, channels) of every image, None where images differ.
         image_sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
             pixels; None if that is not known.
-        features: the kind of each key of a record: image, text, int64, float or label.
+        features: the kind of each key of a record: image, mask, label, text, bytes, int64, float
+            or bool.  In records of other tools without metadata, those of the first few records.
         formats: records by image format; empty if it is not known.
         rejects: rows without a record, by "stage/code".
         suspects: records whose image decodes, but with a warning of the decoder.
@@ -76,6 +77,8 @@ class DatasetInfo(Report):
         columns: the kind, type and shape of each, by name.
         generations: records, shards and bytes of each, from generation 0 on; empty for datasets of
             other tools.
+        unread: keys of labels, boxes and masks of other tools that are not understood, with a
+            sentence on each; `load` wants `targets` then.
     """
 
     directory: str
@@ -95,6 +98,7 @@ class DatasetInfo(Report):
     statistics: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
     generations: tuple[SplitInfo, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def records(self) -> int | None:
@@ -181,6 +185,7 @@ class DatasetInfo(Report):
             number = f"{self.num_classes} without names" if self.num_classes else "no labels"
             notes.append(("classes", number))
         notes.append(("features", ", ".join(self.features)))
+        notes += [("not understood", words) for words in self.unread.values()]
         if self.rejects:
             notes.append(("rejects", f"{_counts(self.rejects)}; see {self._list(layout.REJECTS)}"))
         if self.suspects:
@@ -285,6 +290,7 @@ def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
         statistics=merged(one.metadata["statistics"] for one in found),
         columns=columns_of(stored),
         generations=tuple(map(_generation, found)),
+        unread=dict(stored.unread),
     )
 
 

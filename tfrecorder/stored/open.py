@@ -1,8 +1,8 @@
 """Opening a dataset directory: what is in it, and whether its files are all there.
 
-Three forms are known: a directory of this package with its generations, one of TFDS with images
-and labels, and bare TFRecord files with the usual image keys (`foreign.py` knows the last two).  No
-TensorFlow here: the caller gives the functions that read files.
+Three forms are known: a directory of this package with its generations, one of TFDS, and TFRecord
+files without metadata (`foreign.py` knows the last two).  No TensorFlow here: the caller gives the
+functions that read files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset, check_shards
+from tfrecorder.stored.foreign import is_record_file, open_files, open_tfds, open_uncommitted
 from tfrecorder.stored.generations import (
     Generation,
     check_at,
@@ -67,26 +68,25 @@ def open_generations(
 
 
 def _open_foreign(where: str, sizes: dict[str, int], files: Files) -> StoredDataset:
-    from tfrecorder.stored import foreign  # it builds on the types above
-
+    if _is_file(where):
+        return open_files(where, [where], files)
     if _is_pattern(where):
-        return foreign.open_files(where, files.glob(where), files)
+        return open_files(where, files.glob(where), files)
     if layout.COMMIT not in sizes:
-        return foreign.open_uncommitted(where, sizes, files)
-    try:
-        return foreign.open_tfds(where, sizes, files)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DatasetError(
-            f"{where}: {layout.COMMIT} and {layout.FEATURES} do not have the form that TFDS "
-            f"writes: {type(error).__name__}: {error}. Copy them again."
-        ) from error
+        return open_uncommitted(where, sizes, files)
+    return open_tfds(where, sizes, files)
+
+
+def _is_file(where: str) -> bool:
+    return storage.is_local(where) and os.path.isfile(where)
 
 
 def _is_pattern(where: str) -> bool:
     """True for TFRecord files, as "in/*.tfrecord"; a directory may have such a name too."""
     if storage.is_local(where) and os.path.isdir(where):
         return False
-    return any(character in where for character in "*?[") or where.endswith(".tfrecord")
+    named = is_record_file(os.path.basename(where))
+    return named or _is_file(where) or any(mark in where for mark in "*?[")
 
 
 def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:

@@ -45,10 +45,8 @@ def open_stored(directory: str | os.PathLike[str], at: int | None = None) -> Sto
     """
     where = os.fspath(directory)
     stored = open_dataset(where, files_by_number(where), at)
-    if any(stored.records(split) is None for split in stored.splits):
-        raise DatasetError(
-            f"{where}: without metadata, records are found only on a disk; copy the files first."
-        )
+    if words := stored.uncounted():
+        raise DatasetError(words)
     return stored
 
 

@@ -208,5 +208,5 @@ def array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
         feature.key: _DTYPES[feature.kind]
         for field in fields
         for feature in field.features
-        if feature.shape != () and feature.kind in _DTYPES and feature.key != field.bbox_key
+        if feature.shape != () and feature.kind in _DTYPES and feature.key != field.tfds_boxes_key
     }

@@ -87,7 +87,9 @@ def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
     """`features.json`: every key of the record with its type, in TFDS's form."""
     shapes = image_shapes(plan, done)
     forms = {feature.key: _tfds_form(feature, plan, shapes) for feature in plan.features}
-    forms |= {field.bbox_key: _sequence(_BBOX) for field in plan.fields if field.bbox_key}
+    forms |= {
+        field.tfds_boxes_key: _sequence(_BBOX) for field in plan.fields if field.tfds_boxes_key
+    }
     document = {
         "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
         "featuresDict": {"features": forms},

@@ -1,0 +1,206 @@
+"""The first records of files without metadata, and what can be seen in them.
+
+A COCO script leaves out the keys of boxes where an image has none, and a test split often has no
+classes, so one record is not enough: the first few of several files of each split are read.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfrecorder.dataset.example import Values, parse_example
+from tfrecorder.errors import DatasetError
+from tfrecorder.schema.keys import DEFAULT_FEATURES, HEIGHT, WIDTH, Feature
+from tfrecorder.stored.dataset import Files, ShardFile
+
+#: Of each split so many files, spread evenly, and of each file so many records, but no more than
+#: the first that together have so many bytes.
+_FILES, _RECORDS, _BYTES = 4, 8, 2**24
+
+#: The largest edge of a box that is taken for a fraction: some tools round beyond 1.
+_LARGEST_FRACTION = 1.5
+
+#: How far a box in pixels may reach beyond its image, as a share of its side.
+_BEYOND = 0.01
+
+#: The eight bytes that a PNG begins with, and where its header has bit depth and colour type.
+_PNG, _DEPTH, _COLOUR = b"\x89PNG\r\n\x1a\n", 24, 25
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One of the first records of a file."""
+
+    path: str
+    values: Mapping[str, Values]
+
+
+def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: Files) -> list[Sample]:
+    """A few records of each split.
+
+    Raises:
+        DatasetError: a file is damaged, or holds no tf.train.Example.
+    """
+    found = []
+    for shards in splits.values():
+        filled = [shard for shard in shards if shard.records != 0]
+        for shard in filled[:: -(-len(filled) // _FILES) or 1]:
+            found += _first_records(shard, files)
+    return found
+
+
+def _first_records(shard: ShardFile, files: Files) -> list[Sample]:
+    found, size = [], 0
+    try:
+        for data in itertools.islice(files.records(shard.path, shard.compression), _RECORDS):
+            found.append(Sample(shard.path, _parsed(shard.path, data)))
+            size += len(data)
+            if size > _BYTES:
+                break
+    except ValueError as error:
+        raise DatasetError(f"{shard.path} is damaged: {error}. Copy it again.") from error
+    return found
+
+
+def _parsed(path: str, data: bytes) -> dict[str, Values]:
+    try:
+        return parse_example(data)
+    except ValueError as error:
+        raise DatasetError(f"{path} holds no tf.train.Example: {error}") from error
+
+
+def features_of(
+    samples: Sequence[Sample], usual_kinds: Mapping[str, str]
+) -> tuple[dict[str, Feature], dict[str, str]]:
+    """The keys of some records with their types, and what is wrong with any, in words.
+
+    A key has the shape () if each record holds one value of it, else that of a list.
+
+    Args:
+        usual_kinds: of keys whose lists are empty in all records; others are then left out, as an
+            empty list has no type.
+    """
+    usual = [one.key for one in DEFAULT_FEATURES]
+    present = dict.fromkeys(key for one in samples for key in one.values)
+    keys = [key for key in usual if key in present] + [key for key in present if key not in usual]
+    found, faults = {}, {}
+    for key in keys:
+        values = [one.values[key] for one in samples if len(one.values.get(key, ()))]
+        kinds = sorted({_kind(some) for some in values})
+        if len(kinds) > 1:
+            faults[key] = f"holds {' in some records and '.join(kinds)} in others"
+        elif kinds:
+            single = len(values) == len(samples) and all(len(some) == 1 for some in values)
+            kind = _text_or_bytes(values) if kinds == ["bytes"] else kinds[0]
+            found[key] = Feature(key, kind, () if single else (None,))
+        elif key in usual_kinds:
+            found[key] = Feature(key, usual_kinds[key], (None,))
+    return found, faults
+
+
+def _kind(values: Values) -> str:
+    if isinstance(values, list):
+        return "bytes"
+    return "int64" if values.dtype == np.int64 else "float"
+
+
+def _text_or_bytes(values: Iterable[Values]) -> str:
+    try:
+        for some in values:
+            for value in some:
+                bytes(value).decode()
+    except UnicodeDecodeError:
+        return "bytes"
+    return "text"
+
+
+def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str | None:
+    """What is wrong with keys that should hold as many values as each other, or None."""
+    for one in samples:
+        counts = {key: len(one.values.get(key, ())) for key in keys}
+        if len(set(counts.values())) > 1:
+            words = ", ".join(f"{count} of {key}" for key, count in counts.items())
+            return f"does not go with the others: a record has {words}"
+    return None
+
+
+def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tuple[str, str]:
+    """The unit of boxes, "fraction" or "pixel", and what is wrong with it, or "".
+
+    Args:
+        edges: the keys of the left, upper, right and lower edge.
+        image: the key of the encoded image.
+    """
+    found = [(one, [np.asarray(one.values.get(key, ())) for key in edges]) for one in samples]
+    found = [(one, some) for one, some in found if all(map(len, some))]
+    if not found:
+        return "fraction", ""
+    largest = max(float(edge.max()) for _, some in found for edge in some)
+    whole = all(edge.dtype == np.int64 for _, some in found for edge in some)
+    if largest <= _LARGEST_FRACTION and not whole:
+        return "fraction", ""
+    faults = (_pixel_fault(one, some, image) for one, some in found)
+    return "pixel", next(filter(None, faults), "")
+
+
+def _pixel_fault(one: Sample, edges: Sequence[np.ndarray], image: str) -> str:
+    """Boxes in pixels mean nothing without the size of the image that they were drawn on."""
+    data = one.values.get(image)
+    size = _image_size(data[0]) if isinstance(data, list) and data else None
+    if size is None:
+        return ""
+    told = [one.values.get(key, []) for key in (HEIGHT, WIDTH)]
+    stated = [int(some[0]) for some in told if isinstance(some, np.ndarray) and len(some)]
+    if len(stated) == 2 and tuple(stated) != size:
+        return (
+            f"is in pixels, of an image of {stated[1]} x {stated[0]} as the record says, but the "
+            f"image has {size[1]} x {size[0]}"
+        )
+    for edge, side, name in ((edges[2], size[1], "width"), (edges[3], size[0], "height")):
+        if float(edge.max()) > side * (1 + _BEYOND):
+            return (
+                f"is in pixels, and a box reaches to {float(edge.max()):g}, beyond the image's "
+                f"{name} of {side}"
+            )
+    return ""
+
+
+def _image_size(data: bytes) -> tuple[int, int] | None:
+    """Height and width of an encoded image; None where it is not known."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as opened:
+            return opened.height, opened.width
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def mask_fault(samples: Sequence[Sample], key: str) -> str:
+    """What is wrong with masks, or "" if each is a PNG whose decoded pixels are what was drawn."""
+    for one in samples:
+        values = one.values.get(key, [])
+        if not isinstance(values, list):
+            return "holds numbers, not PNGs"
+        for data in values:
+            if fault := _png_fault(data):
+                return fault
+    return ""
+
+
+def _png_fault(data: bytes) -> str:
+    if data[:8] != _PNG or len(data) <= _COLOUR:
+        return "holds something other than PNGs"
+    depth, colour = data[_DEPTH], data[_COLOUR]
+    if colour == 3:
+        return "holds PNGs with a palette, which decoders turn into colours"
+    if colour != 0:
+        return "holds PNGs of colours, not of one number a pixel"
+    if depth not in (1, 8):
+        return f"holds PNGs of {depth} bits a pixel, which decoders turn into other numbers"
+    return ""

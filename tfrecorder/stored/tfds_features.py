@@ -1,0 +1,143 @@
+"""`features.json` of TensorFlow Datasets: the keys of its records, with what each is.
+
+How a feature becomes keys is that of `tensorflow_datasets/core/example_parser.py` and
+`core/features/*.py`, as of version 4.9.10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.schema.keys import Feature
+from tfrecorder.stored.dataset import Shape
+
+#: Of the class of a feature, the name.
+_CLASS = re.compile(r".*\.(\w+)$")
+
+#: Under these words in a key, an image of one channel is a mask.
+_MASK = re.compile(r"(^|[/_])(mask|segmentation)")
+
+#: How a feature stores boxes, and in which unit they then are; what is not here is not known.
+_BOX_UNITS = {"REL_YXYX": "fraction", "YXYX": "pixel"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What `features.json` says of one key.
+
+    Attributes:
+        feature: its kind is "image" of any image, "mask" of one whose pixels are classes, and
+            "label" of classes; of boxes "float" with the shape (4,) or (None, 4); "" where nobody
+            knows how it is stored.
+        classes: how many there are; None where that is not known.
+        shape: of an image.
+        unit: of boxes.
+        fault: why it cannot be read, or "".
+    """
+
+    feature: Feature
+    classes: int | None = None
+    shape: Shape = (None, None, 3)
+    unit: str = ""
+    fault: str = ""
+
+
+def told_features(document: Mapping[str, Any]) -> list[Told]:
+    """All keys of a record, in their order.
+
+    Raises:
+        LookupError, TypeError, ValueError: the document has another form.
+    """
+    return list(_of_dict(document.get("featuresDict", {}).get("features", {}), "", 0))
+
+
+def _of_dict(forms: Mapping[str, Any], prefix: str, depth: int) -> Iterator[Told]:
+    for key, form in forms.items():
+        yield from _of(form, f"{prefix}{key}", depth)
+
+
+def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[Told]:
+    """The keys of a feature.
+
+    Args:
+        depth: in how many sequences it is.
+    """
+    if "featuresDict" in form:
+        yield from _of_dict(form["featuresDict"].get("features", {}), f"{key}/", depth)
+    elif "sequence" in form:
+        inner = form["sequence"]["feature"]
+        length = int(form["sequence"].get("length", -1))
+        if depth or length < 0 or "featuresDict" in inner:
+            yield from _of(inner, key, depth + 1)
+        else:
+            yield from (_of_length(one, length) for one in _of(inner, key, depth))
+    elif depth > 1:
+        one = _single(form, key)
+        # A list of lists: its values one after the other, and how many are in each list.
+        flat = Feature(f"{key}/ragged_flat_values", _plain(one.feature.kind), (None,))
+        yield Told(flat, fault="holds lists of lists of boxes" if one.unit else one.fault)
+        for level in range(depth - 1):
+            yield Told(Feature(f"{key}/ragged_row_lengths_{level}", "int64", (None,)))
+    else:
+        one = _single(form, key)
+        yield _of_length(one, None) if depth else one
+
+
+def _of_length(one: Told, length: int | None) -> Told:
+    """A list of so many values of a kind; of boxes, an array with four numbers in each row."""
+    feature = one.feature
+    shape: tuple[int | None, ...] = (length, *feature.shape)
+    if None in shape and not one.unit:
+        shape = (None,)  # as it is stored: one value after the other
+    return Told(
+        Feature(feature.key, feature.kind, shape), one.classes, one.shape, one.unit, one.fault
+    )
+
+
+def _plain(kind: str) -> str:
+    return {"image": "bytes", "mask": "bytes", "label": "int64"}.get(kind, kind)
+
+
+def _single(form: Mapping[str, Any], key: str) -> Told:
+    match = _CLASS.match(form.get("pythonClassName", ""))
+    name = match[1] if match else ""
+    if name in ("Image", "LabeledImage"):
+        return _image(form.get("image", {}), key, name == "LabeledImage")
+    if name == "ClassLabel":
+        count = int(form.get("classLabel", {}).get("numClasses", 0))
+        return Told(Feature(key, "label"), count or None)
+    if name == "Text":
+        return Told(Feature(key, "text"))
+    if name == "BBoxFeature":
+        # Before 4.9.4 there was one form, and nothing was said of it.
+        said = form.get("boundingBox", {"bboxFormat": "REL_YXYX"}).get("bboxFormat", "")
+        words = f"holds boxes of the form {said or 'unknown'}, not REL_YXYX or YXYX"
+        fault = "" if said in _BOX_UNITS else words
+        return Told(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"), fault=fault)
+    if name in ("Scalar", "Tensor"):
+        return _tensor(form.get("tensor", {}), key)
+    return Told(Feature(key, ""), fault=f"is a feature of the kind {name} of TFDS")
+
+
+def _image(form: Mapping[str, Any], key: str, labeled: bool) -> Told:
+    dtype = form.get("dtype", "uint8")
+    sides = [int(side) for side in form.get("shape", {}).get("dimensions", ())] or [-1, -1, 3]
+    height, width, channels = (None if side < 0 else side for side in sides)
+    is_mask = labeled or (channels == 1 and _MASK.search(key))
+    fault = "" if dtype == "uint8" else f"holds images of {dtype}; load decodes to 8 bits"
+    feature = Feature(key, "mask" if is_mask else "image")
+    return Told(feature, shape=(height, width, channels or 3), fault=fault)
+
+
+def _tensor(form: Mapping[str, Any], key: str) -> Told:
+    sides = tuple(int(side) for side in form.get("shape", {}).get("dimensions", ()))
+    if sides and form.get("encoding", "none") != "none":
+        return Told(Feature(key, "bytes"))
+    dtype = form.get("dtype", "")
+    kinds = {"string": "text", "object": "text", "bool": "bool"}
+    kind = kinds.get(dtype, "float" if "float" in dtype else "int64")
+    shape = (None,) if any(side < 0 for side in sides) or form.get("optional") else sides
+    return Told(Feature(key, kind, shape))
