@@ -240,6 +240,31 @@ def test_boxes_of_another_form(unit: str, tmp_path: Path) -> None:
         tfrecorder.load(where)
 
 
+@pytest.mark.parametrize("key", ["image/object/bbox", "faces"])
+def test_boxes_next_to_boxes(key: str, tmp_path: Path) -> None:
+    """As `convert(tfds_features=True)` writes them, and as somebody else may."""
+    names = ["ymin", "xmin", "ymax", "xmax"]
+    edges = {f"image/object/bbox/{name}": tfds.features.Sequence(np.float32) for name in names}
+    features = tfds.features.FeaturesDict(
+        {
+            "image/encoded": tfds.features.Image(encoding_format="jpeg"),
+            key: tfds.features.Sequence(tfds.features.BBoxFeature()),
+            **edges,
+        }
+    )
+    box = BOXES[0][0]
+    sides = {name: [side] for name, side in zip(edges, box, strict=True)}
+    row = {"image/encoded": str(PHOTOS[0]), key: [tfds.features.BBox(*box)], **sides}
+    where = write(tmp_path / "both/1.0.0", features, [row])
+    if key == "faces":
+        with pytest.raises(DatasetError, match="faces holds boxes next to those of image/object"):
+            tfrecorder.load(where)
+        return
+    ((loaded, found),) = both(where)
+    alike(loaded, found)
+    np.testing.assert_array_equal(loaded[1]["boxes"], [box])
+
+
 def test_images_of_16_bits_are_refused(tmp_path: Path) -> None:
     image = tfds.features.Image(shape=(4, 4, 1), dtype=np.uint16, encoding_format="png")
     features = tfds.features.FeaturesDict({"image": image})
