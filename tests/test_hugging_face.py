@@ -228,6 +228,7 @@ made = datasets.Dataset.from_generator(
     rows, gen_kwargs={"count": 1500, "size": 200_000}, features=features, cache_dir="cache",
     writer_batch_size=50,
 )
+made = made.shuffle(seed=0)  # whose rows are copied, not mapped
 options = ConvertOptions.of({"num_shards": 1, "progress": False})
 warm = read_and_check(made.select(range(3)), "warm", options, print)[:2]
 prepare("warm", *warm, options)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOGETHER, AHEAD = 8, 4
 
 #: Rows whose names are Python values before they go to Arrow.
-BLOCK = 2**16
+BLOCK = 2**13
 
 
 class Cells(Protocol):
@@ -137,14 +137,21 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
         while block := list(itertools.islice(every, BLOCK)):
             held = [one if isinstance(one, Content) else Content("", "", -1) for one in block]
             sizes[start : start + len(block)] = [one.size for one in held]
-            files.append(pa.array([one.file for one in held], pa.large_string()))
-            names.append(pa.array([one.name for one in held], pa.large_string()))
-            uris.append(_uris(block))
+            of_block = pa.array([one.file for one in held], pa.large_string())
+            named = any(one.name != one.file for one in held)
+            all_held = not (sizes[start : start + len(block)] < 0).any()
+            # Where the hashes are all that is known, they are in memory once.
+            files.append(of_block)
+            names.append(_texts([one.name for one in held]) if named else of_block)
+            uris.append(of_block if all_held else _texts(block))
             start += len(block)
     whole = _joined(uris, column)
     if not (sizes >= 0).any():
         return whole, None
-    return whole, Contents(pa.concat_arrays(files), pa.concat_arrays(names), sizes, cells)
+    by_hash = pa.concat_arrays(files)
+    same = all(one is other for one, other in zip(files, names, strict=True))
+    named_as = by_hash if same else pa.concat_arrays(names)
+    return whole, Contents(by_hash, named_as, sizes, cells)
 
 
 def _grouped(cells: Cells) -> Iterator[list[Any]]:
@@ -157,7 +164,7 @@ def _contents_in(cells: Sequence[Any]) -> list[Any]:
     return [content_in(cell) for cell in cells]
 
 
-def _uris(block: Sequence[Any]) -> Any:
+def _texts(block: Sequence[Any]) -> Any:
     """What stands in the column for some cells: in Arrow, if all of them are texts."""
     import pyarrow as pa
 

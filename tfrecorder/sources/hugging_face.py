@@ -226,10 +226,9 @@ def _plain(datasets: Sequence[Any], name: str, classes: Sequence[str] | None) ->
     whole = pa.chunked_array(chunks, found[0].type)
     if classes is None:
         return whole.to_pandas()
-    texts = np.array([*classes, None], dtype=object)
+    texts = np.array([*classes, None], dtype=object)  # -1 is no class
     if pa.types.is_integer(whole.type):
-        numbers = whole.fill_null(-1).to_numpy()
-        return pd.Series(texts[np.where(numbers < 0, len(classes), numbers)])
+        return pd.Series(texts[whole.fill_null(-1).to_numpy()])
     cells = (cell.as_py() for cell in whole)
     return pd.Series([_named(cell, texts) for cell in cells], dtype=object)
 
