@@ -26,6 +26,7 @@ EXTRAS = {
     "dev": [
         "confluent-kafka>=2.6",
         "dask[distributed]>=2024.11",
+        "datasets>=3",
         "fsspec>=2024.6",
         "grain>=0.2",
         "hypothesis>=6.100",

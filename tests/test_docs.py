@@ -28,6 +28,7 @@ NEEDS = {
     "docs/jax.md": ["grain", "jax"],
     "docs/stream-kafka.md": ["confluent_kafka"],
     "docs/interop.md": ["tensorflow_datasets"],
+    "docs/hugging-face.md": ["datasets"],
 }
 #: Set by `make interop`, whose environment has every tool that a block of a page needs.
 ALL_TOOLS = "INTEROP" in os.environ

@@ -207,7 +207,8 @@ def test_values_of_any_type_are_reported_not_raised() -> None:
     odd = [["a"], {"b": 1}, None, 1.5, b"x", object()]
     frame = pd.DataFrame(dict.fromkeys(("split", "image_uri", "label"), odd))
     report = frame.tensorflow.validate()
-    assert set(report[report.column == "image_uri"].row) >= {0, 1, 2, 3, 4, 5}
+    odd_images = set(report[report.column == "image_uri"].row)
+    assert odd_images >= {0, 1, 2, 3, 5}  # bytes may be an image, which only a look at them shows
     assert str(report)
 
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
@@ -38,13 +40,15 @@ from tfrecorder.plan.directory import (
 )
 from tfrecorder.plan.dry_run import DryRun, estimate
 from tfrecorder.plan.exchange import complete
-from tfrecorder.plan.plan import Plan, make_plan, shard_counts
-from tfrecorder.plan.preflight import open_some, sizes_of_some
+from tfrecorder.plan.plan import Plan, make_plan, shard_bounds, shard_counts
+from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
+from tfrecorder.plan.spool import remove_spool, spool_images
 from tfrecorder.plan.staging import read_plan, restage_rows, stage_plan
 from tfrecorder.runners import run
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
+from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.source import read_with, refuse_idle
 from tfrecorder.sources.table import Source
 from tfrecorder.stored.files import local_files, stored_files
@@ -61,12 +65,13 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     import tensorflow as tf
+    from datasets import Dataset, DatasetDict
 
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
 def convert(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
     **options: Any,
 ) -> ConversionResult | DataflowJob:
@@ -75,9 +80,11 @@ def convert(
     To continue a conversion that was interrupted, repeat the call.
 
     Args:
-        source: a frame with the columns image_uri and, if known, split and label; the
-            path of such a CSV; a folder `split/label/file` or `label/file`; or an open file to
-            read a CSV from.
+        source: a frame with the columns image_uri and, if known, split and label; a `Dataset` or
+            `DatasetDict` of Hugging Face; the path of such a CSV; a folder `split/label/file` or
+            `label/file`; or an open file to read a CSV from. An image_uri may also be the image
+            itself: the bytes of its file, {"bytes": …, "path": …}, a picture of Pillow, or a
+            `data:` uri.
         output_dir: a new or empty directory, or that of the conversion to continue. With the
             option `name`, the dataset is the directory output_dir/name/version.
         **options: see `tfrecorder.ConvertOptions`.
@@ -109,7 +116,7 @@ def convert(
 
 
 def _convert(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: Any,
     output_dir: str | os.PathLike[str],
     chosen: ConvertOptions,
     started: float,
@@ -207,6 +214,8 @@ def _where_listed(source: Any, options: ConvertOptions) -> str:
     """The call that lists all warnings."""
     name = getattr(source, "name", None)
     call = "see df.tensorflow.validate()"
+    if is_hugging_face(source):
+        call = "see tfrecorder.validate(dataset)"
     if isinstance(source, (str, os.PathLike)):
         call = f"see tfrecorder.validate({str(source)!r})"
     elif hasattr(source, "read") and isinstance(name, str) and os.path.isfile(name):
@@ -219,7 +228,7 @@ def _where_listed(source: Any, options: ConvertOptions) -> str:
 
 
 def read_and_check(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: Any,
     where: str,
     options: ConvertOptions,
     begin: Callable[[str], None],
@@ -251,13 +260,13 @@ def check_table(
     if options.runner == "DataflowRunner":
         from tfrecorder.runners.dataflow import checks
 
-        uris = itertools.chain.from_iterable(checked.files)
+        uris = itertools.chain.from_iterable(in_files(one, checked) for one in checked.files)
         checks.check((storage.resolve(uri, table.base) for uri in uris), where, options)
     return table, checked, report
 
 
 def stage(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
     **options: Any,
 ) -> ConversionStatus:
@@ -304,7 +313,7 @@ def stage(
 
 
 def dry_run(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
     **options: Any,
 ) -> DryRun:
@@ -325,7 +334,7 @@ def dry_run(
 
 
 def _dry_run(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: Any,
     output_dir: str | os.PathLike[str],
     chosen: ConvertOptions,
 ) -> DryRun:
@@ -440,6 +449,8 @@ def prepare(
         before: as in `Plan`, if the directory is that of a new generation.
     """
     plan, planned = make_plan(checked, table.base, (), options, before)
+    if plan.spooled and not storage.is_local(output_dir):
+        plan = dataclasses.replace(plan, remote=True)
 
     def decide(undecided: bool) -> Sequence[int]:
         return sizes_of_some(checked, table.base, options, decisive=undecided)
@@ -447,7 +458,24 @@ def prepare(
     def look() -> None:
         open_some(checked, table.base, options)
 
-    return stage_or_continue(output_dir, plan, planned, options, decide, look)
+    def spool(folder: str, plan: Plan, pending: Sequence[Shard]) -> None:
+        if plan.spooled and pending:
+            rows = planned.take(_rows_of(plan, pending))
+            spool_images(folder, rows, checked.contents.values())
+
+    return stage_or_continue(output_dir, plan, planned, options, decide, look, spool)
+
+
+def _rows_of(plan: Plan, shards: Sequence[Shard]) -> np.ndarray:
+    """The planned rows of some shards, by their place in the plan."""
+    starts, start = {}, 0
+    for split, rows in plan.split_rows.items():
+        starts[split], start = start, start + rows
+    found = [np.arange(0)]
+    for one in shards:
+        first, stop = shard_bounds(plan.split_rows[one.split], one.count, one.index)
+        found.append(np.arange(starts[one.split] + first, starts[one.split] + stop))
+    return np.concatenate(found)
 
 
 def stage_or_continue(
@@ -457,6 +485,7 @@ def stage_or_continue(
     options: ConvertOptions,
     sizes_of: Callable[[bool], Sequence[int]],
     look: Callable[[], None],
+    spool: Callable[[str, Plan, Sequence[Shard]], None] = lambda folder, plan, pending: None,
 ) -> Prepared | None:
     """`prepare` for a plan whose numbers of shards are not decided yet.
 
@@ -464,12 +493,16 @@ def stage_or_continue(
         planned: its rows.
         sizes_of: given whether sizes decide on the shards, the file sizes in bytes of some images.
         look: raises an error if the images are not there; called before anything is changed.
+        spool: given where the plan is staged and the shards that are to be written, puts their
+            images there that came as bytes.
     """
     exchanged = complete(output_dir)
     keeps = not options.retry_rejects and (exchanged or not options.overwrite)
     if keeps and is_finished(output_dir, plan):
         # Check that the shards of the finished dataset are there, by name and size.
         open_dataset(output_dir, local_files() if storage.is_local(output_dir) else stored_files())
+        if plan.spooled:  # whoever committed may have ended before it removed them
+            remove_spool(output_dir)
         return None
     folder = folder_to_write(output_dir, options)
     staged = plan_to_continue(folder, plan, options)
@@ -484,9 +517,11 @@ def stage_or_continue(
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
         look()
     if staged is None:
-        clear(folder)
+        clear(folder, keep_spool=bool(plan.spooled))
+        spool(folder, plan, pending)
         stage_plan(plan, planned, folder)
         return Prepared(folder, plan)
+    spool(folder, staged, pending)
     plan = reopen(folder, staged, plan.base, pending)
     if pending:
         restage_rows(plan, planned, folder)
@@ -520,7 +555,7 @@ def _warn_of_escapes(plan: Plan) -> None:
 
 
 def convert_and_load(
-    source: pd.DataFrame | str | os.PathLike[str],
+    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str],
     output_dir: str | os.PathLike[str],
     *,
     load_options: Mapping[str, Any] | None = None,

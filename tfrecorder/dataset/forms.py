@@ -143,7 +143,13 @@ _PLAN = record(
         "fingerprint": string,
         "options": _OPTIONS,
     },
-    {"remote": truth, "before": _BEFORE, "copies": truth, "streams": _STREAMS},
+    {
+        "remote": truth,
+        "before": _BEFORE,
+        "copies": truth,
+        "streams": _STREAMS,
+        "spooled": whole(),
+    },
 )
 
 

@@ -18,7 +18,7 @@ out/
     rejects/….csv  suspects/….csv   the shard's own share of the two files above
     progress/train-00000-of-00012   records written so far by a shard under way
     tmp/                            files not complete yet
-    spool/00001/                    images of the batch of a stream that is to be generation 1
+    spool/00001/                    images that came as bytes, until generation 1 is committed
     next/                           the dataset that is to replace this one, in the same form
   appended/00001/                   generation 1: a dataset directory in the same form
 """
@@ -150,13 +150,21 @@ def generation_of(output_dir: str, number: int) -> str:
     return output_dir if not number else os.path.join(output_dir, APPENDED, f"{number:05d}")
 
 
-def spool_of(output_dir: str, number: int) -> str:
-    """The name, below a dataset directory, of the folder of images for one generation.
+def spool_of(folder: str) -> tuple[str, str]:
+    """Where the images that came as bytes wait until what is written to a folder is committed.
 
-    >>> spool_of("out", 3)
-    'out/_tfrecorder/spool/00003'
+    Returns:
+        The dataset directory, and the name of the spool below it.
+
+    >>> spool_of("out"), spool_of("out/_tfrecorder/next")
+    (('out', '_tfrecorder/spool/00000'), ('out', '_tfrecorder/spool/00000'))
+    >>> spool_of("out/appended/00003")
+    ('out', '_tfrecorder/spool/00003')
     """
-    return os.path.join(output_dir, SPOOL, f"{number:05d}")
+    whole = dataset_of(folder)
+    directory = grown_of(whole)
+    number = 0 if directory == whole else generation_number(os.path.basename(whole))
+    return directory, f"{SPOOL}/{number:05d}"
 
 
 def generation_number(name: str) -> int | None:

@@ -53,12 +53,13 @@ from tfrecorder.writing.result import ConversionResult
 
 if TYPE_CHECKING:
     import pandas as pd
+    from datasets import Dataset, DatasetDict
 
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
 def append(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
     *,
     duplicates: str = "skip",

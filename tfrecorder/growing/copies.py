@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.earlier import rows_as_now
 from tfrecorder.errors import DatasetError
-from tfrecorder.plan.plan import COPY_OF, POSITION_OF, REJECT_OF, shard_bounds
+from tfrecorder.plan.plan import COPY_OF, POSITION_OF, REJECT_OF, shard_bounds, spool_columns
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -41,22 +41,22 @@ def all_rows(
         table, of_rows = _rows_of(where, stored, one)
         tables.append(table)
         splits += of_rows
-    if any(POSITION_OF.source in table.column_names for table in tables):
-        tables = list(map(_with_positions, tables))
+    of_some = {*POSITION_OF, *spool_columns(name for one in tables for name in one.column_names)}
+    there = [name for name in of_some if any(name in one.column_names for one in tables)]
+    tables = [_with_texts(one, sorted(there)) for one in tables]
     names = tables[-1].column_names
     whole = pa.concat_tables([table.select(names).replace_schema_metadata() for table in tables])
     return whole, pd.Series(splits, dtype=SPLIT_TYPE)
 
 
-def _with_positions(table: pa.Table) -> pa.Table:
-    """Rows that did not come from a stream have empty positions."""
+def _with_texts(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """Rows that did not come from a stream, or not as bytes, have empty texts there."""
     import pyarrow as pa
 
-    if POSITION_OF.source in table.column_names:
-        return table
     empty = pa.array([""] * len(table), pa.large_string())
-    for name in POSITION_OF:
-        table = table.append_column(name, empty)
+    for name in names:
+        if name not in table.column_names:
+            table = table.append_column(name, empty)
     return table
 
 

@@ -13,6 +13,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import SourceError
 from tfrecorder.schema.fields import Field, fields_of
 from tfrecorder.schema.kinds import Boxes, Label, Number
+from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.table import Source
 from tfrecorder.stored.generations import Generation
 from tfrecorder.validation.rules import Checked
@@ -20,7 +21,7 @@ from tfrecorder.validation.rules import Checked
 
 def fit_texts(table: Source, known: Sequence[Field], source: Any) -> Source:
     """A text file's labels as texts where the dataset has names: "7" alone looks like a number."""
-    if isinstance(source, pd.DataFrame):
+    if isinstance(source, pd.DataFrame) or is_hugging_face(source):
         return table
     names = [_label_column(one) for one in known if one.num_classes and not one.integer]
     frame = table.frame

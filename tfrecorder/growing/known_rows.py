@@ -1,4 +1,4 @@
-"""Which rows of a table are in a dataset already, by the uris of their images.
+"""Which rows of a table are in a dataset already, by the uris or the contents of their images.
 
 The plan of each generation holds the uris of its records and of its rejects.  They stay in Arrow:
 a million of them are looked through in a fraction of a second.
@@ -17,6 +17,7 @@ import pandas as pd
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.earlier import URI_OF_ROWS
 from tfrecorder.errors import DatasetError
+from tfrecorder.schema.fields import SPOOLED
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Image
 from tfrecorder.sources.table import Source, as_objects, as_texts
@@ -116,7 +117,8 @@ def _known_uris(directory: str, retry_rejects: bool) -> list[pa.Array]:
             uri, row = "image_uri", "row"
         if not {uri, row} <= {*schema.names}:
             return None
-        return [uri, row] if retry_rejects else [uri]
+        spool = f"{SPOOLED}{uri}"
+        return [uri, row, *([spool] if spool in schema.names else [])]
 
     table = read_planned(directory, chosen)
     if table is None:
@@ -126,6 +128,9 @@ def _known_uris(directory: str, retry_rejects: bool) -> list[pa.Array]:
             "all rows."
         )
     uris = table.column(0).cast(pa.large_string())
+    if table.num_columns > 2:  # what came as bytes is known by its content, whatever its name
+        files = table.column(2)
+        uris = pc.if_else(pc.equal(files, ""), uris, files)
     if retry_rejects:
         rejected = pa.array(rejected_rows(directory), pa.int64())
         uris = uris.filter(pc.invert(pc.is_in(table.column(1), value_set=rejected)))

@@ -7,12 +7,15 @@ it breaks: one bad message must not stop a stream.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from tfrecorder import storage
 from tfrecorder.errors import SourceError
 from tfrecorder.growing.fitting import refuse_other_schema
 from tfrecorder.growing.stream_source import Unusable
@@ -30,6 +33,7 @@ from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
 from tfrecorder.schema.splits import SPLIT_TYPE, assign_splits
+from tfrecorder.sources.cells import Content, File, file_in, name_of
 from tfrecorder.sources.source import read_with
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import CODES, ERROR, Finding
@@ -46,7 +50,8 @@ class Row(NamedTuple):
     """A row of a batch.
 
     Attributes:
-        cells: by column, with the bytes of images spooled; or `Unusable`.
+        cells: by column, with a `Content` in the place of each image that came as bytes, which is
+            spooled; or `Unusable`.
         position: of the row in its source, as JSON.
         name: what the row is listed as where it has no image.
     """
@@ -54,6 +59,55 @@ class Row(NamedTuple):
     cells: Mapping[str, Any]
     position: str
     name: str
+
+
+def row_of(
+    cells: Mapping[str, Any],
+    columns: Sequence[str],
+    position: str,
+    name: str,
+    base: str | None,
+    put: Callable[[str, bytes], None],
+) -> Row:
+    """A row of a stream, with those of its images that came as bytes spooled.
+
+    Args:
+        columns: of images and masks.
+        name: that the row is listed under if it has no image.
+        base: the folder of relative uris; None makes them absolute, by the current folder.
+        put: spools a file under a name.
+
+    Raises:
+        OSError: an image cannot be spooled.
+    """
+    if isinstance(cells, Unusable):
+        return Row(cells, position, cells.name or name)
+    kept = dict(cells)
+    for column in columns:
+        found = file_in(kept.get(column))
+        if isinstance(found, File):
+            if found.name and (fault := _name_fault(found.name)) is not None:
+                return Row(Unusable(name, fault), position, name)
+            file = name_of(found.data)
+            put(file, found.data)
+            found = Content(file, found.name or file, len(found.data))
+        elif isinstance(found, str) and found and base is None:
+            found = storage.resolve(found, os.getcwd())
+        if column in kept:
+            kept[column] = found
+    first = kept.get(columns[0]) if columns else None
+    shown = first.name if isinstance(first, Content) else first
+    return Row(kept, position, shown if isinstance(shown, str) and shown else name)
+
+
+def _name_fault(name: str) -> str | None:
+    """What keeps a name from being that of an image in a message, which anybody may have sent."""
+    parts = name.split("/")
+    sound = posixpath.normpath(name) == name and ".." not in parts and not name.startswith("/")
+    short = all(len(part.encode()) <= 200 for part in parts)
+    if sound and short and name.isprintable() and "://" not in name:
+        return None
+    return f"bad_name: {name[:80]!r} cannot be the name of an image; give a relative path"
 
 
 class Target(NamedTuple):

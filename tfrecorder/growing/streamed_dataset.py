@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
@@ -15,14 +16,14 @@ from tfrecorder.dataset import layout
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.growing.fitting import before_next
-from tfrecorder.growing.micro_batch import Row, Target, plan_batch
+from tfrecorder.growing.micro_batch import Row, Target, plan_batch, row_of
 from tfrecorder.growing.positions import position_of, taken_positions
-from tfrecorder.growing.spool import Spool, clear_spool, is_whole
 from tfrecorder.growing.stream_source import StreamSource, Unusable
 from tfrecorder.growing.taken_over import taken_over
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.directory import clear, reopen
-from tfrecorder.plan.plan import OF_PLAN_ALONE, Plan
+from tfrecorder.plan.plan import OF_PLAN_ALONE, Plan, spool_columns
+from tfrecorder.plan.spool import Spool, clear_spools, is_whole, remove_spool
 from tfrecorder.plan.staging import read_plan, stage_plan
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
@@ -44,11 +45,13 @@ class Batch:
     """The rows of a batch as they come.
 
     Attributes:
+        number: of the generation that it becomes.
         columns: of images and masks, by the words of the source.
         began: when its first row came, by `time.monotonic`.
     """
 
     spool: Spool
+    number: int
     columns: list[str]
     began: float = field(default_factory=time.monotonic)
     rows: list[Row] = field(default_factory=list)
@@ -113,8 +116,13 @@ class StreamedDataset:
         schema, columns = options.schema, options.columns or {}
         ours = [URI_COLUMN] if schema is None else [*schema.of(Image), *schema.of(Mask)]
         theirs = {name: given for given, name in columns.items()}
-        spool = Spool(self.where, self._number, getattr(self.source, "base", None))
-        return Batch(spool, [theirs.get(name, name) for name in ours])
+        named = [theirs.get(name, name) for name in ours]
+        return Batch(Spool(self._folder), self._number, named)
+
+    @property
+    def _base(self) -> str | None:
+        """The folder of relative uris; None where these are made absolute as they come."""
+        return getattr(self.source, "base", None)
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind it.
@@ -132,7 +140,9 @@ class StreamedDataset:
                     f"source {self.source.name}: the position {position!r} is not a JSON value: "
                     f"{error}."
                 ) from None
-        batch.rows.append(batch.spool.add(cells, batch.columns, text, len(batch.rows)))
+        name = f"{batch.number:05d}/{len(batch.rows):08d}"
+        put = batch.spool.put
+        batch.rows.append(row_of(cells, batch.columns, text, name, self._base, put))
         if self._ordered:
             self.position = position
         else:
@@ -149,20 +159,23 @@ class StreamedDataset:
         """
         name = self.source.name
         until = self.position if self._ordered else len(self.position)
-        range_of = {"from": position_of(self.found, name), "to": until}
-        streams = {name: {**range_of, "spooled": batch.spool.images}}
+        streams = {name: {"from": position_of(self.found, name), "to": until}}
+        base = self._base or os.getcwd()
         made = plan_batch(
             batch.rows,
             self._target(),
             self.options,
-            batch.spool.base,
+            base,
             name,
             streams,
-            _mean_bytes(batch),
+            _mean_bytes(batch, base),
         )
         if isinstance(made, str):
             return made
         plan, planned = made
+        spooled = batch.spool.images  # also those of rows that are planned as rejects
+        remote = plan.remote or (spooled > 0 and not storage.is_local(self.where))
+        plan = dataclasses.replace(plan, spooled=spooled, remote=remote)
         batch.spool.flush()
         staged = read_plan(self._folder)
         if staged is None:
@@ -193,21 +206,19 @@ class StreamedDataset:
                 f"{folder} holds an unfinished {verb}: complete it by the same {verb}, or remove "
                 "that folder to give it up."
             )
-        spooled = sum(one.get("spooled", 0) for one in plan.streams.values())
-        spool = layout.spool_of(self.where, number)
         if not storage.exists(os.path.join(folder, layout.COMMIT)):
-            if not is_whole(spool, spooled):
+            if not is_whole(folder, plan.spooled):
                 clear(folder)  # its rows are read again: only a commit makes positions count
                 return False
-            self._write(folder, plan, spool if spooled else plan.base)
+            self._write(folder, plan)
         self._count()
-        storage.remove(self.where, layout.spool_of("", number))
+        remove_spool(folder)
         return True
 
-    def _write(self, folder: str, plan: Plan, base: str) -> None:
+    def _write(self, folder: str, plan: Plan) -> None:
         done = read_all_done(folder, plan.shards, plan.digest)
         pending = [at for at, shard in enumerate(plan.shards) if done[shard] is None]
-        plan = reopen(folder, plan, base, [plan.shards[at] for at in pending])
+        plan = reopen(folder, plan, plan.base, [plan.shards[at] for at in pending])
         task = Task(folder, plan.digest, self.options.num_threads or 0)
         written = [one.done for one in Worker(task).write(pending)]
         # That many images of a batch are bad says nothing of those that come.
@@ -246,7 +257,7 @@ def open_streamed(where: str, source: StreamSource, given: dict[str, Any]) -> St
     """
     dataset = StreamedDataset(where, source, given, _generations(where))
     dataset.complete()
-    clear_spool(where)
+    clear_spools(where)
     ordered = getattr(source, "ordered", True)
     read = position_of if ordered else taken_positions
     dataset.position = read(dataset.found, source.name)
@@ -274,7 +285,7 @@ def _types(directory: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def look(schema: Any) -> None:
-        own = {SOURCE_ID, *OF_PLAN_ALONE}
+        own = {SOURCE_ID, *OF_PLAN_ALONE, *spool_columns(schema.names)}
         if SOURCE_ID in schema.names:  # or an earlier version wrote it
             found.update({one.name: one.type for one in schema if one.name not in own})
 
@@ -282,12 +293,12 @@ def _types(directory: str) -> dict[str, Any]:
     return found
 
 
-def _mean_bytes(batch: Batch) -> float:
+def _mean_bytes(batch: Batch, base: str) -> float:
     """Of an image of a batch."""
     spool = batch.spool
     if spool.images:
         return spool.bytes / spool.images
     uris = [row.name for row in batch.rows if not isinstance(row.cells, Unusable)][:SIZED]
-    paths = [storage.resolve(uri, spool.base) for uri in uris]
-    sizes = [size for size in storage.each(storage.size_or_none, paths, spool.base) if size]
+    paths = [storage.resolve(uri, base) for uri in uris]
+    sizes = [size for size in storage.each(storage.size_or_none, paths, base) if size]
     return sum(sizes) / len(sizes) if sizes else 0.0

@@ -123,15 +123,24 @@ def _reencode(
         raise Reject("check", "too_large", _words(error)) from None
     except Exception as error:  # hostile bytes may raise anything
         raise _as_reject(error, kind, data) from None
+    encoded = as_png(image)
+    header = png.read_header(encoded, None)
+    return encoded, header._replace(oriented=oriented), warning
+
+
+def as_png(image: Image.Image) -> bytes:
+    """The pixels of a picture as a PNG, without loss; its `info` may be changed.
+
+    Raises:
+        Reject: PNG cannot hold them.
+    """
     image = _for_png(image)
     options = {"compress_level": _COMPRESS_LEVEL}
     if image.mode == "P" and _beyond_palette(image):
         options["bits"] = 8  # fewer would cut the upper bits off
     out = io.BytesIO()
     image.save(out, "PNG", **options)
-    encoded = out.getvalue()
-    header = png.read_header(encoded, None)
-    return encoded, header._replace(oriented=oriented), warning
+    return out.getvalue()
 
 
 def _decode(

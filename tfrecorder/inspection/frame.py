@@ -25,6 +25,7 @@ from tfrecorder.inspection.rendering import render
 from tfrecorder.options.checks import whole
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.sources.cells import Fault, File, file_in, name_of
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.threads import ThreadPool, map_ahead
@@ -128,15 +129,18 @@ def preview_frame(
 
 
 def _read_row(source: Source, row: int) -> FrameRow:
-    values = {
-        name: _text(source.frame[name].iloc[row]) if name in source.frame else ""
-        for name in (SPLIT_COLUMN, LABEL_COLUMN, URI_COLUMN)
-    }
-    known = (row, values[SPLIT_COLUMN], values[LABEL_COLUMN], values[URI_COLUMN])
-    if not values[URI_COLUMN]:
-        return FrameRow(*known, 0, 0, b"", "the image is missing")
+    split, label = (
+        _text(source.frame[name].iloc[row]) if name in source.frame else ""
+        for name in (SPLIT_COLUMN, LABEL_COLUMN)
+    )
+    found = file_in(source.frame[URI_COLUMN].iloc[row])
+    uri = found.name or name_of(found.data) if isinstance(found, File) else _text(found)
+    known = (row, split, label, found.shown if isinstance(found, Fault) else uri)
+    if isinstance(found, Fault) or not uri:
+        words = found.words if isinstance(found, Fault) else "the image is missing"
+        return FrameRow(*known, 0, 0, b"", words)
     try:
-        data = read_image(values[URI_COLUMN], source.base)
+        data = found.data if isinstance(found, File) else read_image(uri, source.base)
         image = check_image(data, "header", DEFAULT_MAX_PIXELS)
         picture = read_picture(image.data, SMALL_SIDE)
     except (Reject, UnshownError) as error:

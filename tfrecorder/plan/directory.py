@@ -218,15 +218,20 @@ def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Pl
     return staged
 
 
-def clear(folder: str) -> None:
-    """Remove what an unfinished conversion left in a folder, before a new one starts."""
+def clear(folder: str, keep_spool: bool = False) -> None:
+    """Remove what an unfinished conversion left in a folder, before a new one starts.
+
+    Args:
+        keep_spool: leave the images that came as bytes, whose names say what they hold.
+    """
     storage.remove(layout.dataset_of(folder), layout.NEXT)
     if folder != layout.dataset_of(folder):
         return
     # The plan last: it marks the directory as ours if we are interrupted on the way.
     refuse_foreign_generations(folder)
     remove_generations(folder)
-    remove_files(folder, read_plan(folder), keep={layout.PLAN})
+    kept = {layout.PLAN, layout.SPOOL} if keep_spool else {layout.PLAN}
+    remove_files(folder, read_plan(folder), keep=kept)
     storage.remove(folder, layout.PLAN)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,7 @@ from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.tables import counted
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.fields import Field, image_of, record_features
+from tfrecorder.schema.fields import SPOOLED, Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
 from tfrecorder.schema.fields import to_json as fields_to_json
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, Feature
@@ -67,8 +67,9 @@ class Plan:
             metadata.  None of any other dataset.
         copies: records are copied from the dataset in `base`; the rows say from where (`CopyOf`).
         streams: of a batch of a stream, and of what was compacted from such, for the name of each
-            source the position that it was read up to, "to"; of a batch also "from", and in
-            "spooled" how many images were spooled.  None of any other dataset.
+            source the position that it was read up to, "to"; of a batch also "from".  None of any
+            other dataset.
+        spooled: the images that came as bytes, each once, which lie in the spool until the commit.
         earlier: the digest of a plan that an earlier version of this package staged, which can be
             looked at but not continued; empty of all others.
     """
@@ -86,6 +87,7 @@ class Plan:
     before: dict[str, Any] | None = None
     copies: bool = False
     streams: dict[str, Any] | None = None
+    spooled: int = 0
     earlier: str = ""
 
     @cached_property
@@ -162,6 +164,8 @@ def _plain(plan: Plan) -> dict[str, Any]:
         del found["streams"]
     if not plan.copies:
         del found["copies"]
+    if not plan.spooled:
+        del found["spooled"]
     return {**found, "fields": fields_to_json(plan.fields)}
 
 
@@ -209,6 +213,11 @@ POSITION_OF = PositionOf(*(f"tfrecorder.stream/{name}" for name in PositionOf._f
 
 #: Columns of a plan that are of no record.
 OF_PLAN_ALONE = frozenset((*COPY_OF, *REJECT_OF, *POSITION_OF))
+
+
+def spool_columns(names: Iterable[str]) -> list[str]:
+    """The columns of a plan, among these, that name the file of each image that came as bytes."""
+    return [name for name in names if name.startswith(SPOOLED)]
 
 
 class PlannedRow(NamedTuple):
@@ -333,6 +342,7 @@ def make_plan(
         remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
         before=before,
         streams=streams,
+        spooled=_spooled(checked.values),
     )
     return plan, planned
 
@@ -347,6 +357,18 @@ def _statistics(checked: Checked, splits: pd.Series) -> dict[str, Any]:
         values = {name: column.filter(sound) for name, column in values.items()}
         splits = splits[sound.to_numpy(zero_copy_only=False)]
     return describe_columns(checked.fields, values, splits)
+
+
+def _spooled(values: Mapping[str, pa.Array]) -> int:
+    """How many different images came as bytes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = [values[name] for name in spool_columns(values)]
+    if not columns:
+        return 0
+    files = pa.concat_arrays(columns)
+    return int(pc.count_distinct(files.filter(pc.not_equal(files, ""))).as_py())
 
 
 def _any_remote(uris: pd.Series) -> bool:

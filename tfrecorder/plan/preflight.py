@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import SAMPLE_ROWS, sample_rows
+from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.threads import map_at_once
 from tfrecorder.validation.rules import Checked
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Rows whose images are opened, and the share of them that may be missing.
 OPENED_ROWS = 100
@@ -28,7 +33,10 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     """
     columns = checked.files
     rows = sample_rows(len(checked.frame), OPENED_ROWS, options.seed)
-    paths = [[storage.resolve(uri, base) for uri in column.iloc[rows]] for column in columns]
+    paths = [
+        [storage.resolve(uri, base) for uri in in_files(column.iloc[rows], checked)]
+        for column in columns
+    ]
     with _before_the_launch():
         # All at once: a store elsewhere is waited for as long as for one column.
         every = [path for of_column in paths for path in of_column]
@@ -39,6 +47,12 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
         if failed and (len(failed) == len(opened) or len(failed) > allowed * len(opened)):
             name = str(column.name) if len(columns) > 1 else None
             raise unreachable(failed, len(opened), base, name)
+
+
+def in_files(column: pd.Series, checked: Checked) -> pd.Series:
+    """The uris of a column, without those that stand for images that came as bytes."""
+    contents = checked.contents.get(str(column.name))
+    return column if contents is None else column[~contents.holds(column.index.to_numpy())]
 
 
 @contextlib.contextmanager
@@ -102,7 +116,10 @@ def sizes_of_some(
     if URI_COLUMN not in checked.frame:
         return []
     rows = sample_rows(len(checked.frame), SAMPLE_ROWS, options.seed)
-    paths = [storage.resolve(uri, base) for uri in checked.frame[URI_COLUMN].iloc[rows]]
+    image = primary_image(checked.fields)
+    assert image is not None
+    column = next(one for one in checked.files if one.name == image.column).iloc[rows]
+    paths = [storage.resolve(uri, base) for uri in in_files(column, checked)]
     first, others = paths[: storage.REMOTE_THREADS], paths[storage.REMOTE_THREADS :]
     remote = not all(map(storage.is_local, paths))
     threads = storage.REMOTE_THREADS if remote else 1
@@ -123,7 +140,16 @@ def sizes_of_some(
             f"{examples}\n"
             "Nothing was written. Try again, or give num_shards."
         )
-    return [size for size in found if isinstance(size, int)]
+    return [size for size in found if isinstance(size, int)] + _known_sizes(column, checked)
+
+
+def _known_sizes(column: pd.Series, checked: Checked) -> list[int]:
+    """The sizes of those images of a column that came as bytes."""
+    contents = checked.contents.get(str(column.name))
+    if contents is None:
+        return []
+    sizes = contents.sizes[column.index.to_numpy()]
+    return list(map(int, sizes[sizes >= 0]))
 
 
 def _size(path: str) -> int | storage.UnreadableError | None:

@@ -36,6 +36,10 @@ _NUMBER_KINDS = {"float32": "float", "int64": "int64", "bool": "bool"}
 MOST_NUMBERED_CLASSES = 1_000_000
 
 
+#: What the names of columns of a plan begin with that name files in its spool.
+SPOOLED = "tfrecorder.spool/"
+
+
 @dataclass(frozen=True)
 class Field:
     """A column of the schema in a dataset.
@@ -162,6 +166,11 @@ class Field:
     def uri_key(self) -> str:
         """Of an image or a mask, the key of its uri."""
         return f"{self.key}/filename"
+
+    @cached_property
+    def spool_key(self) -> str:
+        """Of an image or a mask, the column of a plan with the file of each that came as bytes."""
+        return f"{SPOOLED}{self.uri_key}"
 
     @cached_property
     def size_keys(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ One label a row, several, boxes as one row each (CSV) or as a list (JSON Lines).
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from collections.abc import Callable, Iterator
@@ -37,6 +38,20 @@ def _several_labels() -> Schema:
     return Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), LABEL_COLUMN: Labels()})
 
 
+#: Characters of a cell that holds an image itself: more than a reader takes by default.
+_WIDEST = 2**30
+
+
+@contextlib.contextmanager
+def wide_fields() -> Iterator[None]:
+    """A block in which a cell of a CSV may hold a whole image, as a `data:` uri."""
+    before = csv.field_size_limit(_WIDEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form: TextForm) -> Table:
     """A CSV in the order `[split,]uri[,label,…]` or `[split,]uri,label,x,y,x,y,x,y,x,y`.
 
@@ -47,7 +62,7 @@ def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form:
         form: of the text.
     """
     splits, uris, given = [], [], []
-    with open(copy, newline="", encoding=form.codec) as file:
+    with open(copy, newline="", encoding=form.codec) as file, wide_fields():
         for cells in csv.reader(file, delimiter=form.separator, strict=True):
             if not any(cells):
                 continue

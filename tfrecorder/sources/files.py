@@ -18,7 +18,8 @@ from tfrecorder.options.text_form import TextForm
 from tfrecorder.process_limits import address_space_left
 from tfrecorder.schema.keys import COLUMNS
 from tfrecorder.schema.splits import SPELLINGS
-from tfrecorder.sources.automl import Table, read_headerless, read_json_lines
+from tfrecorder.sources.automl import Table, read_headerless, read_json_lines, wide_fields
+from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.table import Source
 
 #: A folder's files with these endings are its images; every other file is passed over and counted.
@@ -134,7 +135,7 @@ def line_numbers(source: Source, rows: Collection[int]) -> dict[int, int]:
         return {}
     path, json_lines, headed, form = source.text
     try:
-        with open(path, newline="", encoding=form.codec) as file:
+        with open(path, newline="", encoding=form.codec) as file, wide_fields():
             starts = _starts(file, json_lines, headed, form)
             found = itertools.islice(starts, max(rows) + headed + 1)
             return {at - headed: line for at, line in enumerate(found) if at - headed in rows}
@@ -165,7 +166,7 @@ def has_header(path: str, columns: Collection[str], form: TextForm) -> bool:
 
 
 def _first_row(path: str, form: TextForm) -> list[str]:
-    with open(path, newline="", encoding=form.codec) as file:
+    with open(path, newline="", encoding=form.codec) as file, wide_fields():
         return next(filter(None, csv.reader(file, delimiter=form.separator)), [])
 
 
@@ -231,4 +232,4 @@ def _is_header(first: list[str], columns: Collection[str]) -> bool:
 
 def looks_like_image(cell: str) -> bool:
     """True for what can only be the path or uri of an image."""
-    return "://" in cell or cell.lower().endswith(IMAGE_ENDINGS)
+    return is_data_uri(cell) or "://" in cell or cell.lower().endswith(IMAGE_ENDINGS)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder.errors import SourceError
+from tfrecorder.images.pillow import is_picture
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import (
@@ -28,6 +29,7 @@ from tfrecorder.schema.kinds import (
     Split,
     Text,
 )
+from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.default_schema import MASK_COLUMN, box_unit, is_list
 from tfrecorder.sources.table import as_objects
 
@@ -107,6 +109,8 @@ def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
         return Ignore()
     if cells.map(is_list).all():
         return _guess_lists([np.asarray(cell) for cell in cells])
+    if cells.map(_holds_image).all():
+        return Image()
     if cells.map(lambda cell: isinstance(cell, (bytes, bytearray))).all():
         return Bytes()
     if cells.map(lambda cell: isinstance(cell, str)).all():
@@ -118,6 +122,13 @@ def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
     if cells.map(lambda cell: isinstance(cell, (int, float, np.integer, np.floating))).all():
         return Number()
     return Ignore()
+
+
+def _holds_image(cell: Any) -> bool:
+    """True of what can only be an image; bytes can be anything."""
+    if isinstance(cell, str):
+        return is_data_uri(cell)
+    return is_picture(cell) or (isinstance(cell, Mapping) and {*cell} == {"bytes", "path"})
 
 
 def _guess_texts(cells: pd.Series, looks_like_image: Any) -> Kind:

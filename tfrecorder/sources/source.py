@@ -31,6 +31,7 @@ from tfrecorder.schema.kinds import (
 )
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.automl import Table
+from tfrecorder.sources.contents import with_contents
 from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema, schema_of
 from tfrecorder.sources.files import (
     IMAGE_ENDINGS,
@@ -41,13 +42,14 @@ from tfrecorder.sources.files import (
     refuse_form,
 )
 from tfrecorder.sources.folder import read_folder
+from tfrecorder.sources.hugging_face import is_hugging_face, read_rows, with_classes
 from tfrecorder.sources.table import Source, Text
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def read_source(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: Any,
     columns: Mapping[str, str] | None = None,
     labels: Sequence[str] | None = None,
     schema: Schema | None = None,
@@ -55,12 +57,13 @@ def read_source(
     form: TextForm = TextForm(),  # noqa: B008
     base: str | None = None,
 ) -> Source:
-    """A frame, a CSV file or a folder of images as one table.
+    """A frame, a dataset of Hugging Face, a CSV file or a folder of images as one table.
 
     Args:
-        source: a frame (left unmodified); the path of a CSV, with a header or in AutoML's or
-            Vertex AI's own order without one; of Vertex AI's JSON Lines; or of a folder
-            `split/label/file` or `label/file`; or an open file, from which a CSV is read.
+        source: a frame (left unmodified); a `Dataset` or `DatasetDict`; the path of a CSV, with a
+            header or in AutoML's or Vertex AI's own order without one; of Vertex AI's JSON Lines;
+            or of a folder `split/label/file` or `label/file`; or an open file, from which a CSV is
+            read.
         columns: the source's names of our columns, as {"path": "image_uri"}.
         labels: all class names, where given: a CSV's labels that are among them are names, even
             if they are digits.
@@ -86,6 +89,9 @@ def read_source(
     if isinstance(source, pd.DataFrame):
         refuse_form(form, "a frame is read already")
         return _as_source(source, os.getcwd(), named, labels, schema, split_by)
+    if is_hugging_face(source):
+        refuse_form(form, "the source is a dataset of Hugging Face")
+        return _read_hugging_face(source, named, labels, schema, split_by)
     if _is_open_file(source):
         spooled = Spooled(source)
         name = getattr(source, "name", None)
@@ -95,8 +101,8 @@ def read_source(
         return replace(found, text=_text(copy, called, named, schema, form), spooled=spooled)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
-            f"source is a {type(source).__name__}; give a pandas frame, or the path of a CSV file "
-            "or of a folder of images."
+            f"source is a {type(source).__name__}; give a pandas frame, a Dataset of Hugging Face, "
+            "or the path of a CSV file or of a folder of images."
         )
     path = os.fspath(source)
     refusal = storage.refusal(storage.scheme(path))
@@ -106,15 +112,13 @@ def read_source(
         return _read_path(path, named, labels, schema, split_by, form)
 
 
-def read_with(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any], options: ConvertOptions
-) -> Source:
-    """`read_source` as the options of a conversion say."""
+def read_with(source: Any, options: ConvertOptions) -> Source:
+    """`read_source` as the options of a conversion say, with images that came as bytes hashed."""
     chosen = options
     named, form, base = chosen.columns, chosen.text_form, chosen.base
     found = read_source(source, named, chosen.labels, chosen.schema, chosen.split_by, form, base)
     schema = with_boxes(found.schema, chosen.background_class, chosen.tfds_features)
-    return replace(found, schema=schema)
+    return with_contents(replace(found, schema=schema))
 
 
 def refuse_idle(table: Source, options: ConvertOptions) -> None:
@@ -124,6 +128,22 @@ def refuse_idle(table: Source, options: ConvertOptions) -> None:
             "background_class=True is for the classes of boxes, and the source has no boxes; "
             "leave it out."
         )
+
+
+def _read_hugging_face(
+    source: Any,
+    columns: Mapping[str, str],
+    labels: Sequence[str] | None,
+    schema: Schema | None,
+    split_by: str | None,
+) -> Source:
+    rows = read_rows(source, columns, schema, split_by)
+    ours = {name: rows.columns.get(name, name) for name in rows.frame.columns}
+    schema = schema or schema_of(rows.frame.rename(columns=ours), labels)
+    classes = {ours[name]: names for name, names in rows.classes.items()}
+    schema = with_classes(schema, classes, isinstance(source, Mapping))
+    found = _as_source(rows.frame, os.getcwd(), rows.columns, labels, schema, split_by)
+    return replace(found, cells={ours[name]: cells for name, cells in rows.cells.items()})
 
 
 def _read_path(
@@ -207,6 +227,11 @@ def read_table(
     """
     if isinstance(source, pd.DataFrame):
         return source, obvious_schema(source) if _is_plain(source) else None
+    if is_hugging_face(source):
+        raise SourceError(
+            "a dataset of Hugging Face names the types of its columns itself: give it to "
+            "tfrecorder.validate as it is, or some of its rows as a frame: source.to_pandas()."
+        )
     if _is_open_file(source):
         spooled = Spooled(source)  # until it is read
         return _text_table("standard input", spooled.path, form)

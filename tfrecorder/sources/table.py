@@ -14,6 +14,8 @@ from tfrecorder.schema.kinds import DEFAULT_SCHEMA, Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tfrecorder.sources.contents import Cells, Contents
+
 
 def as_objects(column: pd.Series) -> pd.Series:
     """Any column - object, string, categorical, Arrow - as Python values, None where missing."""
@@ -71,6 +73,8 @@ class Source:
         split_like: of a source without splits, a column left out whose words are all splits.
         text: the text file that the rows come from, where it is on this machine.
         spooled: what keeps that file there, of one that came through a pipe.
+        cells: of columns of images that are not in the frame, where each has an empty text.
+        contents: of columns in which images came as bytes, once they were looked at.
     """
 
     frame: pd.DataFrame
@@ -82,3 +86,5 @@ class Source:
     split_like: str | None = None
     text: Text | None = None
     spooled: object = None
+    cells: Mapping[str, Cells] = field(default_factory=dict)
+    contents: Mapping[str, Contents] = field(default_factory=dict)

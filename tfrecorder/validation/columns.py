@@ -14,6 +14,7 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.schema.splits import parse_splits
+from tfrecorder.sources.cells import Fault
 from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.report import CODES, ERROR, Finding
 
@@ -59,10 +60,13 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
         wrong = ~null & ~column.map(lambda uri: isinstance(uri, str)).to_numpy(dtype=bool)
         given = column[wrong].map(_without_content)
         messages = [
-            f"the image is not the text of its path, but {_words(value)}" for value in given
+            value.words
+            if isinstance(value, Fault)
+            else f"the image is neither a path nor the bytes of a file, but {_words(value)}"
+            for value in given
         ]
         findings.append(
-            Finding("not_text", list(given.index), str(column.name), given.tolist(), messages)
+            Finding("not_text", list(given.index), str(column.name), _shown(given), messages)
         )
         column = column.where(~wrong, None)
     findings.append(check_unicode(column))
@@ -87,6 +91,10 @@ def _without_content(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return counted(len(value), "byte")
     return f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else value
+
+
+def _shown(values: pd.Series) -> list[Any]:
+    return [one.shown if isinstance(one, Fault) else one for one in values]
 
 
 def _words(value: Any) -> str:

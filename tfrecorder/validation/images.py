@@ -64,9 +64,13 @@ def unusable_files(
     if not fields:
         return
     boxes = _pixel_boxes(table, checked)
-    check = _row_check(fields, table.base, options, None if boxes is None else boxes.image)
+    read = _reader(table)
+    check = _row_check(fields, read, options, None if boxes is None else boxes.image)
     names = list(map(str, uris.columns))
-    files = (dict(zip(names, row, strict=True)) for row in uris.itertuples(index=False, name=None))
+    files = (
+        (row, dict(zip(names, cells, strict=True)))
+        for row, *cells in uris.itertuples(index=True, name=None)
+    )
     edges: Iterable[np.ndarray | None] = [None] * len(uris) if boxes is None else boxes.by_image()
     with ThreadPool() as pool:
         # Only the words are kept, so that no image outlives the check of its row.
@@ -120,10 +124,30 @@ def _outside(boxes: _PixelBoxes, uris: list[Any], faults: list[_Faults]) -> Find
     return Finding("box_outside", list(shown.index), str(shown.name), shown.tolist(), messages)
 
 
+#: Reads an image: its column, its row and its uri -> its bytes.
+_Read = Callable[[str, int, str], bytes]
+
+#: A row's number and its uris by column, and the edges of its boxes.
+_Row = tuple[tuple[int, dict[str, Any]], "np.ndarray | None"]
+
+
+def _reader(table: Source) -> _Read:
+    """What reads an image of a source: its file, or the cell in which it came as bytes."""
+    from tfrecorder.images.read import read_image
+
+    def read(column: str, row: int, uri: str) -> bytes:
+        contents = table.contents.get(column)
+        if contents is not None and contents.holds(row):
+            return contents.one(row)
+        return read_image(uri, table.base)
+
+    return read
+
+
 def _row_check(
-    fields: list[Field], base: str, options: ConvertOptions, boxed: str | None
-) -> Callable[[tuple[dict[str, Any], np.ndarray | None]], _Faults]:
-    """What opens the files of a row: uris by column, and the edges of its boxes -> what is wrong.
+    fields: list[Field], read: _Read, options: ConvertOptions, boxed: str | None
+) -> Callable[[_Row], _Faults]:
+    """What opens the files of a row and says what is wrong.
 
     Args:
         boxed: the column of the image that boxes in pixels belong to.
@@ -131,7 +155,6 @@ def _row_check(
     from tfrecorder.images.check import check_image
     from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
     from tfrecorder.images.placed import Placed, boxes_outside, stored_mask
-    from tfrecorder.images.read import read_image
     from tfrecorder.images.rejects import Reject
 
     images = [field for field in fields if isinstance(field.kind, Image)]
@@ -145,8 +168,8 @@ def _row_check(
     in_order = [*images, *(mask for mask, _ in masks)]  # a mask is compared with its image
     budget = Budget(spare_bytes(DECODING_BYTES))
 
-    def check(row: tuple[dict[str, Any], np.ndarray | None]) -> _Faults:
-        uris, edges = row
+    def check(row: _Row) -> _Faults:
+        (number, uris), edges = row
         faults: dict[str, str] = {}
         outside: tuple[tuple[int, str], ...] = ()
         placed: dict[str, Placed] = {}
@@ -155,7 +178,7 @@ def _row_check(
             if not isinstance(uri, str):
                 continue
             try:
-                data = read_image(uri, base)
+                data = read(name, number, uri)
                 image = check_image(data, options.verify, options.max_pixels, budget.room)
                 if name == boxed and edges is not None:
                     outside = tuple(boxes_outside(edges, image.width, image.height))

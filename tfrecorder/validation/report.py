@@ -34,7 +34,11 @@ CODES = {
         "(pandas reads 'NA' and 'null' as missing: read_csv(keep_default_na=False) keeps them.)",
     ),
     "unknown_split": (ERROR, "Use TRAIN, VALIDATION, TEST or UNASSIGNED."),
-    "not_text": (ERROR, "Write the image to a file, and give the path or uri of that."),
+    "not_text": (
+        ERROR,
+        "Drop the row, or give its image: a path or uri, the bytes of its file, or a picture of "
+        "Pillow.",
+    ),
     "bad_text": (ERROR, "Rename the file or label to valid Unicode."),
     "unsupported_scheme": (ERROR, "Bring the images to a file system, and give their paths."),
     "mixed_label_types": (ERROR, "Make all labels text (.astype(str)) or all integers."),

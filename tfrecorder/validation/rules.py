@@ -41,6 +41,8 @@ from tfrecorder.validation.values import check_values
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tfrecorder.sources.contents import Contents
+
 #: Other names that people give to columns, for the suggestion.
 _SYNONYMS = {
     URI_COLUMN: ("uri", "url", "path", "file", "filename", "file_name", "filepath", "image", "img"),
@@ -67,7 +69,9 @@ class Checked:
         fields: the columns of the schema, with their vocabularies.
         values: for each key of the record that the source has, its value in each row; of a
             column with a fault none.
-        files: the uris of every column of images or masks, each under its name.
+        files: the uris of every column of images or masks, each under its name; the index is the
+            row of the source.
+        contents: of those of these columns in which images came as bytes.
         source_rows: of the source; of boxes with a row each, more than there are records.
         assigned: how rows that came without a split were given one, in words.
     """
@@ -79,6 +83,7 @@ class Checked:
     files: tuple[pd.Series, ...] = ()
     source_rows: int = 0
     assigned: str = ""
+    contents: Mapping[str, Contents] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def report(self) -> pd.DataFrame:
@@ -124,7 +129,7 @@ def check_source(
         table, boxes, found = gather(table, kind, image)
         findings += found
     outcomes = [
-        _check_field(field, table, boxes)
+        _check_field(field, table, boxes, source.contents)
         for field in _with_known(fields_of(schema), known)
         if field.column in there or not is_required(field.kind)
     ]
@@ -153,6 +158,7 @@ def check_source(
         ),
         source_rows=len(source.frame),
         assigned=describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups),
+        contents=source.contents,
     )
 
 
@@ -209,7 +215,12 @@ def nearest_name(wanted: str, names: list[str]) -> str | None:
     return by_lower[near[0]] if near else None
 
 
-def _check_field(field: Field, table: pd.DataFrame, boxes: BoxRows | None) -> Outcome:
+def _check_field(
+    field: Field,
+    table: pd.DataFrame,
+    boxes: BoxRows | None,
+    contents: Mapping[str, Contents],
+) -> Outcome:
     if isinstance(field.kind, Boxes):
         assert boxes is not None
         return check_boxes(field, boxes)
@@ -217,7 +228,8 @@ def _check_field(field: Field, table: pd.DataFrame, boxes: BoxRows | None) -> Ou
     if not {*names} <= {*table.columns}:
         return unlabelled(field, len(table))
     if isinstance(field.kind, (Image, Mask)):
-        return _check_files(field, table[names[0]])
+        found = _check_files(field, table[names[0]])
+        return _with_files(found, contents.get(names[0]))
     if isinstance(field.kind, Label):
         return check_label(field, table[names[0]])
     columns = [as_objects(table[name]) for name in names]
@@ -234,6 +246,20 @@ def _check_files(field: Field, column: pd.Series) -> Outcome:
     column, findings = check_uris(as_objects(column))
     values = {} if has_faults(findings) else {field.uri_key: pa.array(column, pa.large_string())}
     return Outcome(field, values, findings, column)
+
+
+def _with_files(outcome: Outcome, contents: Contents | None) -> Outcome:
+    """A column in which images came as bytes: also where they wait, and what records call them."""
+    import pyarrow.compute as pc
+
+    field, column = outcome.field, outcome.column
+    if contents is None or column is None or field.uri_key not in outcome.values:
+        return outcome
+    rows = column.index.to_numpy()
+    files, names = contents.files.take(rows), contents.names.take(rows)
+    uris = pc.if_else(pc.equal(files, ""), outcome.values[field.uri_key], names)
+    values = {**outcome.values, field.uri_key: uris, field.spool_key: files}
+    return outcome._replace(values=values)
 
 
 def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:

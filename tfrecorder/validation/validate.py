@@ -17,12 +17,13 @@ from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
     import pandas as pd
+    from datasets import Dataset, DatasetDict
 
     from tfrecorder.schema.kinds import Schema
 
 
 def validate(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
+    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     check_images: bool = False,
     *,
     columns: Mapping[str, str] | None = None,
@@ -44,7 +45,8 @@ def validate(
     """Find every problem in a source at once; nothing is written.
 
     Args:
-        source: a frame, a CSV, a folder or an open file, as for `tfrecorder.convert`.
+        source: a frame, a dataset of Hugging Face, a CSV, a folder or an open file, as for
+            `tfrecorder.convert`.
         check_images: also open and check every image and mask, as a conversion would, and compare
             boxes in pixels with the size of their image.
         columns, schema, labels, background_class, sep, encoding, base, seed, verify, max_pixels,

@@ -299,6 +299,10 @@ def _write_shards(
     shards, and a message for each that was refused."""
     if not groups:
         return [], [], []
+    if expected.plan.spooled:
+        files = (shards[group].shard.file for group in groups)
+        words = "its images came as bytes, which were kept only until the commit"
+        return [], [], [f"{file}: {words}" for file in files]
     plan = expected.plan if base is None else dataclasses.replace(expected.plan, base=base)
     written: list[str] = []
     proved: list[DoneRecord] = []

@@ -10,7 +10,6 @@ import numpy as np
 
 from tfrecorder.dataset.example import encode_parts
 from tfrecorder.dataset.tfrecord import frame
-from tfrecorder.errors import OutputError
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.memory import Room
 from tfrecorder.images.placed import Placed, placed_boxes, stored_mask, whole_boxes
@@ -53,8 +52,9 @@ class Rejected:
     retries: int = 0
 
 
-#: How an image is read: by its uri, and with what is called before each further attempt.
-Read = Callable[[str, Callable[[], None]], bytes]
+#: How an image is read: by its uri, its file in the spool if it came as bytes or "", and with what
+#: is called before each further attempt.
+Read = Callable[[str, str, Callable[[], None]], bytes]
 
 #: What a worker does with a row.
 LoadRow = Callable[[PlannedRow], Loaded | Rejected]
@@ -68,29 +68,14 @@ def planned_reject(row: PlannedRow) -> Rejected | None:
     return Rejected(row, Reject(row.values[REJECT_OF.stage], code, detail))
 
 
-def streamed(load: LoadRow, spooled: bool) -> LoadRow:
-    """`load` of the rows of a stream, whose plan has columns that are of no record.
-
-    Args:
-        spooled: images with relative uris were spooled, and must be there.
-
-    Raises:
-        OutputError: such an image is gone: its row is read again from the stream, not rejected.
-    """
+def streamed(load: LoadRow) -> LoadRow:
+    """`load` of the rows of a stream, whose plan has columns that are of no record."""
 
     def load_streamed(row: PlannedRow) -> Loaded | Rejected:
         if (reject := planned_reject(row)) is not None:
             return reject
         values = {key: value for key, value in row.values.items() if key not in OF_PLAN_ALONE}
-        found = load(row._replace(values=values))
-        if spooled and isinstance(found, Rejected) and found.reject.stage == "read":
-            uri = row.image_uri
-            if "://" not in uri and not uri.startswith("/"):
-                raise OutputError(
-                    f"the spooled image {uri!r} is gone ({found.reject}). Let only one stream "
-                    "write there, and start it again: it reads the row again."
-                )
-        return found
+        return load(row._replace(values=values))
 
     return load_streamed
 
@@ -105,7 +90,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
 
     Args:
         room: of memory, for pixels.
-        read: an image, as `read_image` does.
+        read: an image, as `write_shard` does.
     """
     fields = plan.fields
     images = [(field, _ImageKeys.of(field)) for field in fields if isinstance(field.kind, Image)]
@@ -120,10 +105,10 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
         retried: list[None] = []
         read_bytes = 0
 
-        def checked(field: Field, uri: str) -> CheckedImage:
+        def checked(field: Field, uri: str, file: str) -> CheckedImage:
             nonlocal read_bytes
             try:
-                data = read(uri, lambda: retried.append(None))
+                data = read(uri, file, lambda: retried.append(None))
                 read_bytes += len(data)
                 return check_image(data, verify, max_pixels, room)
             except Reject as reject:
@@ -140,7 +125,8 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
         placed: dict[str, Placed] = {}
         try:
             for field, of_image in images:
-                source = image = checked(field, features[of_image.uri])
+                file = features.pop(of_image.spool, "")
+                source = image = checked(field, features[of_image.uri], file)
                 geometry = None
                 if transform is not None:
                     image, geometry = transform_image(source, transform, room)
@@ -151,7 +137,8 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 features[of_image.width] = image.width
                 features[of_image.channels] = image.channels
             for field, of in masks:
-                mask = checked(field, features[field.uri_key])
+                file = features.pop(field.spool_key, "")
+                mask = checked(field, features[field.uri_key], file)
                 features[field.encoded_key] = stored_mask(field, mask, placed[of.key], room)
                 features[f"{field.key}/format"] = "png"
             for field in boxes:
@@ -179,6 +166,7 @@ class _ImageKeys(NamedTuple):
     """The keys of an image, which are made once and not for each row."""
 
     uri: str
+    spool: str
     encoded: str
     format: str
     height: str
@@ -187,8 +175,8 @@ class _ImageKeys(NamedTuple):
 
     @classmethod
     def of(cls, field: Field) -> _ImageKeys:
-        names = ("filename", "encoded", "format", "height", "width", "channels")
-        return cls(*(f"{field.key}/{name}" for name in names))
+        names = ("encoded", "format", "height", "width", "channels")
+        return cls(field.uri_key, field.spool_key, *(f"{field.key}/{name}" for name in names))
 
 
 def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:

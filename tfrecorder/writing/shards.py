@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import operator
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,13 +16,15 @@ from typing import Any
 import google_crc32c
 
 from tfrecorder import storage
+from tfrecorder.dataset import layout
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.lists import field_of
 from tfrecorder.dataset.tfrecord import framed_crc
-from tfrecorder.errors import RejectedError, RunnerError
+from tfrecorder.errors import OutputError, RejectedError, RunnerError
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes, unlimited
 from tfrecorder.images.read import read_image
+from tfrecorder.images.rejects import Reject
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.staging import shard_row_blocks
 from tfrecorder.threads import Places, cores, run_in_order
@@ -119,11 +122,15 @@ def write_shard(
     rows, together = 0, _together(pool.threads)
     tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
 
-    def read(uri: str, note_retry: Callable[[], None]) -> bytes:
+    spool = os.path.join(*layout.spool_of(output_dir))
+
+    def read(uri: str, file: str, note_retry: Callable[[], None]) -> bytes:
         def note() -> None:
             note_retry()
             tally.note()
 
+        if file:
+            return _read_spooled(uri, os.path.join(spool, file), note)
         return read_image(uri, plan.base, note, pool.folders)
 
     if plan.copies:
@@ -133,8 +140,7 @@ def write_shard(
         load, load_alone = (row_loader(plan, room, read) for room in rooms)
         load = _again_alone(load, load_alone, pool.budget)
         if plan.streams is not None:
-            spooled = any(one.get("spooled") for one in plan.streams.values())
-            load = streamed(load, spooled)
+            load = streamed(load)
     with storage.publish(output_dir, shard.file, attempt) as file:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:
@@ -166,6 +172,23 @@ def write_shard(
         # In here, because an upload of the shard is still running.
         tally.publish(output_dir, shard, attempt)
     return attempt.finish(tally.done_record(plan.digest, shard, rows))
+
+
+def _read_spooled(uri: str, path: str, note_retry: Callable[[], None]) -> bytes:
+    """An image that came as bytes, from the spool.
+
+    Raises:
+        OutputError: it is gone: the source still has it, so its row is no reject.
+    """
+    try:
+        return read_image(path, "", note_retry)
+    except Reject as reject:
+        if reject.code != "not_found":
+            raise
+        raise OutputError(
+            f"{path}, the bytes of image {uri!r}, is gone. Run the same call again, which writes "
+            "it again from the source; let one at a time write there."
+        ) from None
 
 
 def _again_alone(load: LoadRow, load_alone: LoadRow, budget: Budget) -> LoadRow:

@@ -15,6 +15,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import OutputError, TfrecorderError, limits_explained
 from tfrecorder.plan.exchange import complete, exchange, is_in_place
+from tfrecorder.plan.spool import remove_spool
 from tfrecorder.plan.staging import StagedPlan, read_footer, rows_plan, staged_plan
 from tfrecorder.threads import ThreadPool, side_by_side
 from tfrecorder.writing.attempt import Attempt, settled
@@ -158,6 +159,8 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
         commit(plan, done, task.output_dir, max_reject_fraction)
         if task.output_dir != output_dir:
             exchange(output_dir)
+        if plan.spooled:
+            remove_spool(task.output_dir)
 
 
 def _make_pool(threads: int, base: str) -> Pool:

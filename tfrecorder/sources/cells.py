@@ -1,0 +1,158 @@
+"""A cell of a column of images: the uri of a file, or the file itself in one of several forms."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from tfrecorder.images.formats import sniff
+from tfrecorder.images.pillow import file_of, is_picture
+from tfrecorder.images.rejects import Reject
+
+#: Digits of the hash in a file's name: 128 bits, which no two images have in common by chance.
+DIGITS = 32
+
+#: Bytes of a file that show its format.
+_HEAD = 4096
+
+_ENDINGS = {"jpeg": ".jpg", "tiff": ".tif"}
+
+_DATA = "data:"
+_SPACE = re.compile(r"\s+")
+
+
+class File(NamedTuple):
+    """An image file in a cell.
+
+    Attributes:
+        data: its bytes.
+        name: that came with it; "" without one.
+    """
+
+    data: bytes
+    name: str
+
+
+class Content(NamedTuple):
+    """What is known of an image file without its bytes.
+
+    Attributes:
+        file: the name that its content has: the hash, and the ending of its format.
+        name: what the record calls it.
+        size: in bytes.
+    """
+
+    file: str
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Stands in the place of a cell that should hold an image and does not.
+
+    Attributes:
+        words: what is wrong with it.
+        shown: the cell, shortened.
+    """
+
+    words: str
+    shown: str
+
+
+def file_in(cell: Any) -> Any:
+    """The `File` in a cell; else the uri in it, or a `Fault`; anything else as it is.
+
+    Args:
+        cell: bytes; {"bytes": …, "path": …}, as Hugging Face has it, with either of them None; a
+            picture of Pillow; a `data:` uri; or anything else.
+
+    >>> file_in(b"GIF89a"), file_in("data:;base64,R0lG").data, file_in("a.jpg")
+    (File(data=b'GIF89a', name=''), b'GIF', 'a.jpg')
+    >>> file_in({"bytes": None, "path": "a.jpg"})
+    'a.jpg'
+    """
+    if isinstance(cell, (bytes, bytearray, memoryview)):
+        return File(bytes(cell), "")
+    if isinstance(cell, str):
+        return _of_data_uri(cell) if is_data_uri(cell) else cell
+    if isinstance(cell, Mapping):
+        return _of_mapping(cell)
+    if is_picture(cell):
+        try:
+            return File(file_of(cell), "")
+        except Reject as reject:
+            return Fault(f"a picture of Pillow: {reject}", repr(cell)[:99])
+    return cell
+
+
+def content_in(cell: Any) -> Any:
+    """`file_in`, with a `Content` in the place of the `File`."""
+    found = file_in(cell)
+    if not isinstance(found, File):  # or a `Content` already, of an image that was spooled
+        return found
+    file = name_of(found.data)
+    return Content(file, found.name or file, len(found.data))
+
+
+def name_of(data: bytes) -> str:
+    """The name of a file by its content.
+
+    >>> name_of(b"GIF89a")
+    '610f5ae4d76e332636a17bd357fd6ce9.gif'
+    """
+    try:
+        kind = sniff(data[:_HEAD])
+    except Reject:
+        kind = ""
+    ending = _ENDINGS.get(kind, f".{kind}" if kind else "")
+    return hashlib.sha256(data).hexdigest()[:DIGITS] + ending
+
+
+def is_data_uri(text: str) -> bool:
+    """True of a text that holds an image itself.
+
+    >>> is_data_uri("DATA:image/png;base64,iVBORw0KGgo="), is_data_uri("data/a.png")
+    (True, False)
+    """
+    return text[: len(_DATA)].lower() == _DATA
+
+
+def _of_data_uri(text: str) -> File | Fault:
+    head, comma, body = text[len(_DATA) :].partition(",")
+    if not comma:
+        return Fault("a data: uri without a comma before its data", text[:60])
+    data = unquote_to_bytes(body) if "%" in body else body.encode(errors="replace")
+    if not head.rstrip().lower().endswith(";base64"):
+        return File(data, "")
+    try:
+        whole = _SPACE.sub("", data.decode("ascii")).rstrip("=")
+        return File(base64.b64decode(whole + "=" * (-len(whole) % 4), validate=True), "")
+    except (binascii.Error, ValueError) as error:
+        return Fault(f"a data: uri whose data are not base64: {error}", text[:60])
+
+
+def _of_mapping(cell: Mapping[Any, Any]) -> Any:
+    data, path = cell.get("bytes"), cell.get("path")
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(path, (str, type(None))) or not {"bytes", "path"} & {*cell}:
+        return Fault('a dict other than {"bytes": …, "path": …}', _keys(cell))
+    if data is None:
+        return path or None
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        return Fault(f'a dict whose "bytes" are of type {type(data).__name__}', _keys(cell))
+    name = path or ""
+    if name != name.encode(errors="replace").decode():
+        return Fault(f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}', _keys(cell))
+    return File(bytes(data), name)
+
+
+def _keys(cell: Mapping[Any, Any]) -> str:
+    return f"a dict with the keys {list(cell)}"[:99]

@@ -1,0 +1,186 @@
+"""The images of a column that came as bytes, each known by the hash of its content.
+
+Only names and sizes are kept: the bytes stay where the source has them, and are read again when
+they are wanted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.sources.cells import Content, File, content_in, file_in, is_data_uri
+from tfrecorder.sources.table import Source, as_texts
+from tfrecorder.threads import ThreadPool, map_ahead
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Cells that a thread hashes at a time, and how many of these are under way.
+TOGETHER, AHEAD = 8, 4
+
+#: Rows whose names are Python values before they go to Arrow.
+BLOCK = 2**13
+
+
+class Cells(Protocol):
+    """The cells of a column, wherever they are."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
+        """The cells of some rows, in their order, which is ascending."""
+        ...
+
+
+class FrameCells:
+    """The cells of a frame's column."""
+
+    def __init__(self, column: pd.Series) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
+        array = self._column.array
+        return (array[int(row)] for row in rows)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is known of a column's images that came as bytes, by the row of the source.
+
+    Attributes:
+        files: the name of each content; "" of a row that has a uri instead.
+        names: what the record calls it.
+        sizes: in bytes.
+        cells: that hold them.
+    """
+
+    files: pa.LargeStringArray
+    names: pa.LargeStringArray
+    sizes: np.ndarray
+    cells: Cells
+
+    def data(self, rows: Sequence[int] | np.ndarray) -> Iterator[bytes]:
+        """The files of some rows, in their order, which is ascending."""
+        with ThreadPool() as pool:
+            yield from map_ahead(pool, _data, self.cells.read(rows), ahead=TOGETHER * AHEAD)
+
+    def one(self, row: int) -> bytes:
+        """The file of a row."""
+        return _data(next(self.cells.read([row])))
+
+    def holds(self, rows: Any) -> Any:
+        """True of rows whose image came as bytes."""
+        return self.sizes[rows] >= 0
+
+    def first_rows(self, wanted: pa.Array) -> np.ndarray:
+        """A row for each of these files, ascending."""
+        import pyarrow.compute as pc
+
+        rows = np.flatnonzero(pc.is_in(self.files, value_set=wanted).to_numpy(zero_copy_only=False))
+        again = pd.Series(self.files.take(rows).dictionary_encode().indices.to_numpy()).duplicated()
+        return rows[~again.to_numpy()]
+
+
+def _data(cell: Any) -> bytes:
+    found = file_in(cell)
+    assert isinstance(found, File)
+    return found.data
+
+
+def with_contents(source: Source) -> Source:
+    """A source in which each image that came as bytes has the name of its content as its uri."""
+    frame, contents = source.frame, {}
+    for name in source.schema.of(Image, Mask):
+        if name not in frame:
+            continue
+        cells = source.cells.get(name)
+        if cells is None and not _may_hold_images(frame[name]):
+            continue
+        column, found = _look(cells or FrameCells(frame[name]), frame[name])
+        frame = frame.assign(**{name: column})
+        if found is not None:
+            contents[name] = found
+    return replace(source, frame=frame, contents=contents, cells={})
+
+
+def _may_hold_images(column: pd.Series) -> bool:
+    """False of a column in which all cells are certainly uris, or nothing."""
+    import pyarrow.compute as pc
+
+    if (texts := as_texts(column)) is not None:
+        return bool(pc.any(pc.starts_with(texts, "data:", ignore_case=True)).as_py())
+    if pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
+        return any(isinstance(cell, str) and is_data_uri(cell) for cell in column)
+    return True
+
+
+def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
+    """A column with uris alone, and what is known of the images in its cells."""
+    import pyarrow as pa
+
+    uris: list[Any] = []
+    files, names, sizes = [], [], np.full(len(cells), -1, np.int64)
+    start = 0
+    with ThreadPool() as pool:
+        found = map_ahead(pool, _contents_in, _grouped(cells), ahead=AHEAD)
+        every = itertools.chain.from_iterable(found)
+        while block := list(itertools.islice(every, BLOCK)):
+            held = [one if isinstance(one, Content) else Content("", "", -1) for one in block]
+            sizes[start : start + len(block)] = [one.size for one in held]
+            of_block = pa.array([one.file for one in held], pa.large_string())
+            named = any(one.name != one.file for one in held)
+            all_held = not (sizes[start : start + len(block)] < 0).any()
+            # Where the hashes are all that is known, they are in memory once.
+            files.append(of_block)
+            names.append(_texts([one.name for one in held]) if named else of_block)
+            uris.append(of_block if all_held else _texts(block))
+            start += len(block)
+    whole = _joined(uris, column)
+    if not (sizes >= 0).any():
+        return whole, None
+    by_hash = pa.concat_arrays(files)
+    same = all(one is other for one, other in zip(files, names, strict=True))
+    named_as = by_hash if same else pa.concat_arrays(names)
+    return whole, Contents(by_hash, named_as, sizes, cells)
+
+
+def _grouped(cells: Cells) -> Iterator[list[Any]]:
+    found = cells.read(range(len(cells)))
+    while group := list(itertools.islice(found, TOGETHER)):
+        yield group
+
+
+def _contents_in(cells: Sequence[Any]) -> list[Any]:
+    return [content_in(cell) for cell in cells]
+
+
+def _texts(block: Sequence[Any]) -> Any:
+    """What stands in the column for some cells: in Arrow, if all of them are texts."""
+    import pyarrow as pa
+
+    uris = [one.file if isinstance(one, Content) else one for one in block]
+    try:
+        return pa.array(uris, pa.large_string(), from_pandas=False)
+    except (pa.ArrowException, UnicodeError, TypeError):
+        return uris
+
+
+def _joined(blocks: Sequence[Any], column: pd.Series) -> pd.Series:
+    import pyarrow as pa
+
+    if all(isinstance(one, pa.Array) and not one.null_count for one in blocks):
+        whole = pa.chunked_array(blocks, pa.large_string()).to_pandas()
+    else:
+        lists = (one if isinstance(one, list) else one.to_pylist() for one in blocks)
+        whole = pd.Series(list(itertools.chain.from_iterable(lists)), dtype=object)
+    return whole.set_axis(column.index).rename(column.name)
