@@ -1,10 +1,10 @@
 """JPEG: the header, and the check that what is stored will decode.
 
 The rule: if the strict check is clean, accept.  If it complains, decode in full with Pillow: if
-that fails, reject; if it passes, accept as suspect.  TensorFlow decodes with libjpeg-turbo, which
-forgives what libjpeg calls a warning, but TensorFlow does not forgive an early end; so "passes"
-also means that the end of the image is there.  Some files that both decoders read are refused by
-TensorFlow (lossless coding, for one), which is why the kind of frame is checked first.
+that fails, reject; if it passes, accept as suspect.  TensorFlow decodes with libjpeg-turbo and
+forgives what libjpeg calls a warning, but not an early end; so "passes" also means that the end of
+the image is there.  Some files that both decoders read are refused by TensorFlow (lossless coding,
+for one), which is why the kind of frame is checked first.
 
 Source: ITU-T T.81, annex B (markers).  The walk over the markers skips what libjpeg skips, so that
 it finds the same frame.

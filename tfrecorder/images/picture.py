@@ -26,9 +26,9 @@ class Picture:
 
     Attributes:
         channels: 1, 3 or 4.
-        stored_size: (height, width) of every stored image, None where they differ.
+        stored_size: (height, width) of every stored image, None if they differ.
         sides: (smallest, largest) of the shorter side and of the longer side of all stored
-            images; None where that is not known.
+            images; None if that is not known.
         size: (height, width) wanted, or None for the stored size.
         resize: "stretch", "crop", "pad" or "fit".
         antialias: average the pixels that fall together.

@@ -45,7 +45,7 @@ _CHECKS: dict[str, Callable[[bytes], None]] = {
     "tiff": tiff_tags.check_tiff,
 }
 
-#: Say what a file is that Pillow refuses, from the file and Pillow's message.
+#: What a file is that Pillow refuses, worked out from its data and Pillow's message.
 _EXPLANATIONS: dict[str, Callable[[bytes, str], str | None]] = {
     "bmp": what_bmp,
     "tiff": what_tiff,

@@ -42,7 +42,7 @@ def check_rows(
     if pixels.mode != "1" or not offsets or len(offsets) != len(sizes):
         words = "Group 4 fax data that are not black and white in strips"
         raise Reject("convert", "unsupported", words)
-    if not tags.get(_PHOTOMETRIC, 0):  # here a 0 is white, and the code is about bits
+    if not tags.get(_PHOTOMETRIC, 0):  # 0 is white here, and the code works on bits
         pixels = ImageChops.invert(pixels)
     bits = np.asarray(pixels)
     height = min(tags.get(_ROWS_PER_STRIP, pixels.height), pixels.height)

@@ -1,4 +1,4 @@
-"""Sound files of kinds that cannot be stored: what exactly they are."""
+"""Sound files of kinds that cannot be stored: correct words for what each one is."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def check_bmp(data: bytes) -> None:
 
 
 def what_bmp(data: bytes, words: str) -> str | None:
-    """What a BMP is, from Pillow's words when refusing it; None if it is damaged."""
+    """What a BMP is, judged by Pillow's refusal; None if it is damaged."""
     if "bitfields" not in words or len(data) < 66:
         return None
     masks = struct.unpack_from("<3I", data, 54)
@@ -115,7 +115,7 @@ def what_bmp(data: bytes, words: str) -> str | None:
 
 
 def what_tiff(data: bytes, words: str) -> str | None:
-    """What a TIFF is, from its tags and Pillow's words when refusing it; None if damaged."""
+    """What a TIFF is, judged by its tags and Pillow's refusal; None if it is damaged."""
     tags = Tags(data)
     compression, photometric = tags.number(COMPRESSION, 1), tags.number(PHOTOMETRIC)
     bits, formats = tags.numbers(BITS) or [1], tags.numbers(SAMPLE_FORMAT) or [1]
