@@ -1,4 +1,4 @@
-"""Work in a pool of threads with its results in order, and never too much of it under way."""
+"""Work in a pool of threads: results come in order, and never too much is under way."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tfrecorder.process_limits import address_space_left, cpu_quota
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds for which Ctrl-C waits for work that was asked to stop: as long as most requests take.
+#: Seconds to wait, after Ctrl-C, for work that was asked to stop: as long as most requests take.
 PATIENCE = 2
 
-#: Seconds between two looks whether Ctrl-C was pressed: where the signal reaches another thread, a
-#: main thread that waits for a lock does not wake up for it.
+#: Seconds between two checks for Ctrl-C: if another thread gets the signal, it does not wake a main
+#: thread that waits for a lock.
 LISTEN = 0.1
 
-#: Address space of a thread: its stack, and what malloc reserves for it.  Under `ulimit -v` a pool
-#: has no more threads than take a quarter of what is left.
+#: Address space of a thread: its stack, and what malloc reserves for it.  Under `ulimit -v` the
+#: threads of a pool take at most a quarter of what is left.
 THREAD_BYTES = 2**27
 
 _Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -37,12 +37,12 @@ _Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 class ThreadPool(Executor):
     """Threads that neither Ctrl-C nor the end of the process waits for.
 
-    A decoder cannot be interrupted, and may take seconds; the standard library's pool would be
-    waited for.  Where the system gives fewer threads than asked for (`ulimit -u`, `ulimit -v`, a
-    container's limit), those that there are do the work; without any, `submit` does it itself.
+    A decoder cannot be interrupted and may take seconds, and the standard library's pool would make
+    us wait for it.  If the system gives fewer threads than asked for (`ulimit -u`, `ulimit -v`, a
+    container's limit), those that started do the work.  If none did, `submit` does it itself.
 
     Args:
-        threads: at most; by default as many as there are cores.
+        threads: the most to start; by default one per core.
         name: of the threads.
     """
 
@@ -55,7 +55,7 @@ class ThreadPool(Executor):
         self._lock = threading.Lock()
         self._started: list[threading.Thread] = []
         self._closed = False
-        weakref.finalize(self, self._tasks.put, None)  # ends the threads of a pool nobody has
+        weakref.finalize(self, self._tasks.put, None)  # ends the threads of a dropped pool
 
     def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         future: Future[R] = Future()
@@ -105,7 +105,7 @@ def _run_all(tasks: queue.SimpleQueue[_Task | None]) -> None:
 
 
 def _run_one(tasks: queue.SimpleQueue[_Task | None]) -> bool:
-    """Do the next piece of work; False if there will be none."""
+    """Do the next piece of work; False once there is no more."""
     task = tasks.get()
     if task is None:
         return False
@@ -119,13 +119,13 @@ def _run_one(tasks: queue.SimpleQueue[_Task | None]) -> bool:
 
 
 def result_of(future: Future[R]) -> R:
-    """The result of a future, waited for with an ear for Ctrl-C."""
+    """Wait for a future's result, but notice Ctrl-C."""
     while not future.done():
         wait([future], timeout=LISTEN)
     return future.result()
 
 
-#: Any of these, once set, says that nobody wants the result of what this thread does.
+#: Once any of these is set, nobody wants the result of what this thread does.
 _STOPS: ContextVar[tuple[threading.Event, ...]] = ContextVar("stops", default=())
 
 
@@ -134,14 +134,14 @@ class UnwantedError(Exception):
 
 
 def is_unwanted() -> bool:
-    """True once nobody wants the result of what this thread does: then it should end soon."""
+    """True once nobody wants the result of what this thread does; it should then end soon."""
     return any(stop.is_set() for stop in _STOPS.get())
 
 
 def stoppable(work: Callable[[T], R], stop: threading.Event) -> Callable[[T], R]:
-    """`work` for other threads: unwanted there as soon as it is here, or once `stop` is set.
+    """`work` to run in other threads: unwanted once it is unwanted here, or `stop` is set.
 
-    It sees all that is set for this thread by context variables.
+    It sees the context variables of this thread.
     """
     here = copy_context()
     here.run(_STOPS.set, (*_STOPS.get(), stop))
@@ -169,16 +169,16 @@ def map_ahead(
 
 
 def map_at_once(work: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
-    """`map` in as many threads, which end with the first error."""
+    """`map` in this many threads; the first error ends them."""
     with ThreadPool(threads) as pool:
         return list(map_ahead(pool, work, items, ahead=2 * threads))
 
 
 class Places:
-    """Room for so much work at a time in a process: who comes later waits.
+    """Limits how much work a process does at a time; the rest waits.
 
     Args:
-        most: pieces of work under way.
+        most: pieces of work that may be under way.
     """
 
     def __init__(self, most: int) -> None:
@@ -188,7 +188,7 @@ class Places:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[tuple[int, float]]:
-        """A block of work; gives how much is under way with it, and the seconds that it waited.
+        """A block of work; yields how many are under way, this one too, and the seconds it waited.
 
         Raises:
             UnwantedError: nobody wants it any more.
@@ -212,10 +212,11 @@ def side_by_side(work: Callable[[T], R], items: Iterable[T], many: int, name: st
     """`map` in separate threads, `many` at a time, in order, for long work that can be stopped.
 
     Args:
-        work: looks at `is_unwanted` every now and then.
+        work: checks `is_unwanted` now and then.
         name: of the threads.
 
-    After Ctrl-C no thread is waited for longer than `PATIENCE` seconds, nor by the process's end.
+    After Ctrl-C this waits at most `PATIENCE` seconds for the threads, and the end of the process
+    does not wait for them.
     """
     unwanted, places = threading.Event(), threading.Semaphore(many)
     until_stopped = stoppable(work, unwanted)
@@ -244,7 +245,7 @@ def side_by_side(work: Callable[[T], R], items: Iterable[T], many: int, name: st
     try:
         for item in items:
             under_way.append(begin(item))
-            if len(under_way) > many:  # one more, for the thread that ends before its turn
+            if len(under_way) > many:  # one extra: a thread may end before its turn
                 yield first()
         while under_way:
             yield first()
@@ -265,21 +266,22 @@ def run_in_order(
     weigh: Callable[[R], int] = lambda result: 0,
     weight: int = 0,
 ) -> None:
-    """`finish` of the results of `work`: `work` in the threads of a pool, `finish` in order.
+    """Run `work` in the threads of a pool, and `finish` its results in order.
 
-    No thread of its own finishes: whichever holds the next result does so, while the data are
-    still in its core's cache, and then those that wait for it.  One thread at a time finishes.
+    There is no separate thread for `finish`: the thread that has the next result calls it, while
+    the data are still in its core's cache, and then does the same for the results that waited for
+    that one.  Only one thread at a time does this.
 
     Args:
         pool: with at least `threads` threads.
-        ahead: items under way at most, at least `threads * together`.
-        together: items that a thread takes at a time, and whose results are finished at a time.
+        ahead: the most items under way; at least `threads * together`.
+        together: items that a thread takes at a time; their results are finished together.
         weigh: what a result weighs while it waits for its turn.
-        weight: while more than this waits, nothing further is begun.
+        weight: while more than this waits, no new work is started.
 
     Raises:
-        What `work` or `finish` raises first, once every thread has stopped.  After Ctrl-C a thread
-        may still be at its `work`, whose result nobody gets; none is at `finish`.
+        The first error of `work` or `finish`, once every thread has stopped.  After Ctrl-C a thread
+        may still be running `work`, and its result is dropped; none is running `finish`.
         UnwantedError: nobody wants the results any more.
     """
     groups = [items[at : at + together] for at in range(0, len(items), together)]
@@ -327,7 +329,7 @@ class _Line(Generic[T, R]):
             while (number := self._take()) is not None:
                 results = []
                 for item in self._groups[number]:
-                    if is_unwanted():  # which a slow item should not keep from being heard
+                    if is_unwanted():  # asked for each item, as one may be slow
                         raise UnwantedError
                     results.append(self._work(item))
                 self._hand_in(number, results)
@@ -336,14 +338,14 @@ class _Line(Generic[T, R]):
 
     def stop(self, error: BaseException | None = None) -> None:
         with self._changed:
-            # The first is the reason; those after it may be only that nobody waits any more.
+            # The first error is the reason; later ones may only say that nobody waits any more.
             if not self.stopped.is_set():
                 self._error = error
             self.stopped.set()
             self._changed.notify_all()
 
     def wait_for_finish(self) -> None:
-        """Wait until no thread is at `finish`; once stopped, none begins it."""
+        """Wait until no thread is running `finish`; after a stop, none starts it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._in_finish)
 
@@ -354,7 +356,7 @@ class _Line(Generic[T, R]):
 
     def _take(self) -> int | None:
         with self._changed:
-            # Whoever waits here holds nothing, so the next result in order is always on its way.
+            # A thread that waits here holds no result, so the next in order is always on its way.
             while not self.stopped.is_set() and (
                 self._taken - self._finished >= self._ahead or self._waiting > self._weight
             ):
@@ -370,7 +372,7 @@ class _Line(Generic[T, R]):
             self._ready[number] = results
             self._waiting += weight
             if self._finishing or number != self._finished:
-                return  # the thread that finishes will come to it
+                return  # the thread that is finishing will get to it
             self._finishing = True
         while (following := self._next()) is not None:
             try:
@@ -385,7 +387,7 @@ class _Line(Generic[T, R]):
                 self._changed.notify_all()
 
     def _next(self) -> tuple[list[R]] | None:
-        """The next results if they are there; else nobody finishes any more."""
+        """The next results if they are ready; if not, this thread stops finishing."""
         with self._changed:
             if self.stopped.is_set() or self._finished not in self._ready:
                 self._finishing = False
@@ -395,7 +397,7 @@ class _Line(Generic[T, R]):
 
 
 def cores() -> int:
-    """Cores that this process may use: fewer than the machine's in a container."""
+    """Cores that this process may use; in a container, maybe fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         machine = len(os.sched_getaffinity(0))
     else:

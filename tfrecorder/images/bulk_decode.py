@@ -1,11 +1,11 @@
-"""What Pillow decodes in Python, number by number, decoded in bulk to the same pixels.
+"""Bulk decoding, to the same pixels, of what Pillow decodes in Python number by number.
 
-    plain PBM, PGM, PPM (text)          1.3 us a sample in Pillow, 0.05 here
-    PGM, PPM not of 255 or 65,535       2.2 us a sample in Pillow, 0.01 here
-    BMP with run lengths                1.8 us a run in Pillow, 0.3 here
+    plain PBM, PGM, PPM (text)          1.3 us per sample in Pillow, 0.05 here
+    PGM, PPM, maximum not 255 or 65,535 2.2 us per sample in Pillow, 0.01 here
+    BMP with run lengths                1.8 us per run in Pillow, 0.3 here
 
-With Pillow's decoders a sound PGM of 12 bits and 80 megapixels took three minutes.  Pillow still
-reads the header; `raw_data` then puts plain raw pixels in the place of what it would have decoded.
+With Pillow's decoders, a sound 12-bit PGM of 80 megapixels took three minutes.  Pillow still reads
+the header; `raw_data` then gives it raw pixels instead of the data it would have to decode.
 
 Source: netpbm's pbm(5), pgm(5), ppm(5); Microsoft's "Bitmap compression".
 """
@@ -22,15 +22,15 @@ from tfrecorder.images.expense import too_expensive
 
 _SPACES = b" \t\n\r\x0b\x0c"
 _COMMENT = re.compile(rb"#[^\r\n]*[\r\n]?")
-_BLOCK = 1 << 20  # bytes of text at a time, so that its numbers need no more memory than pixels
-_DIGITS = 10  # of a number at most, as Pillow has it
+_BLOCK = 1 << 20  # bytes of text at a time: its numbers then take no more memory than the pixels
+_DIGITS = 10  # the most in a number, as in Pillow
 
-#: Codes of a BMP that are not runs: so many, and one for three pixels; each takes 1 us.
+#: The most codes of a BMP that are not runs: this many, plus one per three pixels; each takes 1 us.
 _ESCAPES = 500_000
-_FEW_RUNS = 16  # which are quicker one by one
+_FEW_RUNS = 16  # up to here, runs are quicker one by one
 _WINDOW = 1 << 14
 
-#: Each byte as the two pixels of 4 bits that it holds.
+#: The two 4-bit pixels that each byte holds.
 _UPPER = bytes(byte >> 4 for byte in range(256))
 _LOWER = bytes(byte & 15 for byte in range(256))
 
@@ -40,12 +40,12 @@ def raw_data(image: ImageFile.ImageFile, data: bytes) -> tuple[bytes, str, int] 
 
     Returns:
         The data, Pillow's name for their layout, and 1 or -1 for rows from the top or the bottom;
-        None where Pillow's own decoder is as good.
+        None if Pillow's own decoder is just as good.
 
     Raises:
-        ValueError: the data are no such pixels.
+        ValueError: the data do not hold such pixels.
     """
-    if not image.tile:  # WebP and AVIF, which bring it with them
+    if not image.tile:  # WebP and AVIF, which set theirs when they load
         return None
     name, _, offset, arguments = image.tile[0]
     size = image.width * image.height
@@ -71,7 +71,7 @@ def raw_data(image: ImageFile.ImageFile, data: bytes) -> tuple[bytes, str, int] 
 
 
 def _scaled(values: np.ndarray, largest: int, mode: str) -> bytes:
-    """Samples of 0 to `largest` as Pillow scales them: to 65,535 in its mode I, else to 255."""
+    """Samples from 0 to `largest`, scaled as in Pillow: to 65,535 in its mode I, else to 255."""
     full = 65535 if mode == "I" else 255
     every = np.arange(65536 if largest > 255 else 256)
     table = np.minimum(np.rint(every / largest * full), full)
@@ -84,7 +84,7 @@ def _text(data: bytes, offset: int) -> bytes:
 
 
 def _plain_bits(text: bytes, size: int) -> bytes:
-    """Pixels of a byte each; in a plain PBM 1 is black, and spaces may be left out."""
+    """One byte per pixel; in a plain PBM, 1 is black and spaces may be left out."""
     bits = text.translate(None, _SPACES)[:size]
     if bits.translate(None, b"01"):
         raise ValueError("a pixel is neither 0 nor 1")
@@ -92,7 +92,7 @@ def _plain_bits(text: bytes, size: int) -> bytes:
 
 
 def _plain_numbers(text: bytes, count: int) -> np.ndarray:
-    """At most so many numbers from their text."""
+    """The numbers in a text, at most `count` of them."""
     found, parts = 0, []
     for block in _blocks(text):
         numbers = _numbers(block, count - found)
@@ -134,11 +134,11 @@ def _numbers(block: bytes, most: int) -> np.ndarray:
 
 
 def _run_lengths(data: bytes, at: int, width: int, size: int, nibbles: bool) -> bytes:
-    """The pixels of a BMP with RLE8 or RLE4, a byte each, the bottom row first."""
+    """The pixels of an RLE8 or RLE4 BMP, one byte each, bottom row first."""
     out = bytearray()
     codes = np.frombuffer(data, np.uint8)
     x, end, runs = 0, len(data) - 1, 0
-    left = _ESCAPES + size // 3  # a row of three pixels as they are is the shortest that is made
+    left = _ESCAPES + size // 3  # the shortest such code in use is three literal pixels
     while len(out) < size and at < end:
         count, value = data[at], data[at + 1]
         at += 2
@@ -160,12 +160,12 @@ def _run_lengths(data: bytes, at: int, width: int, size: int, nibbles: bool) -> 
             x = 0
         elif value == 1:  # the end of the picture
             break
-        elif value == 2:  # pixels that are left out
+        elif value == 2:  # skipped pixels
             if at + 2 > len(data):
                 break
             out += bytes(min(data[at] + data[at + 1] * width, size - len(out)))
             x, at = len(out) % width, at + 2
-        else:  # pixels as they are
+        else:  # literal pixels
             stored = data[at : at + (value // 2 if nibbles else value)]
             out += _halves(stored) if nibbles else stored
             at += len(stored)
@@ -175,10 +175,10 @@ def _run_lengths(data: bytes, at: int, width: int, size: int, nibbles: bool) -> 
 
 
 def _runs(codes: np.ndarray, at: int, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """The runs from `at` to the next other code, cut at the end of the row.
+    """The runs from `at` to the next code that is not a run, cut at the end of the row.
 
     Args:
-        room: pixels that are left in the row.
+        room: pixels left in the row.
 
     Returns:
         Their lengths and their values.
@@ -197,7 +197,7 @@ def _runs(codes: np.ndarray, at: int, room: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _pairs(counts: np.ndarray, values: np.ndarray) -> bytes:
-    """Runs of two alternating values of 4 bits."""
+    """Runs of two alternating 4-bit values."""
     both = np.repeat(values, counts)
     places = np.arange(len(both)) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.where(places % 2, both & 15, both >> 4).astype(np.uint8).tobytes()

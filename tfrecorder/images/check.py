@@ -3,9 +3,9 @@
     checked = check_image(data)             # raises Reject
     checked.format, checked.height, checked.width, checked.channels
 
-What is accepted with verify="decode" or "strict" is decoded by TensorFlow without error, to the
+An image accepted with verify="decode" or "strict" decodes in TensorFlow without error, to the
 recorded shape.  JPEG (`jpeg.py`) and PNG (`png.py`) keep their own bytes; BMP, GIF (first frame),
-WebP, TIFF, PPM/PGM/PBM and AVIF are decoded by Pillow and written again as PNG, without loss.
+WebP, TIFF, PPM/PGM/PBM and AVIF are decoded by Pillow and rewritten as PNG, without loss.
 Nothing here imports TensorFlow or Beam, changes a global setting of Pillow, or depends on one.
 The reasons for a reject are listed in `rejects.py`.
 """
@@ -34,7 +34,7 @@ class CheckedImage:
         channels: 1 to 4, as TensorFlow decodes `data` with channels=0: 3 for a CMYK JPEG,
             4 for a PNG palette with transparency (0 as for height).
         oriented: the source has an EXIF orientation other than 1.
-        warning: the decoder's words if the image is suspect, else None.
+        warning: the decoder's message if the image is suspect, else None.
     """
 
     data: bytes
@@ -52,23 +52,23 @@ def check_image(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     room: Room = unlimited,
 ) -> CheckedImage:
-    """Checks an image, and turns it into JPEG or PNG if it is neither.
+    """Checks an image, and turns it into PNG if it is neither JPEG nor PNG.
 
     Args:
         data: the whole file.
         verify: how much to check of a JPEG or PNG; other formats are always decoded in full.
             "decode": TensorFlow will decode it; a decoder's complaint makes it suspect.
-            "strict": the same, and a suspect is rejected.
-            "header": the size and format alone.
+            "strict": the same, but a suspect is rejected.
+            "header": only the size and format.
             "none": nothing; the size is 0 where the header cannot be read.
-        max_pixels: the largest height times width, refused before decoding.  For JPEG and PNG
-            verify="none" does not look at it.
-        room: `room(size)` is entered while so many bytes of pixels are in memory, so that
+        max_pixels: the largest height times width; a larger image is refused before decoding.
+            With verify="none" this is not checked for JPEG and PNG.
+        room: `room(size)` is held while that many bytes of pixels are in memory, so that
             several threads can share what there is.
 
     Raises:
-        Reject: the image cannot be used; the module's docstring lists the codes.
-        ValueError: `verify` is none of `VERIFY_LEVELS`.
+        Reject: the image cannot be used; `rejects.py` lists the codes.
+        ValueError: `verify` is not one of `VERIFY_LEVELS`.
 
     Thread safe; the decoders release the interpreter lock.
 
@@ -92,7 +92,7 @@ def check_image(
 def _check_kept(
     data: bytes, kind: str, verify: str, max_pixels: int, room: Room
 ) -> tuple[Header, str | None]:
-    """The header and the decoder's complaint of a JPEG or PNG, whose bytes stay as they are."""
+    """The header of a JPEG or PNG, whose bytes stay as they are, and the decoder's complaint."""
     module = jpeg if kind == "jpeg" else png
     if verify == "header":
         return module.read_header(data, max_pixels), None

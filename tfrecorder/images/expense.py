@@ -1,10 +1,11 @@
-"""What an image may cost to check: CPU that grows with its pixels and its bytes, and no faster.
+"""What an image may cost to check: CPU time grows no faster than its pixels and its bytes.
 
-The promise: an accepted image takes at most 1 s, and 0.1 s a megapixel, and 0.1 s a megabyte of its
-file.  Seconds differ between machines and cannot be known beforehand.  So each format counts what
-its decoder does often, before it is called, and rejects what is beyond a bound.  The bounds are
-several times what encoders make, and a third or less of what the promise allows on two cores of
-2024.  JPEG, PNG and TIFF have their counts where they are read; the small formats have them here.
+The promise: an accepted image takes at most 1 s, plus 0.1 s per megapixel, plus 0.1 s per megabyte
+of its file.  Seconds differ between machines and cannot be known beforehand.  So for each format we
+count, before calling the decoder, what it would do often, and reject an image that is over a bound.
+The bounds are several times what encoders make, and a third or less of what the promise allows on
+two cores of 2024.  JPEG, PNG and TIFF are counted where they are read; the small formats are
+counted here.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import re
 
 from tfrecorder.images.rejects import Reject
 
-#: Bytes of a PPM's header.  Pillow reads each in Python: 0.3 s for these, 10 s for 50 MB.
+#: The most bytes of a PPM's header.  Pillow reads each in Python: 0.3 s for these, 10 s for 50 MB.
 _NETPBM_HEADER = 1 << 20
 
-#: Blocks of data before a GIF's first picture, and those of comments among them.  Pillow reads each
-#: in Python, and copies all of a comment for each of its blocks.
+#: The most blocks of data before a GIF's first picture, and the most comment blocks among them.
+#: Pillow reads each in Python, and copies the whole comment again for each of its blocks.
 _GIF_BLOCKS = 50_000
 _GIF_COMMENT_BLOCKS = 4_000
 
@@ -28,7 +29,7 @@ _GIF_COMMENT = b"\xfe"
 
 
 def too_expensive(detail: str) -> Reject:
-    """The reject of an image that takes too long to decode; `detail` has the numbers."""
+    """The reject for an image that takes too long to decode; `detail` has the numbers."""
     return Reject("check", "too_expensive", detail)
 
 
@@ -43,12 +44,12 @@ def check_netpbm(data: bytes) -> None:
 
 
 def check_gif(data: bytes) -> None:
-    """Rejects a GIF with very many blocks of comments and other extensions before its picture."""
+    """Rejects a GIF with too many blocks of comments and other extensions before its picture."""
     flags = data[10] if len(data) > 10 else 0
     at = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
     blocks = comments = 0
     while found := _GIF_NEXT.search(data, at):
-        blocks += found.start() - at  # bytes between blocks, which Pillow passes over one by one
+        blocks += found.start() - at  # bytes between blocks, which Pillow skips one by one
         label, at = found[1], found.end()
         if not label:  # a picture, or the end
             break

@@ -1,4 +1,4 @@
-"""Which image format a file is, by its first bytes."""
+"""Which image format a file has, by its first bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.unsupported import unsupported
 
-#: What is re-encoded as PNG; JPEG and PNG themselves are kept.
+#: Formats that are re-encoded as PNG; JPEG and PNG themselves are kept.
 REENCODED = ("bmp", "gif", "webp", "tiff", "ppm", "avif")
 
-# The first bytes of what we read, of images that we do not, and of what people have by mistake.
-# Formats that Pillow reads by running another program (EPS) or without a signature of its own (TGA)
-# stay out.
+# The first bytes of images that we read, of images that we do not, and of what people list by
+# mistake.  Left out: formats that Pillow reads by running another program (EPS), and those
+# without a signature (TGA).
 _READ = {
     "jpeg": rb"\xff\xd8\xff",
     "png": rb"\x89PNG\r\n\x1a\n",
@@ -60,7 +60,7 @@ def sniff(data: bytes) -> str:
     """The format of a file: "jpeg", "png" or one of `REENCODED`.
 
     Raises:
-        Reject: no bytes, no image, or one of a format that is not read here.
+        Reject: no bytes, not an image, or an image in a format that is not read here.
     """
     if data[:3] == b"\xff\xd8\xff":  # nearly always
         return "jpeg"
@@ -72,6 +72,6 @@ def sniff(data: bytes) -> str:
         return kind
     if kind in _UNSUPPORTED:
         raise unsupported(kind)
-    # Never the bytes themselves: a table could name any file of the machine.
+    # Never show the bytes themselves: a table could name any file on the machine.
     detail = f"the file is {kind}" if kind else "it begins like no image format that is known"
     raise Reject("check", "not_an_image", detail)

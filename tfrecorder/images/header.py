@@ -1,4 +1,4 @@
-"""What an image says of itself: its size, channels and orientation, and whether it is too large."""
+"""What an image says about itself: size, channels, orientation; and whether it is too large."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tfrecorder.images.rejects import Reject
 
 # TensorFlow refuses a JPEG of this many decoded bytes, and a PNG of this many pixels.
 _TENSORFLOW_LIMIT = 2**29
-_LARGEST_SIDE = 1_000_000  # of a PNG, by a limit of libpng; a JPEG's is 65,535
+_LARGEST_SIDE = 1_000_000  # of a PNG, a limit of libpng; a JPEG's is 65,535
 
 
 class Header(NamedTuple):
-    """What an image says of itself: `channels` as TensorFlow counts them."""
+    """What an image says about itself: `channels` as TensorFlow counts them."""
 
     height: int
     width: int
@@ -22,7 +22,7 @@ class Header(NamedTuple):
 
 
 def check_size(height: int, width: int, samples: int, max_pixels: int | None) -> None:
-    """Rejects what is too large; `samples` is the number of stored samples a pixel.
+    """Rejects an image that is too large; `samples` is how many are stored per pixel.
 
     None for `max_pixels` switches the check off.
     """

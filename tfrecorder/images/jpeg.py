@@ -1,13 +1,13 @@
 """JPEG: the header, and the check that what is stored will decode.
 
-The rule: the strict check is clean, accept; it complains, decode in full with Pillow; that fails,
-reject; it passes, accept as suspect.  TensorFlow decodes with libjpeg-turbo, forgives what
-libjpeg calls a warning, but not an early end; so "passes" includes that the end of the image is
-there.  Some files that both decoders read are refused by TensorFlow (lossless coding, for one),
-which is why the kind of frame is looked at first.
+The rule: if the strict check is clean, accept.  If it complains, decode in full with Pillow: if
+that fails, reject; if it passes, accept as suspect.  TensorFlow decodes with libjpeg-turbo and
+forgives what libjpeg calls a warning, but not an early end; so "passes" also means that the end of
+the image is there.  Some files that both decoders read are refused by TensorFlow (lossless coding,
+for one), which is why the kind of frame is checked first.
 
-Source: ITU-T T.81, annex B (markers).  The walk over the markers passes over what libjpeg passes
-over, so that it finds the same frame.
+Source: ITU-T T.81, annex B (markers).  The walk over the markers skips what libjpeg skips, so that
+it finds the same frame.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MARKER = re.compile(rb"\xff([^\xff])")
 
 
 def strict_check(data: bytes) -> str | None:
-    """The complaint of a strict decoder about a JPEG, None if it has none.
+    """A strict decoder's complaint about a JPEG; None if it has none.
 
     It decodes all entropy-coded data but transforms only to 1/8 of the size, in gray: the
     cheapest call that notices damage.  It releases the interpreter lock.
@@ -93,10 +93,10 @@ def check(data: bytes, max_pixels: int | None, room: Room = unlimited) -> tuple[
 
 
 def read_header(data: bytes, max_pixels: int | None) -> Header:
-    """The shape of a JPEG by its header; nothing is decoded.
+    """The shape of a JPEG from its header; nothing is decoded.
 
     Args:
-        max_pixels: None also switches off the count of its scans.
+        max_pixels: None also turns off the check of its scans.
 
     Raises:
         Reject: there is no frame that TensorFlow decodes, or it is too large, or too expensive.
@@ -166,8 +166,8 @@ def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:
 def _decode_in_full(data: bytes, header: Header, components: int, complaint: str) -> None:
     """Raises Reject unless Pillow decodes the whole image and its end is there.
 
-    `frombytes`, because `Image.open` would warn and fail over metadata that nobody needs, and its
-    `load` is silent about damage when the process sets LOAD_TRUNCATED_IMAGES.
+    It uses `frombytes`: `Image.open` would warn and fail over metadata that nobody needs, and its
+    `load` is silent about damage if the process sets LOAD_TRUNCATED_IMAGES.
     """
     if not _has_end(data):
         raise Reject("check", "truncated", f"the JPEG has no end marker ({complaint})")
@@ -182,14 +182,14 @@ def _decode_in_full(data: bytes, header: Header, components: int, complaint: str
 
 
 def _size_agrees(data: bytes, header: Header) -> bool:
-    """False if libjpeg reads another size.
+    """False if libjpeg reads a different size.
 
-    Pillow's decoder writes rows of libjpeg's width into a buffer of the width that it is given,
-    so the two must not differ, whatever the bytes.
+    Pillow's decoder writes rows of libjpeg's width into a buffer of the width that we give it, so
+    the two must be equal, whatever the bytes are.
     """
     try:
         height, width, *_ = simplejpeg.decode_jpeg_header(data, strict=False)
-    except (ValueError, KeyError, RuntimeError):  # it knows fewer samplings than libjpeg
+    except (ValueError, KeyError, RuntimeError):  # simplejpeg knows fewer samplings than libjpeg
         return True
     return (height, width) == (header.height, header.width)
 

@@ -1,9 +1,10 @@
-"""How much work the scans of a JPEG are, counted before any decoder is called.
+"""How much work the scans of a JPEG take, counted before any decoder is called.
 
-A progressive JPEG gives its picture in several scans, and a decoder goes through all pixels for
-each of them, however few bytes it has: 757 scans that the standard allows, of 9500 x 9400 pixels,
-are a file of 270 KB and 20 s, and as much again in each epoch of training.  Encoders make 6 scans
-of a grey picture and 10 of a coloured one; those that search for the smallest file, up to 60.
+A progressive JPEG stores its picture in several scans, and a decoder goes through all pixels for
+each scan, however few bytes it has.  757 scans of 9500 x 9400 pixels, which the standard allows,
+fit into a file of 270 KB and take 20 s, and 20 s again in each epoch of training.  Encoders write 6
+scans for a grey picture and 10 for a coloured one; those that search for the smallest file write up
+to 60.
 
 Source: ITU-T T.81, annex B (markers), A.2 (blocks of a scan), G.1 (progressive scans).
 """
@@ -19,15 +20,15 @@ from typing import NamedTuple
 from tfrecorder.images.expense import too_expensive
 from tfrecorder.images.rejects import Reject
 
-#: Pixels that the scans may visit: so many, and so many for each pixel of the picture.  One visit
-#: takes 0.2 to 0.4 ns, and what a decoder complains of is decoded twice.
+#: Pixels that the scans may visit: this many, plus this many per pixel of the picture.  One visit
+#: takes 0.2 to 0.4 ns, and an image that a decoder complains about is decoded twice.
 _VISITS = 500_000_000
 _VISITS_A_PIXEL = 120
 
-#: A scan that refines coefficients looks at each in turn: ten of them are as long as a plain visit.
+#: A scan that refines coefficients looks at each in turn; ten of them take as long as one visit.
 _COEFFICIENTS_A_VISIT = 10
 
-#: Segments before the picture and between its scans: a file of 1 GiB holds 16,384 full ones.
+#: The most segments before and between the scans; a file of 1 GiB holds 16,384 full ones.
 SEGMENTS = 100_000
 
 #: Frames: baseline, extended, progressive; the same with arithmetic coding.
@@ -40,7 +41,7 @@ _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
 
 
 class _Frame(NamedTuple):
-    """What a frame header says: sampling by the component's id, and the largest of them."""
+    """What a frame header says; `samplings` are by the component's id."""
 
     progressive: bool
     width: int
@@ -67,22 +68,22 @@ def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
 
 
 def too_many_segments() -> Reject:
-    """The reject of a JPEG that is nearly all markers."""
+    """The reject for a JPEG that is nearly all markers."""
     return too_expensive(f"the JPEG has more than {SEGMENTS:,} segments")
 
 
 def check_scans(data: bytes, frame_at: int) -> None:
-    """Rejects a JPEG whose scans visit its pixels far more often than encoders make them.
+    """Rejects a JPEG whose scans visit its pixels far more often than any encoder's do.
 
     Args:
         data: the file.
-        frame_at: where its frame header's marker is, 0xFF excluded.
+        frame_at: where its frame header's marker is, after the 0xFF.
 
     Raises:
         Reject: it is too expensive.
     """
     if data[frame_at] not in _PROGRESSIVE and _begins_with_all(data, frame_at):
-        return  # libjpeg decodes no second scan after one of all components
+        return  # after a scan of all components, libjpeg decodes no other
     scans, visits = scans_and_visits(data, frame_at)
     height, width = struct.unpack_from(">HH", data, frame_at + 4)
     bound = bound_of(width * height)
@@ -94,12 +95,12 @@ def check_scans(data: bytes, frame_at: int) -> None:
 
 
 def bound_of(pixels: int) -> int:
-    """How many pixels the scans of so large a picture may visit."""
+    """How many pixels the scans of a picture this large may visit."""
     return _VISITS + _VISITS_A_PIXEL * pixels
 
 
 def scans_and_visits(data: bytes, frame_at: int) -> tuple[int, float]:
-    """The number of a JPEG's scans, and of the pixels that they visit together."""
+    """The number of a JPEG's scans, and how many pixels they visit in total."""
     frame = _frame(data, frame_at)
     scans, visits = 0, 0.0
     for selected, refined in _scans(data, frame, frame_at):

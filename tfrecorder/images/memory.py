@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 
 from tfrecorder.process_limits import address_space_left, bytes_used, control_groups
 
-#: Of the memory that a process still may take, the share for pixels; the rest is for their files,
-#: the records, and threads.
+#: One part in this many of the memory that a process may still take is for pixels; the rest is for
+#: their files, the records, and threads.
 _SHARE = 3
 _LEAST = 2**26
 
@@ -19,7 +19,7 @@ Room = Callable[[int], AbstractContextManager[None]]
 
 
 def spare_bytes(most: int) -> int:
-    """Bytes of memory for pixels: at most so many, fewer under a limit of the process or container.
+    """Bytes of memory for pixels: `most`, or fewer under a limit of the process or container.
 
     >>> spare_bytes(2**20)
     1048576
@@ -29,12 +29,12 @@ def spare_bytes(most: int) -> int:
 
 
 def is_limited() -> bool:
-    """Whether this process has a limit of its address space, as `ulimit -v` sets it."""
+    """Whether this process's address space is limited, as by `ulimit -v`."""
     return address_space_left() is not None
 
 
 def _container() -> int | None:
-    """Bytes that this process's control groups leave to it; None without a limit."""
+    """Bytes that this process's control groups leave it; None without a limit."""
     limits = []
     for folder in control_groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -44,12 +44,12 @@ def _container() -> int | None:
 
 
 def unlimited(size: int) -> AbstractContextManager[None]:
-    """Room without an end."""
+    """Room without a limit."""
     return contextlib.nullcontext()
 
 
 class Budget:
-    """A number of bytes that many threads may take of; who finds too few left waits.
+    """A number of bytes that threads share; a thread that finds too few left waits.
 
     >>> budget = Budget(100)
     >>> with budget.room(70):
@@ -62,7 +62,7 @@ class Budget:
 
     @contextlib.contextmanager
     def room(self, size: int) -> Iterator[None]:
-        """Bytes for as long as the block lasts; what is larger than all of it gets all of it."""
+        """Take bytes for as long as the block lasts: all of them if `size` exceeds the total."""
         size = min(size, self.total)
         with self._changed:
             self._changed.wait_for(lambda: self._free >= size)

@@ -1,4 +1,4 @@
-"""What pixels are wanted of an image, and at which scale a JPEG is decoded for them."""
+"""Which pixels are wanted from an image, and at what scale a JPEG is decoded for them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 #: The scales at which a JPEG can be decoded without its finest detail.
 RATIOS = (1, 2, 4, 8)
 
-#: Those at which less than half of a decoded pixel may be image.
+#: The scales at which less than half of a decoded pixel may be image.
 TRIMMED = (4, 8)
 
-#: Of the image's area, and of width to height, that a random part has: those of the Inception
-#: papers (Szegedy et al., 2014), which most recipes since have kept.
+#: Bounds of a random part: its share of the image's area, and its ratio of width to height.  They
+#: are those of the Inception papers (Szegedy et al., 2014), which most recipes since have kept.
 CROP_AREA = (0.08, 1.0)
 CROP_ASPECT = (3 / 4, 4 / 3)
 
@@ -22,17 +22,17 @@ LEFT_OVER = 0.1
 
 @dataclass(frozen=True)
 class Picture:
-    """What pixels are wanted.
+    """Which pixels are wanted.
 
     Attributes:
         channels: 1, 3 or 4.
-        stored_size: (height, width) of every stored image, None where they differ.
+        stored_size: (height, width) of every stored image, None if they differ.
         sides: (smallest, largest) of the shorter side and of the longer side of all stored
-            images; None where that is not known.
+            images; None if that is not known.
         size: (height, width) wanted, or None for the stored size.
         resize: "stretch", "crop", "pad" or "fit".
         antialias: average the pixels that fall together.
-        augment: a random part, mirrored in half of the cases.
+        augment: take a random part, mirrored in half of the cases.
         dtype: of the pixels.
         value_range: what 0 and 255 become.
     """
@@ -55,12 +55,12 @@ class Picture:
 
     @property
     def fits_within(self) -> bool:
-        """The longer side decides how much smaller an image gets, not the shorter one."""
+        """True if the longer side decides how much an image shrinks, not the shorter one."""
         return self.resize in ("pad", "fit")
 
     @property
     def scales(self) -> tuple[float, float]:
-        """Bounds of how many times larger than wanted any image is, along the axis that decides."""
+        """Bounds on how many times larger than wanted an image is, along the axis that decides."""
         assert self.size is not None
         height, width = self.stored_size
         if height is not None and width is not None:
@@ -74,14 +74,14 @@ class Picture:
 
     @property
     def repeats_colours(self) -> bool:
-        """Each colour of a JPEG that holds one for four pixels is taken for all four of them.
+        """True if, in a JPEG with one colour for four pixels, all four simply get that colour.
 
-        It saves 3 % of plain resizing, which passes over most of the smoothing between colours
-        where an image shrinks.  The mean of an area keeps that, and gains 1 %.
+        This saves 3 % of plain resizing, which skips most of the smoothing between colours when
+        an image shrinks.  Averaging an area keeps that smoothing, and would gain 1 %.
         """
         return not (self.antialias or self.augment or self.size is None) and self.scales[0] > 1
 
 
 def ratio_of(scale: float) -> int:
-    """The ratio that decodes as few pixels as are not fewer than wanted."""
+    """The ratio that decodes the fewest pixels that are still enough."""
     return max((ratio for ratio in RATIOS if scale >= ratio), default=1)

@@ -4,7 +4,7 @@ Pillow cannot help here: it accepts more than twenty kinds of file that TensorFl
 (no IEND, a bad CRC in it, an unknown critical chunk, two palettes, ...) and refuses some that
 TensorFlow reads.  So this module checks what libpng, TensorFlow's decoder, insists on: the order
 and checksums of the chunks, and image data that inflates to exactly the right size with known
-filters.  The tests hold the two together.
+filters.  The tests keep the two in step.
 
 Source: the PNG specification (W3C, third edition): 5 chunks, 7.2 scanlines, 8 interlacing,
 9 filters, 10 compression, 11.2 and 11.3 chunk by chunk.
@@ -45,12 +45,13 @@ _PASSES = (
 _FEED, _PIECE = 1 << 16, 1 << 18  # bytes given to zlib, and taken from it, at a time
 _LARGEST_SURPLUS = 1 << 20  # inflated bytes beyond the image that are still looked at
 
-# Chunks: so many, and one for each of so many bytes; each takes 3 us.  libpng makes chunks of 8 KB.
+# The most chunks: this many, plus one per this many bytes; each takes 3 us.  libpng writes chunks
+# of 8 KB.
 _CHUNKS, _CHUNK_BYTES = 50_000, 1024
-# Pieces of inflated data, likewise; each takes 2 us.  Only a stream that declares a window smaller
-# than it might need is taken in pieces smaller than these bytes.
+# The most pieces of inflated data, likewise; each takes 2 us.  Pieces are smaller than these bytes
+# only if the stream declares a window smaller than it might need.
 _PIECES, _PIECE_BYTES = 200_000, 128
-_SMALL_FEED = 4096  # as libpng gives to zlib at a time
+_SMALL_FEED = 4096  # what libpng gives zlib at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class _Frame:
     interlaced: bool
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """(bytes a row with its filter byte, rows) of the image, or of each interlace pass."""
+        """(bytes per row with its filter byte, rows) of the image, or of each interlace pass."""
         for column, row, across, down in _PASSES if self.interlaced else ((0, 0, 1, 1),):
             width = -(-(self.width - column) // across)
             rows = -(-(self.height - row) // down)
@@ -90,7 +91,7 @@ def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
 
 
 def read_header(data: bytes, max_pixels: int | None) -> Header:
-    """The shape of a PNG by its chunks' headers; nothing is inflated.
+    """The shape of a PNG from the chunks before its image data; nothing is inflated.
 
     Raises:
         Reject: the IHDR chunk is not sound, or the image is too large.
@@ -106,12 +107,12 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
     except Reject as reject:
         if reject.code == "too_expensive":
             raise
-        # What is wrong after IHDR is not the header's business.
+        # Damage after IHDR does not matter for the header.
     return _header(frame, walk.transparent, walk.oriented)
 
 
 def _header(frame: _Frame, transparent: bool, oriented: bool) -> Header:
-    """TensorFlow expands a palette to RGB or RGBA, and ignores other colours' tRNS."""
+    """TensorFlow expands a palette to RGB or RGBA, and ignores tRNS without a palette."""
     channels = _SAMPLES[frame.color]
     if frame.color == _PALETTE:
         channels = 4 if transparent else 3
@@ -123,7 +124,7 @@ def _damaged(detail: str) -> Reject:
 
 
 def _read_frame(data: bytes, max_pixels: int | None) -> _Frame:
-    """The IHDR chunk, which must be the first."""
+    """The IHDR chunk, which must come first."""
     if len(data) < 33:
         raise Reject("check", "truncated", "the PNG ends inside its IHDR chunk")
     if data[12:16] == b"CgBI":
@@ -175,7 +176,7 @@ class _Walk:
     Attributes:
         transparent: a valid tRNS chunk was seen.
         oriented: an eXIf chunk with an orientation other than 1 was seen.
-        complaint: the first thing that libpng only warns of, None without one.
+        complaint: the first thing that libpng only warns about; None if there is none.
     """
 
     def __init__(self, frame: _Frame) -> None:
@@ -266,7 +267,7 @@ class _Inflater:
         self._feed, self._piece = _FEED, _PIECE
 
     def feed(self, content: memoryview) -> str | None:
-        """Takes the content of one IDAT chunk; returns a complaint."""
+        """Takes the content of one IDAT chunk; returns a complaint or None."""
         if not self.begun and content:
             self._heed_window(content[0])
             self.begun = True
@@ -284,11 +285,11 @@ class _Inflater:
             raise Reject("check", "truncated", "the PNG's image data ends too early")
 
     def _heed_window(self, first: int) -> None:
-        """libpng inflates row by row, where a window smaller than a stream needs is noticed."""
+        """libpng inflates row by row, and so notices a window smaller than the stream needs."""
         window = 256 << (first >> 4)
         if window >= min(self._size, 32768):
             return
-        # What zlib has not taken yet is copied for each piece, so that less is given to it.
+        # For each piece zlib copies the input that it has not used yet, so give it less.
         self._feed, self._piece = _SMALL_FEED, min(256, *(stride for stride, _ in self._runs))
         pieces, most = self._size // self._piece, _PIECES + self._size // _PIECE_BYTES
         if pieces > most:

@@ -18,15 +18,15 @@ def read_image(
     """The bytes of an image's file.
 
     Args:
-        base: the folder that a relative uri is taken from.
-        note_retry: is called before each further attempt.
-        folders: that images were read from: where one has vanished, its images are not missing, but
-            waited for.
+        base: the folder that a relative uri starts from.
+        note_retry: called before each retry.
+        folders: those that images were read from.  If one vanishes, its images are waited for, not
+            called missing.
 
     Raises:
-        Reject: it cannot be read, today or tomorrow.
-        UnreachableError: its store or its disk is away, or we lack credentials or a project to
-            bill: that says nothing of the image.
+        Reject: it cannot be read, now or later.
+        UnreachableError: its store or disk is away, or we lack credentials or a project to bill,
+            which says nothing about the image.
     """
     path = storage.resolve(uri, base)
     try:

@@ -1,4 +1,4 @@
-"""What is neither JPEG nor PNG becomes PNG: decoded by Pillow, and written again without loss."""
+"""Formats other than JPEG and PNG become PNG: Pillow decodes and rewrites them without loss."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLUGINS = {
     "avif": AvifImagePlugin.AvifImageFile,
 }
 
-#: What is looked at before Pillow is called.
+#: Checks made before Pillow is called.
 _CHECKS: dict[str, Callable[[bytes], None]] = {
     "bmp": check_bmp,
     "gif": expense.check_gif,
@@ -45,13 +45,13 @@ _CHECKS: dict[str, Callable[[bytes], None]] = {
     "tiff": tiff_tags.check_tiff,
 }
 
-#: What it is that Pillow refuses, by its words.
+#: What a file is that Pillow refuses, worked out from its data and Pillow's message.
 _EXPLANATIONS: dict[str, Callable[[bytes, str], str | None]] = {
     "bmp": what_bmp,
     "tiff": what_tiff,
 }
 
-# What undoes the turn that Pillow gives a TIFF, and no other format, by its orientation.
+# Pillow turns a TIFF, and no other format, by its orientation; this undoes the turn.
 _TURNED_BACK = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -64,25 +64,25 @@ _TURNED_BACK = {
 
 # Pillow's modes: those that PNG holds as they are, and what the others become.
 _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))
-# Big-endian pixels go by way of "I": Pillow's direct conversion to "I;16" clips them to 255.
+# Big-endian pixels go through "I": Pillow's direct conversion to "I;16" clips them to 255.
 _CONVERSIONS = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA", "I;16B": "I", "I;16L": "I"}
 # On photographs the highest level saves 1 % more than the lowest, and takes twice the time.
 _COMPRESS_LEVEL = 1
 
 # `warnings.catch_warnings` is not thread safe: two threads that leave it in the wrong order would
-# keep the filter for good.
+# leave the filter in place for good.
 _quiet_lock = threading.Lock()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps Pillow's warnings (odd TIFF tags, bombs) from the user, one thread at a time."""
+    """Hides Pillow's warnings (odd TIFF tags, bombs) from the user, one thread at a time."""
     with _quiet_lock, warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
 
 
-#: Bytes of a pixel while it is decoded, turned and written again: three copies of RGBA, at most.
+#: Bytes per pixel while an image is decoded, turned and rewritten: three copies of RGBA, at most.
 _PIXEL_BYTES = 12
 
 
@@ -107,7 +107,7 @@ def reencode(
         try:
             return _reencode(data, kind, max_pixels, take_room)
         except MemoryError:
-            if taken and is_limited():  # so that it says nothing about the image
+            if taken and is_limited():  # the limit is at fault, not the image
                 raise
             raise Reject("check", "too_large", f"not enough memory to decode the {kind}") from None
 
@@ -171,15 +171,15 @@ def _decode(
 
 
 def _load(image: ImageFile.ImageFile, data: bytes) -> None:
-    """Decodes the pixels, and raises for damage even if the process wants it passed over."""
+    """Decodes the pixels, and raises for damage even if the process has Pillow ignore it."""
     if (raw := raw_data(image, data)) is not None:
         data, layout, direction = raw
         image.fp = io.BytesIO(data)
         whole = (0, 0, *image.size)
         image.tile = [ImageFile._Tile("raw", whole, 0, (layout, 0, direction))]
     if ImageFile.LOAD_TRUNCATED_IMAGES:
-        # With this flag `load` is silent about damage to raw and GIF data (other decoders raise
-        # all the same; WebP's and AVIF's tile is the decoded image); `frombytes` knows no flag.
+        # With this flag `load` is silent about damage to raw and GIF data (other decoders still
+        # raise; WebP's and AVIF's tile is the decoded image).  `frombytes` ignores the flag.
         for decoder, extents, offset, args in image.tile:
             if decoder in ("raw", "gif") and extents and image.format not in ("WEBP", "AVIF"):
                 size = (extents[2] - extents[0], extents[3] - extents[1])
@@ -201,7 +201,7 @@ def _reduced(image: ImageFile.ImageFile) -> str | None:
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         bits = max(image.tag_v2.get(258, (1,)))
     elif isinstance(image, PpmImagePlugin.PpmImageFile):
-        arguments = image.tile[0].args  # the raw mode, and the largest value where it is not 255
+        arguments = image.tile[0].args  # the raw mode, and the largest value if it is not 255
         if isinstance(arguments, tuple):
             bits = max(a.bit_length() for a in (0, *arguments) if isinstance(a, int))
     if bits > 8 and not image.mode.startswith(("I", "F")):
@@ -210,7 +210,7 @@ def _reduced(image: ImageFile.ImageFile) -> str | None:
 
 
 def _for_png(image: Image.Image) -> Image.Image:
-    """The image in a mode that PNG holds, with no metadata but a palette's transparency."""
+    """The image in a mode that PNG holds, with no metadata except a palette's transparency."""
     if image.mode not in _PNG_MODES and image.mode not in ("I", "F"):
         image = image.convert(_CONVERSIONS.get(image.mode, "RGB"))
     if image.mode == "F" or (image.mode == "I" and not _fits_16_bits(image)):
@@ -231,7 +231,7 @@ def _fits_16_bits(image: Image.Image) -> bool:
 
 
 def _beyond_palette(image: Image.Image) -> bool:
-    """Whether a pixel's index has no colour in the palette."""
+    """Whether some pixel's index has no colour in the palette."""
     _, high = cast("tuple[int, int]", image.getextrema())
     return image.palette is None or high >= len(image.palette.palette) // 3
 
@@ -251,7 +251,7 @@ def _as_reject(error: Exception, kind: str, data: bytes) -> Reject:
 def _words(error: BaseException) -> str:
     """An error's first line without the addresses that differ from run to run.
 
-    What it quotes is cut off: these are bytes of the file, which may be any file of the machine.
+    Quotations are cut off: they are bytes of the file, which may be any file on the machine.
     """
     text = re.sub(r"<[^>]* at 0x[0-9a-f]+>", "the file", (str(error).splitlines() or [""])[0])
     unquoted = re.split(r"""\bb?['"]|['"]""", text)[0].rstrip(" :(,")

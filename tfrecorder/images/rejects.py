@@ -1,10 +1,10 @@
 """The reject: an image that gets no record, and why.
 
-At the stage "read", the codes are those of `storage.UnreadableError`.  The others, all of stage
-"check" (unsupported pixels that are found while an image is written as PNG: "convert"):
+At the stage "read", the codes are those of `storage.UnreadableError`.  The others belong to the
+stage "check", or to "convert" if unsupported pixels are found while an image is written as PNG:
 
     empty               no bytes
-    not_an_image        no known image format (an HTML error page, JSON, ...)
+    not_an_image        not a known image format (an HTML error page, JSON, ...)
     unsupported         a sound image of a kind that TensorFlow or PNG cannot hold: HEIC, SVG, raw
                         photographs, lossless or 12-bit JPEG, floating-point TIFF, ...
     truncated           the file ends too early
@@ -12,10 +12,10 @@ At the stage "read", the codes are those of `storage.UnreadableError`.  The othe
     too_large           more than `max_pixels`, or more than TensorFlow decodes
     too_expensive       it would take far longer to decode than others of its size
     suspect             verify="strict" only: it decodes, but a decoder complains
-    mask_size           a mask of another size than its image
+    mask_size           a mask whose size differs from its image's
     mask_format         a mask that is a JPEG, whose pixels are not exact classes
-    mask_channels       a mask with more than one number of 8 bits a pixel
-    box_outside         a box in pixels that is beyond its image
+    mask_channels       a mask with more than one 8-bit number per pixel
+    box_outside         a box in pixels that reaches beyond its image
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Reject(Exception):
     Attributes:
         stage: "read", "check" or "convert".
         code: a short reason in snake_case; those of this module are in its docstring.
-        detail: the same in words; equal for equal bytes, without paths, addresses or times.
+        detail: the same in words; equal bytes give equal words, without paths, addresses or times.
     """
 
     def __init__(self, stage: str, code: str, detail: str) -> None:

@@ -1,8 +1,8 @@
-"""The tags of a TIFF's first picture, read without believing them, and bounds on what they cost.
+"""The tags of a TIFF's first picture, read without trusting them, and bounds on what they cost.
 
-Pillow keeps the value of every tag, wherever in the file it is: 65,535 tags that all point to one
-megabyte are 65 GB.  It decodes each strip of an uncompressed picture by a call from Python, and
-libtiff decodes a tile whole, however little of it is in the picture.  So this is looked at first.
+Pillow keeps the value of every tag, wherever in the file it is: 65,535 tags that all point to the
+same megabyte take 65 GB.  It decodes each strip of an uncompressed picture with a call from Python,
+and libtiff decodes a whole tile, however little of it is in the picture.  So we check this first.
 
 Source: TIFF 6.0, section 2; the BigTIFF design for offsets of 8 bytes; Exif 2.3, section 4.6.3.
 """
@@ -25,22 +25,24 @@ TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_BYTES = 322, 323, 324, 325
 SAMPLE_FORMAT, JPEG_OFFSET, DNG_VERSION = 339, 513, 50706
 GROUP_4, OLD_JPEG, JPEG = 4, 6, 7
 
-#: Directories that Pillow reads too: EXIF, GPS, interoperability.
+#: Directories that Pillow also reads: EXIF, GPS, interoperability.
 _FURTHER = (34665, 34853, 40965)
-#: Bytes of a value by its type; of numbers, the letter that unpacks it.
+#: Bytes per value, by type; for whole numbers, also the code that unpacks them.
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
 _NUMBERS = {1: "u1", 3: "u2", 4: "u4", 8: "i2", 9: "i4", 13: "u4", 16: "u8"}
 _RATIONALS = (5, 10)
 
-#: Tags of all directories (libtiff reads no directory of more), and fractions in their values,
-#: of which Pillow makes an object each.
+#: The most tags in all directories (libtiff does not read a directory with more), and the most
+#: fractions in their values; Pillow makes an object of each.
 _TAGS, _FRACTIONS = 4096, 20_000
-#: Strips or tiles: so many, and so many a megapixel; each takes 10 us.  Of Group 4 data, 250 us.
+#: The most strips or tiles: this many, plus this many per megapixel.  Each takes 10 us; with
+#: Group 4 data, 250 us.
 _PIECES, _PIECES_A_MEGAPIXEL = 20_000, 4_000
 _FAX_PIECES, _FAX_PIECES_A_MEGAPIXEL = 2_000, 200
-#: Pixels of all tiles, those beyond the edges of the picture included, and those for each pixel.
+#: The most pixels in all tiles, including those beyond the picture's edges: this many, plus this
+#: many per pixel.
 _TILED, _TILED_A_PIXEL = 1 << 24, 4
-#: Scans that a strip may have before they are counted: one of each component, and some.
+#: Scans that a strip may have before they are counted: one per component, and some more.
 _FEW_SCANS = 8
 
 
@@ -101,7 +103,7 @@ class Tags:
             yield number, tag
 
     def array(self, number: int) -> np.ndarray:
-        """The whole numbers that are the values of a tag; none of other kinds."""
+        """The values of a tag if they are whole numbers, else none."""
         tag = self.first.get(number)
         if tag is None or not tag.count or tag.kind not in _NUMBERS:
             return np.empty(0, np.int64)
@@ -172,7 +174,7 @@ def _check_scans(tags: Tags, pixels: int, data: bytes) -> None:
 
 
 def _jpegs(tags: Tags, data: bytes) -> Iterator[bytes]:
-    """The data of each strip or tile, or of the one JPEG that a TIFF of old may hold."""
+    """The data of the one JPEG that an old-style TIFF may hold, and of each strip or tile."""
     for offset in tags.numbers(JPEG_OFFSET)[:1]:
         yield data[offset:]
     tiled = TILE_OFFSETS in tags.first

@@ -1,4 +1,4 @@
-"""Images made smaller, turned upright or stored otherwise, with the masks and boxes upon them."""
+"""Images shrunk, turned upright or stored in another format, with their masks and boxes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _TURNS = {
 
 @dataclass(frozen=True)
 class Transform:
-    """What is made of each image before it is stored.
+    """What happens to each image before it is stored.
 
     Attributes:
-        size: the short side, to which larger images shrink; or (height, width), exactly; or None.
+        size: the short side that larger images shrink to; or an exact (height, width); or None.
         resize: how an image of other proportions gets to (height, width): "stretch"; "crop" cuts
             the longer side about the centre; "pad" adds black; "fit" stays within, and is smaller.
         format: "keep", "jpeg", "png" or "raw".
@@ -49,7 +49,7 @@ class Transform:
 
 
 def transform_of(options: Mapping[str, Any]) -> Transform | None:
-    """The transform in a plan's options; None where images stay as they are."""
+    """The transform in a plan's options; None if images stay as they are."""
     size, form = options.get("image_size"), options.get("image_format", "keep")
     upright = bool(options.get("apply_exif", False))
     if size is None and form == "keep" and not upright:
@@ -68,10 +68,10 @@ class Geometry:
     """Where an image's pixels go.
 
     Attributes:
-        orientation: by which they are turned first, 1 to 8.
-        part: (left, upper, right, lower) of the upright image that is kept, in pixels.
-        inner: (width, height) that this part gets.
-        offset: (x, y) of it in the result.
+        orientation: 1 to 8; the pixels are first turned by it.
+        part: (left, upper, right, lower) of the part that is kept, in pixels of the upright image.
+        inner: (width, height) of this part in the result.
+        offset: (x, y) of this part in the result.
         outer: (width, height) of the result.
         size: (width, height) of the upright image.
     """
@@ -84,14 +84,14 @@ class Geometry:
     size: tuple[int, int]
 
     def boxes(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Boxes on the result, and which of them are still on it.
+        """Boxes moved to the result, and which of them are still on it.
 
         Args:
-            edges: rows of (xmin, ymin, xmax, ymax), fractions of the image before.
+            edges: rows of (xmin, ymin, xmax, ymax), fractions of the original image.
 
         Returns:
-            The boxes that keep at least a tenth of their area, cut at the edges; and a mask of
-            those among the ones given.
+            The boxes that keep at least a tenth of their area, cut at the edges; and a mask that
+            marks them among the given ones.
         """
         x, y = edges[:, 0::2], edges[:, 1::2]
         x, y = _turned(x, y, self.orientation)
@@ -126,7 +126,7 @@ def _turned(x: np.ndarray, y: np.ndarray, orientation: int) -> tuple[np.ndarray,
 
 
 def geometry_of(width: int, height: int, orientation: int, transform: Transform) -> Geometry:
-    """What a transform does to an image of so many stored pixels."""
+    """What a transform does to an image stored with this width and height."""
     if orientation >= 5:
         width, height = height, width
     whole = (0.0, 0.0, float(width), float(height))
@@ -162,9 +162,9 @@ def _scaled(width: int, height: int, scale: float) -> tuple[int, int]:
 def transform_image(
     image: CheckedImage, transform: Transform, room: Room = unlimited
 ) -> tuple[CheckedImage, Geometry]:
-    """A checked image as it is to be stored, and where its pixels went.
+    """A checked image as it will be stored, and where its pixels went.
 
-    Bytes stay as they are where nothing about the pixels or the format changes.
+    The bytes stay as they are if neither the pixels nor the format change.
     """
     orientation = _orientation(image) if transform.upright and image.oriented else 1
     geometry = geometry_of(image.width, image.height, orientation, transform)
@@ -177,7 +177,7 @@ def transform_image(
 
 
 def transform_mask(mask: Image.Image, geometry: Geometry) -> Image.Image:
-    """A mask with its pixels where its image's went; classes stay classes."""
+    """A mask whose pixels go where its image's went; classes stay classes."""
     return _render(mask, geometry, Image.Resampling.NEAREST)
 
 
@@ -190,7 +190,7 @@ def _orientation(image: CheckedImage) -> int:
 
 
 def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
-    """The stored pixels; of a JPEG that shrinks, no more of its detail than is needed."""
+    """The stored pixels; if a JPEG shrinks, with no more detail than is needed."""
     if image.format == "jpeg" and image.warning is None and image.channels in (1, 3):
         left, upper, right, lower = geometry.part
         scale = min(geometry.inner[0] / (right - left), geometry.inner[1] / (lower - upper), 1.0)
@@ -211,11 +211,11 @@ def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
 def _render(pixels: Image.Image, geometry: Geometry, resample: Image.Resampling) -> Image.Image:
     if geometry.orientation in _TURNS:
         pixels = pixels.transpose(_TURNS[geometry.orientation])
-    # The decoder may have left out detail: `part` is in pixels of the whole upright image.
+    # The decoder may have left out detail, but `part` is in pixels of the full-size upright image.
     along = pixels.width / geometry.size[0], pixels.height / geometry.size[1]
     left, upper, right, lower = geometry.part
     part = (left * along[0], upper * along[1], right * along[0], lower * along[1])
-    # Within the pixels, also where a sum of floats is not.
+    # Stay within the pixels, even if a sum of floats does not.
     ends = min(part[2], pixels.width), min(part[3], pixels.height)
     part = (max(part[0], 0), max(part[1], 0), *ends)
     if geometry.inner != pixels.size or part != (0, 0, *pixels.size):

@@ -1,4 +1,4 @@
-"""Sound files of kinds that cannot be stored: what they are, in words that are true of them."""
+"""Sound files of kinds that cannot be stored: correct words for what each one is."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _COMPRESSIONS = {
     33005: "JPEG 2000",
 }
 _PIXELS = bytes(48)  # 4 x 4, RGB
-#: Compressions that libtiff may be built without, and what makes the data of a small picture.
+#: Compressions that libtiff may be built without, each with what makes a small picture's data.
 _OPTIONAL = {
     34925: lambda: lzma.compress(_PIXELS),
     50000: lambda: b"\x28\xb5\x2f\xfd\x20\x30\x81\x01\x00" + _PIXELS,
@@ -85,12 +85,12 @@ _BITS = (1, 2, 4, 6, 8, 10, 12, 14, 16, 24, 32, 64, 128)
 
 
 def unsupported(what: str) -> Reject:
-    """The reject of a sound file; `what` it is, with its article."""
+    """The reject for a sound file; `what` says what it is, with its article."""
     return Reject("check", "unsupported", f"the file is {what}, which is not supported")
 
 
 def check_bmp(data: bytes) -> None:
-    """Rejects what only begins like a BMP, or is of a kind that Pillow does not decode."""
+    """Rejects a file that only begins like a BMP, or a BMP that Pillow does not decode."""
     (size,) = struct.unpack_from("<I", data.ljust(18, b"\0"), 14)
     if len(data) >= 18 and size not in _BMP_HEADERS:
         raise Reject("check", "not_an_image", "it begins with BM, but has no header of a BMP")
@@ -105,7 +105,7 @@ def check_bmp(data: bytes) -> None:
 
 
 def what_bmp(data: bytes, words: str) -> str | None:
-    """What a BMP is by the words with which Pillow refuses it; None if it is damaged."""
+    """What a BMP is, judged by Pillow's refusal; None if it is damaged."""
     if "bitfields" not in words or len(data) < 66:
         return None
     masks = struct.unpack_from("<3I", data, 54)
@@ -115,7 +115,7 @@ def what_bmp(data: bytes, words: str) -> str | None:
 
 
 def what_tiff(data: bytes, words: str) -> str | None:
-    """What a TIFF is by its tags and the words with which Pillow refuses it; None if damaged."""
+    """What a TIFF is, judged by its tags and Pillow's refusal; None if it is damaged."""
     tags = Tags(data)
     compression, photometric = tags.number(COMPRESSION, 1), tags.number(PHOTOMETRIC)
     bits, formats = tags.numbers(BITS) or [1], tags.numbers(SAMPLE_FORMAT) or [1]
@@ -142,10 +142,10 @@ def _webp() -> bytes:
 
 @functools.cache
 def _decodes(compression: int) -> bool:
-    """Whether this Pillow, and its libtiff, decodes a compression.
+    """Whether this Pillow, with its libtiff, decodes a compression.
 
-    Found by decoding, since writing would not do: Pillow 12.3 frees memory twice where libtiff has
-    no codec to write with, and the process dies some time later.
+    It tries to decode and not to write: Pillow 12.3 frees memory twice if libtiff has no codec to
+    write with, and the process dies some time later.
     """
     if compression not in TiffImagePlugin.COMPRESSION_INFO:
         return False
@@ -158,6 +158,6 @@ def _decodes(compression: int) -> bool:
     head = b"II*\0" + struct.pack("<IH", 8, len(numbers)) + tags + bytes(4)
     try:
         TiffImagePlugin.TiffImageFile(io.BytesIO(head + data)).load()
-    except Exception:  # each release raises another
+    except Exception:  # which one depends on the release
         return False
     return True

@@ -1,17 +1,18 @@
-"""The exchange: a finished dataset below `_tfrecorder/next/` takes the place of the old one.
+"""The exchange: a finished dataset below `_tfrecorder/next/` replaces the old one.
 
     old commit away ──► its generations and files away ──► new files in place ──► new plan
     ──► new commit
 
-The files themselves say how far it is, so if it was interrupted, anyone can continue from there:
+The files themselves show how far it got, so anyone can continue an interrupted exchange:
 
-    next/ has a plan, no commit             an overwrite under way; the old dataset stands
-    both commits, next/ has a plan          the new dataset is complete; the old one still stands
-    a commit in next/ alone                 the exchange was begun: `complete` ends it
+    next/ has a plan, no commit             an overwrite is under way; the old dataset is in place
+    both commits, next/ has a plan          the new dataset is complete; the old is still in place
+    a commit in next/ alone                 the exchange has begun: `complete` finishes it
     a commit in the directory, next/
-    without a plan                          the new dataset stands; what is left in next/ is nothing
+    without a plan                          the new dataset is in place; the rest of next/ is junk
 
-Two that do it at once, as a worker that was taken for lost and its successor, move the same files.
+Two processes may do it at once (a worker taken for lost, and its successor); they move the same
+files.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from tfrecorder.plan.staging import read_plan
 
 
 def exchange(output_dir: str) -> None:
-    """Put the finished dataset below `next/` in the place of the one in the directory.
+    """Replace the dataset in the directory with the finished one below `next/`.
 
     Raises:
-        OutputError: a foreign file stands in the way; nothing was changed.
+        OutputError: a foreign file is in the way; nothing was changed.
         OSError: a file cannot be moved or removed; the next call continues.
     """
     folder = layout.next_of(output_dir)
     new = read_plan(folder)
-    if new is not None:  # else all but the commit is in its place
+    if new is not None:  # else all but the commit is in place already
         if storage.exists(os.path.join(output_dir, layout.COMMIT)):
             refuse_foreign(output_dir)
             refuse_foreign_generations(output_dir)
@@ -61,7 +62,7 @@ def _into_place(output_dir: str, name: str) -> None:
 
 
 def complete(output_dir: str) -> bool:
-    """End an exchange that was begun; False where none was, and nothing was changed.
+    """Finish an exchange that was begun; if there is none, change nothing and return False.
 
     Raises:
         OSError: as `exchange`.
@@ -73,7 +74,7 @@ def complete(output_dir: str) -> bool:
 
 
 def is_in_place(folder: str) -> bool:
-    """True if what was written to a folder is committed, and stands in its dataset's directory.
+    """True if what was written to a folder is committed, and is in its dataset's directory.
 
     Args:
         folder: a dataset directory, or the `next/` of one.

@@ -1,6 +1,6 @@
 """Beam's runners: their classes, and their options, checked by Beam's own parser.
 
-All of it before anything is written, so that a misspelt option costs seconds and not a job.
+All of this happens before anything is written, so a misspelt option costs seconds, not a job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import RUNNERS, plain_name, refusal
 from tfrecorder.runners.beam_patches import options_parser
 
-#: Options that name a server which must run already.
+#: Options that name a server which must already be running.
 _ENDPOINTS = ("dask_client_address", "job_endpoint")
 _CONNECT_SECONDS = 10
 
@@ -28,7 +28,7 @@ _PACKAGES = {
 
 
 def load_runner(name: str) -> type:
-    """The class of a runner, by one of `RUNNERS` or by its dotted path.
+    """The class of a runner, from one of the names in `RUNNERS` or its dotted path.
 
     Raises:
         OptionError: there is no such runner, or a package that it needs is missing.
@@ -54,9 +54,9 @@ def load_runner(name: str) -> type:
 
 
 def check_runner(options: ConvertOptions) -> None:
-    """Raise an OptionError with all that is wrong with the runner and the options for it."""
+    """Raise an OptionError with everything that is wrong with the runner and its options."""
     if options.runner == "DirectRunner" and not options.runner_options:
-        return  # nothing to ask Beam for, whose import takes a second
+        return  # no need to ask Beam, whose import takes a second
     refuse_missing("apache_beam")
     runner = load_runner(options.runner)
     flags = beam_flags(options)
@@ -66,7 +66,7 @@ def check_runner(options: ConvertOptions) -> None:
             "cluster has the workers that it has; leave it out."
         )
     if options.runner == "DataflowRunner":
-        return  # its launcher completes the options before it has Beam look at them
+        return  # its launcher completes the options before Beam checks them
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
@@ -84,8 +84,8 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     """`runner_options` as arguments for Beam's `PipelineOptions`.
 
     Raises:
-        OptionError: Beam has no such option, its value is of a wrong type, or a conversion cannot
-            go with it; all of them at once.
+        OptionError: Beam has no such option, its value has the wrong type, or a conversion does not
+            work with it; one error names them all.
     """
     parser = options_parser()
     if parser is None:
@@ -109,7 +109,7 @@ def beam_flags(options: ConvertOptions) -> list[str]:
 
 
 class _FaultError(Exception):
-    """What the parser says of an argument."""
+    """What the parser says about an argument."""
 
 
 def _raise_fault(message: str) -> None:
@@ -126,7 +126,7 @@ def _unchecked_flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def _parsed(parser: Any, name: str, value: Any, runner: str) -> list[str]:
-    """The arguments that one option is written with, once Beam's parser has taken them."""
+    """The arguments for one option, once Beam's parser has accepted them."""
     known = {
         plain_name(flag): (flag, action)
         for action in parser._actions
@@ -164,7 +164,7 @@ def _written(flag: str, action: Any, value: Any, parser: Any) -> list[str]:
 
 
 def _switch(flag: str, action: Any, value: Any, parser: Any) -> list[str]:
-    """A flag without a value: given for True; for False its opposite, where it has one."""
+    """A flag without a value: the flag for True; for False its opposite, if it has one."""
     on = {"true": True, "false": False}.get(str(value).lower())
     if on is None:
         raise _FaultError("it takes True or False")
@@ -183,10 +183,10 @@ def _text(value: Any) -> str:
 
 
 def _unreachable(name: str, address: Any) -> str | None:
-    """Words for a server that does not answer; None where it does, or where it has no port."""
+    """Words for a server that does not answer; None if it does, or if it has no port."""
     host, _, port = str(address).rpartition("://")[2].rpartition(":")
     if not port.isdecimal():
-        return None  # "embed", or a protocol of its own
+        return None  # "embed", or another protocol
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:

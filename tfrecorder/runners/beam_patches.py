@@ -1,8 +1,8 @@
-"""All that reaches past Beam's public interface: one function for each thing it mends.
+"""Everything that reaches past Beam's public interface: one function for each thing to mend.
 
-Each says what it mends, in which version of Beam it was seen, and what happens where the name it
-reaches for is gone: a conversion then runs as Beam alone would run it.  A test takes each name away
-in turn.
+Each says what it mends, in which version of Beam that was seen, and what happens without it.  If
+the name that it reaches for is gone, a conversion runs as Beam alone would run it.  A test takes
+each name away in turn.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 def quiet_beam() -> Iterator[None]:
     """Keep Beam's log messages out of the terminal, unless the user set its log level.
 
-    Mends: hundreds of lines of warnings and tracebacks in front of our one line; what fails is
-    raised all the same.  Beam also calls `logging.basicConfig` in passing: the handler it adds to
-    the root logger is removed, or the user's own basicConfig would have no effect later.
+    Mends: hundreds of lines of warnings and tracebacks before our one line; failures are still
+    raised.  Beam also calls `logging.basicConfig` along the way: the handler it adds to the root
+    logger is removed, because the user's own basicConfig would otherwise have no effect later.
     Seen in: apache-beam 2.77.
     Without it: Beam's messages are printed.
     """
@@ -41,16 +41,16 @@ def quiet_beam() -> Iterator[None]:
 
 
 def _is_not_of_beam(record: logging.LogRecord) -> bool:
-    """False for what Beam logs past its own logger: its PortableRunner, and workers' reports."""
+    """False for what Beam logs outside its own logger: its PortableRunner, and workers' reports."""
     return "/apache_beam/" not in record.pathname
 
 
 @contextlib.contextmanager
 def credentials_looked_for() -> Iterator[None]:
-    """A launch for which Beam looks for credentials again, as it does after it.
+    """A block for which Beam looks for credentials again, and once more after it.
 
-    Mends: Beam keeps the first credentials that it finds in a process, so that a launch in the name
-    of one account would decide in whose name all later ones are made.
+    Mends: Beam keeps the first credentials that it finds in a process, so a launch as one account
+    would decide the account of all later ones.
     Seen in: apache-beam 2.77, `_Credentials.get_service_credentials`.
     Without it: the first launch of a process decides.
     """
@@ -72,8 +72,8 @@ def _forget_credentials() -> None:
 def quiet_threads() -> Iterator[None]:
     """Keep Beam's threads from printing tracebacks of a worker process that is gone.
 
-    Mends: forty lines above our one after Ctrl-C, or where a worker was killed.  That is noticed
-    elsewhere, and raised.
+    Mends: forty lines above our one after Ctrl-C, or when a worker was killed.  That is noticed
+    and raised elsewhere.
     Seen in: apache-beam 2.77, `beam_control_read` and `read_grpc_client_inputs`.
     Without it: the tracebacks are printed.
     """
@@ -94,10 +94,10 @@ def as_in_a_script() -> Iterator[None]:
     Mends: in a notebook Beam imports its interactive runner to put the cell's number into each
     step's label. That takes seconds, and fails with pandas 3. And its DaskRunner refuses to run.
     Seen in: apache-beam 2.77.
-    Without it: Beam looks, and does what it does in notebooks.
+    Without it: Beam notices, and does what it does in notebooks.
     """
     pipeline = importlib.import_module("apache_beam.pipeline")
-    # A runner's module is there only once that runner was asked for.
+    # A runner's module is loaded only once that runner is asked for.
     modules = (pipeline, sys.modules.get("apache_beam.runners.dask.dask_runner"))
     names = ("is_in_ipython", "alter_label_if_ipython", "is_in_notebook")
     with contextlib.ExitStack() as stack:
@@ -109,7 +109,7 @@ def as_in_a_script() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """A block in which an attribute has another value; nothing changes where there is none."""
+    """A block in which an attribute has another value; nothing changes if there is none."""
     if not hasattr(owner, name):
         yield
         return
@@ -123,10 +123,10 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def late_workers_end() -> Iterator[None]:
-    """A block after which worker processes that were still starting end too.
+    """A block after which worker processes that are still starting end too.
 
-    Mends: Beam announces the end only to workers that have called, and waits for the others for
-    ever: Ctrl-C while they start would hang.
+    Mends: Beam announces the end only to workers that have connected, and waits forever for the
+    others: Ctrl-C while they start would hang.
     Seen in: apache-beam 2.77, BeamFnControlServicer and ControlConnection.
     Without it: such a Ctrl-C has to be pressed twice.
     """
@@ -151,10 +151,10 @@ def late_workers_end() -> Iterator[None]:
 
 
 def stop_samplers() -> None:
-    """End the threads that Beam has forgotten; to be called when no pipeline runs.
+    """End the threads that Beam has forgotten; call it when no pipeline runs.
 
-    Mends: Beam notes that such a thread runs only after it has started it. An interrupt between
-    the two leaves it running for ever, and Python waits for it at its own end.
+    Mends: Beam notes that such a thread runs only after starting it. An interrupt between the two
+    leaves it running forever, and Python waits for it when it exits.
     Seen in: apache-beam 2.77, StateSampler.
     Without it: after such a Ctrl-C the process does not end.
     """
@@ -170,7 +170,7 @@ def silent_worker() -> None:
     """Keep a worker process from printing the tracebacks that it also sends to its launcher.
 
     Mends: 200 lines above the launcher's one, on the terminal that they share.  Only Beam's module
-    `sdk_worker` prints no more; what ends the process itself is printed still.
+    `sdk_worker` stops printing; an error that ends the process is still printed.
     Seen in: apache-beam 2.77, `_execute`.
     Without it: the tracebacks are printed.
     """
@@ -180,10 +180,10 @@ def silent_worker() -> None:
 
 
 def options_parser() -> Any | None:
-    """Beam's parser with the options of every runner that is loaded; None where it is not given.
+    """Beam's parser with the options of every loaded runner; None if Beam does not give it.
 
-    Mends: Beam drops options that it does not know, and so a misspelt one has no effect.  The
-    parser is handed out by a public call, but what it knows only stands in argparse's `_actions`.
+    Mends: Beam drops options that it does not know, so a misspelt one has no effect.  A public call
+    gives the parser, but only argparse's `_actions` lists the options that it knows.
     Seen in: apache-beam 2.77, Python 3.10 to 3.13.
     Without it: options are passed to Beam unchecked.
     """

@@ -9,14 +9,14 @@ import threading
 
 from tfrecorder.runners.beam_patches import silent_worker
 
-#: Seconds after Ctrl-C until a worker ends, whatever its threads decode.
+#: Seconds after Ctrl-C until a worker ends, whatever its threads are decoding.
 LAST_SECONDS = 1
 
 
 def main() -> None:
     """Work until the launcher ends it; Beam names the launcher in the environment."""
-    # A terminal sends Ctrl-C to the workers too. The launcher ends one after the other then, and
-    # each may first finish its images. Nothing is lost: what is not whole has no final name.
+    # A terminal sends Ctrl-C to the workers too. The launcher then ends them one after the other,
+    # and each may first finish its images. Nothing is lost: an incomplete file has no final name.
     signal.signal(signal.SIGINT, _end_soon)
     from apache_beam.runners.worker import sdk_worker_main
 
@@ -26,7 +26,7 @@ def main() -> None:
 
 def _end_soon(signal_number: int, frame: object) -> None:
     end = threading.Timer(LAST_SECONDS, os._exit, (0,))
-    end.daemon = True  # it may be over sooner
+    end.daemon = True  # the worker may end sooner
     end.start()
 
 

@@ -24,27 +24,27 @@ from tfrecorder.runners.beam_patches import (
 from tfrecorder.writing.failure import as_raised, find_failure, read_failure
 from tfrecorder.writing.shards import default_threads
 
-#: The handle of a job of Dataflow: `tfrecorder.runners.dataflow.launcher.DataflowJob`.
+#: The handle of a Dataflow job: `tfrecorder.runners.dataflow.launcher.DataflowJob`.
 Job = Any
 
-#: Of a Dask graph: its grouping step makes 4,000 tasks of 128, and 70,000 of a thousand.
+#: In a Dask graph: its grouping step turns 128 into 4,000 tasks, and a thousand into 70,000.
 MOST_PARTITIONS = 128
 
 
 def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> Job | None:
-    """Run a staged plan, to its commit unless a job of Dataflow does that without us.
+    """Run a staged plan to its commit, unless a Dataflow job does that without us.
 
     Args:
         output_dir: where the plan is staged: the dataset directory, or the `next/` of one.
 
     Returns:
-        The handle of a job that still runs; None if the dataset is committed.
+        The handle of a job that is still running; None if the dataset is committed.
 
     Raises:
         OptionError: the runner is unknown, or cannot reach the files.
         RejectedError, OutputError: as the workers and the commit raise them.
         RunnerError: the runner failed for another reason.
-        KeyboardInterrupt: even if Beam wrapped it; it says so if a job still runs.
+        KeyboardInterrupt: even if Beam wrapped it; it says so if a job is still running.
     """
     launch = uuid.uuid4().hex
     try:
@@ -63,8 +63,8 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
         noted = _noted_failure(output_dir, launch)
         failure = noted or find_failure(str(error)) or as_raised(error)
         if failure is not None:
-            raise failure from None  # Beam's own hundred lines of traceback say nothing more
-        if at_limit := limit_reached(error):  # in a thread or a buffer of Beam's own
+            raise failure from None  # Beam's own hundred lines of traceback add nothing
+        if at_limit := limit_reached(error):  # in one of Beam's own threads or buffers
             raise RunnerError(at_limit) from None
         ours = isinstance(error, TfrecorderError) or not isinstance(error, Exception)
         if ours or options.runner == "DirectRunner":
@@ -82,7 +82,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """True for Ctrl-C, also where Beam has wrapped it into another error."""
+    """True for Ctrl-C, even if Beam has wrapped it in another error."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -106,14 +106,14 @@ def _run_locally(
 
     workers, environment = options.num_workers or 1, None
     if workers > 1:
-        # Beam's own command for direct_running_mode="multi_processing", but deaf to Ctrl-C, which a
-        # terminal sends to all of them, until the worker itself says what to do then.
+        # Beam's own command for direct_running_mode="multi_processing", but it ignores Ctrl-C,
+        # which a terminal sends to all of them, until the worker itself decides what to do then.
         environment = SubprocessSDKEnvironment.from_command_string(
             f"trap '' INT; exec {shlex.quote(sys.executable)} -m tfrecorder.runners.local_worker"
         )
     threads = options.num_threads or default_threads(plan, workers)
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
-    # and would then differ between a script, a notebook and another machine.
+    # and so differ between a script, a notebook and another machine.
     runner = FnApiRunner(default_environment=environment)
     flags = beam_options.beam_flags(options)
     pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
@@ -165,10 +165,10 @@ def _run_elsewhere(
 
 
 def _default_flags(plan: Plan, options: ConvertOptions) -> list[str]:
-    """What a runner is given by default."""
+    """Flags that a runner gets by default."""
     partitions = {"dask_npartitions", "dask_partition_size"}
     if options.runner == "DaskRunner" and partitions.isdisjoint(options.runner_options):
-        # Of its own it would give 128 shards to one worker, and lose them all with it.
+        # By default Dask would give 128 shards to one worker, and lose them all with it.
         return [f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}"]
     return []
 
@@ -189,7 +189,7 @@ def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Jo
 
 def _noted_failure(output_dir: str, launch: str) -> TfrecorderError | None:
     """The error that a worker of this launch left in the directory."""
-    # Report the error at hand, and soon.
+    # Do not retry for long: the error at hand should be reported soon.
     with storage.impatient(), contextlib.suppress(storage.UnreadableError, UnreachableError):
         failure = read_failure(output_dir)
         if failure is not None and failure.launch == launch:
@@ -198,7 +198,7 @@ def _noted_failure(output_dir: str, launch: str) -> TfrecorderError | None:
 
 
 def _in_short(error: BaseException) -> str:
-    """An error in a line: its first words and its last, the most useful of a remote traceback."""
+    """An error in one line: its first line and its last, the most useful of a remote traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ends = dict.fromkeys(lines[:1] + lines[-1:])
     return " … ".join([type(error).__name__, *(line[:300] for line in ends)]).rstrip(".")

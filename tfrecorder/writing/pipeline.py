@@ -1,9 +1,9 @@
-"""The Beam pipeline: one linear chain, the commit as its last step.
+"""The Beam pipeline: one linear chain, with the commit as its last step.
 
     shard numbers ──► Reshuffle ──► WriteShards ──► gather done-records ──► Commit
 
-Nothing else of this package imports Beam, but for the launchers.  An element is the numbers of some
-shards; everything about them is in the plan that stands staged in the output directory.
+Apart from the launchers, nothing else in this package imports Beam.  An element is the numbers of
+some shards; everything about them is in the plan that is staged in the output directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfrecorder.writing.work import Task, Worker, finish
 
 
 class WriteShards(beam.DoFn):
-    """Shard numbers -> a DoneRecord each.  Writes shards, passes over those that are done."""
+    """Shard numbers -> a DoneRecord each.  Writes shards, skips those that are done."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -32,7 +32,7 @@ class WriteShards(beam.DoFn):
         self._waited = Metrics.counter("tfrecorder", WAITED)
 
     def setup(self) -> None:
-        # Beam's `Shared` keeps one pool a process for all its DoFns.
+        # Beam's `Shared` keeps one pool per process for all its DoFns.
         self._worker = Worker(self._task, lambda make: self._shared.acquire(make))
 
     def process(self, numbers: tuple[int, ...]) -> Iterator[DoneRecord]:
@@ -69,9 +69,9 @@ def build(
     """Add the conversion to a Beam pipeline.
 
     Args:
-        threads: of each worker process that load images; 0 decides by the plan and its cores.
+        threads: how many load images in each worker process; 0 decides by the plan and the cores.
         launch: marks the failures that the workers of this launch leave in the directory.
-        workers: among how many worker processes the shards are parted beforehand; 0 where each
+        workers: how many worker processes the shards are divided among beforehand; 0 if each
             shard goes to a worker that is free.
     """
     numbers = range(len(plan.shards))
@@ -86,7 +86,7 @@ def build(
         # tuple[int, ...]
         | "WriteShards" >> beam.ParDo(WriteShards(task))
         # DoneRecord
-        # Without defaults: these would come by a second branch, as a side input.
+        # Without defaults: they would come through a second branch, as a side input.
         | "GatherDone" >> beam.combiners.ToList().without_defaults()
         # list[DoneRecord]
         | "Commit" >> beam.ParDo(Commit(task, max_reject_fraction))

@@ -33,16 +33,16 @@ from tfrecorder.writing.copying import record_copier
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader, streamed
 
-#: Tasks of the pool under way for each thread, images under way in all of them, and the fewest and
-#: most images of one task.  Fewer a task, and threads hand over more often than they load (a fifth
-#: of the time with verify="header"); more under way, and an image has left the core's cache when it
-#: is written (half as much again).
+#: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
+#: most images of one task.  With fewer images per task, threads hand over more often than they load
+#: (a fifth of the time with verify="header").  With more under way, an image has left the core's
+#: cache by the time it is written (half as much again).
 TASKS_AHEAD = 2
 UNDER_WAY = 32
 TASK_ROWS = (2, 8)
 
-#: Bytes of records that may wait for their turn before no further image is read, and bytes of
-#: pixels decoded at once: what a worker with 2 cores and 8 GiB can spare, whatever the images.
+#: Bytes of records that may wait for their turn; while more wait, no further image is read.  A
+#: worker with 2 cores and 8 GiB can spare these and `DECODING_BYTES`, whatever the images.
 WAITING_BYTES = 2**28
 
 
@@ -55,8 +55,8 @@ REJECT_HEADER = ("row", "image_uri", "stage", "reason")
 SUSPECT_HEADER = ("row", "image_uri", "warning")
 
 
-#: Shards that a process writes at a time where the output is elsewhere.  What begins and ends one
-#: is a dozen requests that wait for each other; the other's images are loaded meanwhile.
+#: Shards that a process writes at a time if the output is remote.  To start and end one takes a
+#: dozen requests that wait for each other; meanwhile the other one's images are loaded.
 SIDE_BY_SIDE = 2
 
 
@@ -66,10 +66,10 @@ class Pool:
 
     Attributes:
         executor: its threads load images.
-        threads: how many these are.
-        places: of shards under way, which bound memory and disk however many are asked for.
+        threads: how many it has.
+        places: limit the shards under way, and so memory and disk, however many are asked for.
         budget: memory for the images that must be decoded whole.
-        folders: that images were read from.
+        folders: those that images were read from.
     """
 
     executor: Executor
@@ -82,8 +82,8 @@ class Pool:
 def default_threads(plan: Plan, processes: int = 1) -> int:
     """How many threads load images in each of the worker processes of a machine.
 
-    As many as there are cores; more where images come from elsewhere, and most of the time is spent
-    on waiting for them.
+    In all of them together, one per core; more if images are remote, because most of the time is
+    then spent waiting for them.
     """
     return storage.REMOTE_THREADS if plan.remote else max(1, cores() // processes)
 
@@ -102,17 +102,17 @@ def write_shard(
 
     Args:
         plan: the staged plan.
-        group: the shard's place in `plan.shards`, which is its row group.
+        group: the shard's index in `plan.shards`, which is also its row group.
         output_dir: the dataset directory.
-        pool: loads rows; its threads bound how far loading runs ahead of writing.
+        pool: loads rows; its threads limit how far loading runs ahead of writing.
         on_error: "raise" stops at the first reject.
         report: called every so often with the number of rows that are done.
         footer: the footer of the plan's rows, from `staging.read_footer`.
-        attempt: decides what may be replaced, as other attempts may be under way.
+        attempt: decides what may be replaced, since other attempts may be under way.
 
     Raises:
         RejectedError: an image was rejected with on_error="raise".
-        UnreachableError: an image's store or disk is away, or that of the output.
+        UnreachableError: the store or disk of an image, or of the output, is away.
         UnwantedError: nobody wants the shard any more (`threads.is_unwanted`).
         ShardDoneError, OvertakenError: as `attempt` raises them.
         OSError: the output cannot be written.
@@ -169,7 +169,7 @@ def write_shard(
                 weight=spare_bytes(WAITING_BYTES),
             )
         attempt.look_again()
-        # In here, because an upload of the shard is still running.
+        # Inside this block, because an upload of the shard is still running.
         tally.publish(output_dir, shard, attempt)
     return attempt.finish(tally.done_record(plan.digest, shard, rows))
 
@@ -192,17 +192,17 @@ def _read_spooled(uri: str, path: str, note_retry: Callable[[], None]) -> bytes:
 
 
 def _again_alone(load: LoadRow, load_alone: LoadRow, budget: Budget) -> LoadRow:
-    """`load`; if a limit of the process leaves too little memory, load once more, alone.
+    """`load`; if a limit of the process leaves too little memory, load again, alone.
 
     Raises:
-        RunnerError: also alone it is too little.
+        RunnerError: there is too little memory even so.
     """
 
     def load_within_limits(row: PlannedRow) -> Loaded | Rejected:
         try:
             return load(row)
         except MemoryError:
-            pass  # with it goes what the traceback holds
+            pass  # ending this block frees what the traceback holds
         with budget.room(budget.total):
             try:
                 return load_alone(row)
@@ -234,7 +234,7 @@ def _as_error(outcome: Rejected) -> RejectedError:
     )
 
 
-#: The smallest and the largest value at each place of some tuples of integers; () if none.
+#: The smallest and the largest value at each position of some tuples of integers; () if none.
 Extremes = tuple[tuple[int, ...], ...]
 
 
@@ -294,7 +294,7 @@ class _Tally:
         self.note()
 
     def note(self) -> None:
-        """Report how far the shard is, every so often; also while it waits for its images."""
+        """Report how far the shard is, every so often, even while it waits for its images."""
         now = time.monotonic()
         if now - self._reported >= self._seconds:
             self._reported = now
@@ -311,7 +311,7 @@ class _Tally:
         }
 
         def publish(name: str) -> None:
-            # The commit reads the lists of all shards, but no index.
+            # The commit reads the lists of all shards, but not the indexes.
             listed = name != shard.index_file
             storage.publish_bytes(output_dir, name, files[name], claim=attempt, listed=listed)
 
@@ -339,10 +339,10 @@ class _Tally:
 
 
 def rows_of_csv(body: bytes) -> list[tuple[int, bytes]]:
-    """The rows of a list below its header: each row's number in the source, and the row as it is.
+    """The rows of a list, given without its header: each row's number in the source, and its bytes.
 
     Raises:
-        ValueError: it is not as `to_csv` writes it.
+        ValueError: `to_csv` does not write such a list.
     """
     lines = [line + "\n" for line in body.decode().split("\n")][:-1]
     reader, begin, rows = csv.reader(lines, strict=True), 0, []
@@ -356,13 +356,13 @@ def rows_of_csv(body: bytes) -> list[tuple[int, bytes]]:
 
 
 def in_order(bodies: Iterable[bytes]) -> bytes:
-    """Lists below their headers as one, in the order of the source's rows."""
+    """Lists, given without their headers, as one, in the order of the source's rows."""
     rows = [row for body in bodies for row in rows_of_csv(body)]
     return b"".join(row for _, row in sorted(rows, key=operator.itemgetter(0)))
 
 
 def to_csv(header: Iterable[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A CSV with a header, in UTF-8, lines ending in a newline alone; fields as `lists` says."""
+    """A CSV with a header, in UTF-8; lines end in a bare newline; fields as `lists` writes them."""
     text = io.StringIO()
     plain = csv.writer(text, lineterminator="\n")
     quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)

@@ -1,4 +1,4 @@
-"""Before a launch: report at once all that would keep the job from running."""
+"""Checks before a launch: report at once everything that would keep the job from running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfrecorder.storage import UnreadableError
 #: Schemes of files that only this machine has.
 _HERE = ("", "memory", "local")
 
-#: Options of Beam that bring further packages to the workers.
+#: Options of Beam that bring more packages to the workers.
 _BRING_PACKAGES = (
     "requirements_file",
     "extra_package",
@@ -30,8 +30,8 @@ _BRING_PACKAGES = (
 def check(uris: Iterable[str], output_dir: str, options: ConvertOptions) -> None:
     """Raise unless Dataflow can start, and its workers can reach the images and the output.
 
-    Nothing is written.  The buckets of the output and of the temporary files are asked whether
-    they are there, with one request each.
+    Nothing is written.  One request to each bucket, of the output and of the temporary files,
+    checks that it exists.
 
     Args:
         uris: paths of the images, all or a sample, as `storage.resolve` gives them.
@@ -126,7 +126,7 @@ def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str]:
 
 
 def _beam_faults(settings: Settings, output_dir: str, options: ConvertOptions) -> list[str]:
-    """What Beam has against the other options: stand-ins for those that are looked at above."""
+    """What Beam has against the other options, with stand-ins for those that are checked above."""
     complete = dataclasses.replace(
         settings,
         project=settings.project or "my-project",
@@ -142,7 +142,7 @@ def _bucket_faults(settings: Settings, output_dir: str) -> Iterator[str]:
     buckets = [bucket_of(place) for place in places if place and storage.scheme(place) == "gs"]
     for bucket in dict.fromkeys(filter(None, buckets)):
         try:
-            if storage.is_unsigned(f"gs://{bucket}"):  # a public bucket would let us look
+            if storage.is_unsigned(f"gs://{bucket}"):  # a public bucket would still let us look
                 raise UnreadableError("no_credentials", storage.NO_CREDENTIALS)
             storage.is_folder(f"gs://{bucket}")
         except UnreadableError as error:

@@ -1,4 +1,4 @@
-"""The handle of a job on Dataflow: ask for it, wait for it, stop it, see what it made."""
+"""The handle of a job on Dataflow: ask about it, wait for it, stop it, see what it made."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tfrecorder.writing.failure import find_failure, read_failure
 from tfrecorder.writing.result import ConversionResult, read_result
 from tfrecorder.writing.status import ConversionStatus, status
 
-#: Seconds between two looks at a job: the first, the factor for each further one, the longest.
+#: Seconds between two looks at a job: at first, the factor after each look, and at most.
 FIRST_LOOK = 0.5
 LONGER = 1.5
 LAST_LOOK = 10.0
 
-#: Seconds for which `wait` asks a service that does not answer: the job runs without it.
+#: Seconds that `wait` keeps asking a service that does not answer: the job runs without it.
 LONGEST_AWAY = 20 * 60
 
 #: States that a job does not leave.
@@ -47,13 +47,13 @@ _GO_ON = "Shards that are done are kept: run the same conversion again to contin
 
 @dataclass(frozen=True)
 class MachineUse:
-    """How the machines of a job are used, by its counters.
+    """How busy the machines of a job are, from its counters.
 
     If a process mostly has fewer than two shards under way, cores are idle.
 
     Attributes:
-        mean, most: shards under way in a worker's process, as each shard began.
-        waited: seconds for which shards waited, in all, because two were under way already.
+        mean, most: shards under way in a worker's process, counted as each shard began.
+        waited: seconds that shards waited, in total, because two were already under way.
     """
 
     mean: float
@@ -74,8 +74,8 @@ class JobStatus:
     Attributes:
         state: Dataflow's word: QUEUED, PENDING, RUNNING, DONE, FAILED, CANCELLING, CANCELLED, …
         seconds: from the start of the job to now, or to its end.
-        conversion: how far it is, read from the output directory.
-        use: how its machines are used; None if no shard has ended yet.
+        conversion: how far the conversion is, read from the output directory.
+        use: how busy its machines are; None if no shard has ended yet.
     """
 
     state: str
@@ -102,7 +102,7 @@ class JobStatus:
 class DataflowJob:
     """A conversion that runs on Dataflow, with or without the process that launched it.
 
-    It holds only plain values: it can be pickled, or made again from what is known of the job.
+    It holds only plain values, so it can be pickled, or recreated from what is known about the job.
 
     Attributes:
         job_id: as Dataflow gave it.
@@ -114,7 +114,7 @@ class DataflowJob:
         impersonate: service accounts to act as.
         launch: marks what the workers of this launch leave in the directory; "" for any launch.
         passed_over: for a folder source, the files that made no row, by kind.
-        overwrites: True if the dataset will take the place of one that is there until then.
+        overwrites: True if the dataset will replace one that stays in place until then.
         first_machines: how many the launch asked for; None if it left that to Dataflow or the user.
 
     Example:
@@ -146,7 +146,7 @@ class DataflowJob:
         return f"{_CONSOLE}/{self.region}/{self.job_id}?project={self.project}"
 
     def as_dict(self) -> dict[str, Any]:
-        """What names the job, as JSON values."""
+        """What identifies the job, as JSON values."""
         names = ("job_id", "project", "region", "output_dir", "url")
         return {name: getattr(self, name) for name in names}
 
@@ -183,7 +183,7 @@ class DataflowJob:
         Raises:
             RejectedError, OutputError: the job failed for the reason that its workers noted.
             RunnerError: it failed for another reason, was cancelled, or Dataflow does not answer.
-            TimeoutError: the job still runs.
+            TimeoutError: the job is still running.
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
@@ -203,7 +203,7 @@ class DataflowJob:
         return self.status()
 
     def _awaited_state(self) -> str:
-        """The job's state, asked for until Dataflow answers, or was away for too long."""
+        """The job's state; asks until Dataflow answers or has been away for too long."""
         began = time.monotonic()
         while True:
             try:
@@ -292,7 +292,7 @@ def _use(counters: dict[str, Any]) -> MachineUse | None:
 
 
 def _state(told: dict[str, Any]) -> str:
-    # A job that was made a moment ago may have no state yet.
+    # A job that was created a moment ago may have no state yet.
     return str(told.get("currentState", "JOB_STATE_PENDING")).removeprefix("JOB_STATE_")
 
 
@@ -303,13 +303,13 @@ def _seconds(told: dict[str, Any]) -> float:
 
 
 def _time(text: str | None) -> float | None:
-    """Seconds since 1970 of a time as Dataflow writes it, to the second."""
+    """A time as Dataflow writes it, in whole seconds since 1970."""
     found = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text or "")
     return datetime.fromisoformat(f"{found[0]}+00:00").timestamp() if found else None
 
 
 def _best(messages: list[str]) -> str:
-    """The most useful message, in a line: the end of a traceback, or else the last message."""
+    """The most useful message, in one line: the end of a traceback, or else the last message."""
     told = [words for words in messages if "Traceback" in words] or messages
     lines = [line.strip() for line in told[-1].splitlines() if line.strip()] if told else []
     return f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."

@@ -1,4 +1,4 @@
-"""The launch: wheels and pipeline go to the staging bucket, and Dataflow makes a job of them."""
+"""The launch: wheels and pipeline go to the staging bucket, and Dataflow starts a job from them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from tfrecorder.runners.dataflow.staging import stage_wheels, worker_machine
 def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
     """Start a job on Dataflow that follows a staged plan to its commit.
 
-    Returns at once: the job needs nothing of this process any more.
+    Returns at once: the job no longer needs this process.
 
     Args:
-        plan: as it stands staged in the directory.
+        plan: as it is staged in the directory.
         output_dir: where the plan is staged: the dataset directory, on a bucket, or its `next/`.
-        options: of the conversion; `checks.check` finds no fault with them.
+        options: of the conversion; `checks.check` has found no fault with them.
 
     Returns:
         The handle of the job.
 
     Raises:
         OptionError: Beam refuses an option; nothing was uploaded.
-        RunnerError: the wheels cannot be had, the upload failed, or Dataflow refused the job.
+        RunnerError: a wheel could not be made or downloaded, the upload failed, or Dataflow refused
+            the job.
     """
     import apache_beam as beam
     from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
@@ -57,19 +58,19 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))
         except ValueError as error:
             raise OptionError(f"runner_options: {error}") from error
-        with storage.acting_as(None):  # workers have an account, and need not act as another
+        with storage.acting_as(None):  # workers have their own account, and act as no other
             pipeline.build(
                 pipe,
                 plan,
                 output_dir,
-                threads=options.num_threads or 0,  # those of a remote source, decided on the worker
+                threads=options.num_threads or 0,  # 0: the worker decides, as for a remote source
                 on_error=options.on_error,
                 max_reject_fraction=float(options.max_reject_fraction),
                 progress=False,
                 launch=mark,
             )
-        # A copy of options drops this one, so that workers never have it (apache-beam 2.77): also
-        # the copies that a pipeline makes of those that it is given, and in a test of itself.
+        # A copy of the options drops this one, so that workers never have it (apache-beam 2.77).
+        # That includes the copies that a pipeline makes of its options, also to test itself.
         pipe.options.view_as(GoogleCloudOptions).impersonate_service_account = settings.impersonate
         tests_itself = "AUTO" if settings.impersonate is None else False
         try:
@@ -96,19 +97,19 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
 
 
 def option_faults(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
-    """What Beam itself has against the options, without asking any service.
+    """What Beam itself has against the options, found without asking any service.
 
     Args:
-        settings: complete, if need be with stand-ins for what is missing.
+        settings: complete, if necessary with stand-ins for what is missing.
 
     Raises:
-        OptionError: Beam has no such option, or its value is of a wrong type.
+        OptionError: Beam has no such option, or its value has the wrong type.
     """
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
     from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
-    # A dry run asks no bucket; and Beam checks little where the service is on this machine.
+    # A dry run asks no bucket.  Beam checks little if the service is on this machine.
     flags = [*_flags(output_dir, options, settings), "--dry_run=True"]
     if urlsplit(settings.endpoint).hostname == "localhost":
         flags.append(f"--dataflow_endpoint={ENDPOINT}")
@@ -117,7 +118,7 @@ def option_faults(output_dir: str, options: ConvertOptions, settings: Settings) 
 
 def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
     """Arguments for Beam's `PipelineOptions`: ours, then the user's, which win."""
-    # Beam would pickle the whole notebook for a pipeline that needs nothing of it.
+    # Beam would pickle the whole notebook for a pipeline that needs nothing from it.
     flags = [f"--job_name={_job_name(layout.dataset_of(output_dir))}", "--no_save_main_session"]
     at_a_time = shards_at_a_time(settings, options)
     if at_a_time is not None:

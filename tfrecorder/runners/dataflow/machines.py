@@ -1,4 +1,4 @@
-"""How many machines a job begins with, and how many shards each writes at a time."""
+"""How many machines a job starts with, and how many shards each writes at a time."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.runners.dataflow.settings import Settings
 from tfrecorder.writing.shards import SIDE_BY_SIDE
 
-#: Of the machine that Dataflow takes for a batch job where none is named: n1-standard-1.
+#: Cores of the machine that Dataflow uses for a batch job if none is named: n1-standard-1.
 DEFAULT_CORES = 1
 
-#: A machine's disk in GB where none is named (with Dataflow's shuffle, which is its default), and
-#: what the system takes of it.
+#: A machine's disk in GB if no size is named (with Dataflow's shuffle, which is its default), and
+#: how much of it the system takes.
 DEFAULT_DISK_GB, SYSTEM_GB = 25, 15
 
-#: Images that a core loads, checks and writes in a second, about (docs/performance.md).
+#: About how many images a core loads, checks and writes per second (docs/performance.md).
 CORE_RATE = 200
 
-#: Seconds for which the first machines are to have work: some minutes pass before there are others.
+#: Seconds of work to give the first machines: it takes some minutes until there are others.
 FIRST_SECONDS = 600
 
-#: Reads a second with which a bucket begins; it takes up to twice as many each 20 minutes.
+#: Reads per second that a bucket serves at first; this can double every 20 minutes.
 #: Source: https://cloud.google.com/storage/docs/request-rate
 BUCKET_RATE = 5000
 
 
 def cores_of(machine_type: str | None) -> int | None:
-    """The virtual CPUs of a machine type of Compute Engine; None where its name does not say.
+    """The virtual CPUs of a machine type of Compute Engine; None if its name does not say.
 
     >>> [cores_of(name) for name in (None, "n2-standard-8", "n1-custom-4-15360", "a2-highgpu-1g")]
     [1, 8, 4, None]
@@ -42,10 +42,10 @@ def cores_of(machine_type: str | None) -> int | None:
 
 
 def shards_at_a_time(settings: Settings, options: ConvertOptions) -> int | None:
-    """Shards that a machine writes at a time; None where only Dataflow knows its cores.
+    """Shards that a machine writes at a time; None if only Dataflow knows its cores.
 
-    Two for each core, so that the next one's images are loaded while the last upload ends; fewer
-    where its disk does not hold them, because a shard stands there until it is uploaded.
+    Two per core, so that the next one's images are loaded while the last upload ends; fewer if its
+    disk cannot hold them, because a shard stays there until it is uploaded.
     """
     cores = cores_of(settings.machine_type)
     if cores is None:
@@ -55,11 +55,11 @@ def shards_at_a_time(settings: Settings, options: ConvertOptions) -> int | None:
 
 
 def first_machines(plan: Plan, settings: Settings, options: ConvertOptions) -> int | None:
-    """Machines to begin with; None where the user or only Dataflow decides.
+    """Machines to start with; None if the user decides, or only Dataflow can.
 
-    The graph of a job holds shard numbers alone, which says nothing of the work: by itself Dataflow
-    begins with one machine.  Enough are asked for to write all in ten minutes, but no more than the
-    bucket serves at first, than there are shards for, or than `max_num_workers` allows.
+    The graph of a job holds only shard numbers, which say nothing about the work, so by default
+    Dataflow starts with one machine.  We ask for enough to write everything in ten minutes, but not
+    for more than the bucket serves at first, the shards keep busy, or `max_num_workers` allows.
     """
     cores = cores_of(settings.machine_type)
     if cores is None or settings.workers(options) is not None:
@@ -71,7 +71,7 @@ def first_machines(plan: Plan, settings: Settings, options: ConvertOptions) -> i
 
 
 def warn_of_rate(settings: Settings, options: ConvertOptions) -> None:
-    """Warn where the machines that the user wants read faster than a bucket can at first."""
+    """Warn if the machines that the user wants read faster than a bucket can serve at first."""
     cores, machines = cores_of(settings.machine_type), settings.workers(options)
     if cores is None or machines is None or machines * cores * CORE_RATE <= BUCKET_RATE:
         return

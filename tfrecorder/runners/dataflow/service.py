@@ -1,7 +1,7 @@
-"""Dataflow's own interface, as far as a running job needs it: ask, read its messages, cancel.
+"""The part of Dataflow's own interface that a running job needs: ask, read its messages, cancel.
 
-By the REST interface itself and not through Beam, whose clients for it change between versions: a
-handle of a job is then a few words, which another process or day can make again.
+It uses the REST interface directly, not Beam, whose clients for it change between versions.  The
+handle of a job is then a few words, and can be recreated in another process or on another day.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tfrecorder.errors import RunnerError
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
-#: Further attempts of a request, seconds between them, and after which answers.
+#: Retries of a request, seconds between them, and the answers that are retried.
 RETRIES = 5
 BACKOFF = 0.5
 _PASSING = (429, 500, 502, 503, 504)
@@ -28,7 +28,7 @@ class ServiceAwayError(RunnerError):
 
 @dataclass(frozen=True)
 class JobAddress:
-    """Where one job is to be asked for.
+    """Where to ask about one job.
 
     Attributes:
         project: of Google Cloud.
@@ -36,7 +36,7 @@ class JobAddress:
         job_id: as Dataflow gave it.
         endpoint: the address of Dataflow.
         no_auth: ask without credentials.
-        impersonate: service accounts to act as, the last one in the name of those before it.
+        impersonate: service accounts to act as, the last one by way of those before it.
     """
 
     project: str
@@ -62,7 +62,7 @@ def ask_job(address: JobAddress) -> dict[str, Any]:
 
 
 def request_cancel(address: JobAddress) -> None:
-    """Ask that a job be stopped.
+    """Ask Dataflow to stop a job.
 
     Raises:
         RunnerError: as `ask_job`.
@@ -99,7 +99,7 @@ def ask_counters(address: JobAddress) -> dict[str, Any]:
     for metric in _request(address, "GET", "/metrics").get("metrics", []):
         name = metric.get("name", {})
         context = name.get("context", {})
-        # Each is there twice: as it stands, and with what is under way.
+        # Each is there twice: for what is done, and with what is under way.
         if context.get("namespace") == "tfrecorder" and context.get("tentative") != "true":
             found[name.get("name", "")] = metric.get("distribution") or metric.get("scalar", 0)
     return found
@@ -133,7 +133,7 @@ def _request(
 
 
 def _session(address: JobAddress) -> Any:
-    """A connection that tries again what failed in passing; a cancel twice is no harm."""
+    """A connection that retries passing failures; cancelling twice does no harm."""
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry

@@ -1,4 +1,4 @@
-"""Where a job is to run: what of the options Dataflow itself and the checks before it need."""
+"""Where a job will run: the options that Dataflow itself and the checks before it need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfrecorder.options.convert import ConvertOptions
 #: Dataflow's address; Beam's option `dataflow_endpoint` names another.
 ENDPOINT = "https://dataflow.googleapis.com"
 
-#: Below the output's bucket, where Beam keeps the job's files unless the user names a place.
+#: The folder of the output's bucket for the job's files, unless the user names a place.
 STAGING = "tfrecorder-staging"
 
 
@@ -21,17 +21,17 @@ class Settings:
     """Where a job runs.
 
     Attributes:
-        project: the Google Cloud project; None where nobody named one.
-        region: of the workers; None where nobody named one.
+        project: the Google Cloud project; None if nobody named one.
+        region: of the workers; None if nobody named one.
         temp_location: where Beam and Dataflow keep files of the job; None if it is not known.
         staging_location: where Beam uploads to.
         endpoint: the address of Dataflow.
-        no_auth: ask without credentials, as a service on loopback wants it.
-        impersonate: service accounts to act as, as Beam's impersonate_service_account has them.
+        no_auth: ask without credentials, for a service on loopback.
+        impersonate: service accounts to act as, written as for Beam's impersonate_service_account.
         machine_type: of the workers; None is Dataflow's choice.
         disk_gb: of each worker; None is Dataflow's choice.
-        max_workers: that it may start; None is Dataflow's choice.
-        num_workers: to begin with, as a runner option.
+        max_workers: the most it may start; None is Dataflow's choice.
+        num_workers: how many to start with, if a runner option says so.
         packages: files that the user stages.
     """
 
@@ -70,12 +70,12 @@ class Settings:
         )
 
     def workers(self, options: ConvertOptions) -> int | None:
-        """Machines that the user wants to begin with."""
+        """Machines that the user wants to start with."""
         return options.num_workers if self.num_workers is None else self.num_workers
 
 
 def _whole(value: Any) -> int | None:
-    """A number as the user gave it; Beam's parser has the last word on what is none."""
+    """A number that the user gave, else None; Beam's parser refuses what is wrong."""
     return int(value) if str(value).isdecimal() and int(value) > 0 else None
 
 

@@ -1,7 +1,7 @@
-"""What is staged for the workers: two wheels, for their platform and not for this machine's.
+"""What is staged for the workers: two wheels, for their platform, not this machine's.
 
-Beam's stock image holds all that writing imports but this package itself and simplejpeg, the
-strict check of JPEG files.  Both go with the job, so that workers need no way to the internet.
+Beam's stock image has everything that writing imports except this package itself and simplejpeg,
+the strict check of JPEG files.  Both go with the job, so that workers need no internet access.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def stage_wheels(folder: str, machine: str, given: Sequence[str] = ()) -> list[s
     Args:
         folder: where to put it.
         machine: of the workers, as `worker_machine` gives it.
-        given: packages that the user stages; a simplejpeg among them stands for ours.
+        given: packages that the user stages; a simplejpeg among them replaces ours.
 
     Returns:
         The paths, for Beam's `extra_packages`.
 
     Raises:
-        RunnerError: simplejpeg cannot be had for the workers' platform.
+        RunnerError: no simplejpeg for the workers' platform could be downloaded.
     """
     if any(os.path.basename(path).startswith(f"{_SIMPLEJPEG}-") for path in given):
         return [build_wheel(folder)]
@@ -58,20 +58,20 @@ def _simplejpeg(folder: str, machine: str) -> str:
     """The wheel of the simplejpeg that is installed here, for another platform if need be."""
     found = distribution(_SIMPLEJPEG)
     if _fits(found, machine):
-        # Slim images lose files that nobody imports: a licence, the list of files itself.
+        # Slim images drop files that nobody imports: a licence, even the list of files.
         with contextlib.suppress(FileNotFoundError):
             return rebuild_wheel(found, folder)
     return _download(found.version, folder, machine)
 
 
 def _fits(found: Distribution, machine: str) -> bool:
-    """True if what is installed here runs on the workers: from a wheel for any Linux of theirs."""
+    """True if what is installed here, from a manylinux wheel, also runs on the workers."""
     platforms = [tag.split("-")[2] for tag in wheel_tags(found)]
     return any(name.startswith("manylinux") and name.endswith(machine) for name in platforms)
 
 
 def _download(version: str, folder: str, machine: str) -> str:
-    # The workers run the Python of the launcher: Beam picks the image by it.
+    # The workers run the same Python as the launcher: Beam picks the image by it.
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     platforms = [word for name in _PLATFORMS for word in ("--platform", f"{name}_{machine}")]
     wanted = f"{_SIMPLEJPEG}=={version}"

@@ -1,7 +1,8 @@
-"""Wheels made of installed files: what a Dataflow worker installs on top of Beam's stock image.
+"""Wheels made from installed files: what a Dataflow worker installs on top of Beam's stock image.
 
-Both are made here, so that nobody builds a package by hand: ours out of the code that runs in this
-process, however it was installed; and another package's again, as its publisher built it.
+Both are made here, so that nobody has to build a package by hand.  Ours is made from the code that
+runs in this process, however it was installed.  Another package's is rebuilt as its publisher
+built it.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from pathlib import Path
 from tfrecorder import version
 from tfrecorder.version import __version__
 
-#: The least that a wheel says of itself.  It declares no requirement: Beam's worker runs pip on
-#: each wheel twice, and the second time would look for requirements on the network.
+#: The least that a wheel says about itself.  It declares no requirements: Beam's worker runs pip on
+#: each wheel twice, and the second time it would look for them on the network.
 _METADATA = f"Metadata-Version: 2.1\nName: tfrecorder\nVersion: {__version__}\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: tfrecorder\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
-#: What an installer leaves in an installed package, and no wheel holds.
+#: Files that an installer adds to a package; they are not copied into a wheel.
 _INSTALLERS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 
-#: Every file of a wheel is of this time, so that the same files give the same bytes.
+#: The time of every file in a wheel, so that the same files give the same bytes.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def build_wheel(folder: str) -> str:
-    """Write a wheel of this package, as it is installed here, into a folder; its path."""
-    package = Path(version.__file__).parent  # version.py lies at the top of the package
+    """Write a wheel of this package, as installed here, into a folder, and return its path."""
+    package = Path(version.__file__).parent  # version.py is at the top of the package
     files = {
         f"{package.name}/{path.relative_to(package).as_posix()}": path.read_bytes()
         for path in sorted(package.rglob("*"))
@@ -44,15 +45,15 @@ def build_wheel(folder: str) -> str:
 
 
 def rebuild_wheel(found: Distribution, folder: str) -> str:
-    """Write the wheel again that an installed package came from; its path.
+    """Rebuild the wheel that an installed package came from, and return its path.
 
     Raises:
-        FileNotFoundError: files of it are missing, or it was not installed from a wheel.
+        FileNotFoundError: some of its files are missing, or it was not installed from a wheel.
     """
     tags = wheel_tags(found)
     if not tags or found.files is None:
         raise FileNotFoundError(f"{found.name} was not installed from a wheel")
-    # Scripts lie outside the folder of packages, and each installer makes them again.
+    # Scripts are outside the folder of packages, and each installer makes them again.
     inside = [path for path in found.files if path.parts[0] != ".." and path.suffix != ".pyc"]
     info = next(path.parts[0] for path in inside if path.parts[0].endswith(".dist-info"))
     files = {
@@ -60,7 +61,7 @@ def rebuild_wheel(found: Distribution, folder: str) -> str:
         for path in inside
         if not (path.parts[0] == info and path.name in _INSTALLERS)
     }
-    # Of Python, ABI and platform, all that it was built for: "py2.py3-none-any" is two tags.
+    # Every Python, ABI and platform that it was built for: "py2.py3-none-any" is two tags.
     kinds = zip(*(tag.split("-") for tag in tags), strict=True)
     built_for = "-".join(".".join(sorted(set(kind))) for kind in kinds)
     name = f"{found.name.replace('-', '_')}-{found.version}-{built_for}.whl"
@@ -68,7 +69,7 @@ def rebuild_wheel(found: Distribution, folder: str) -> str:
 
 
 def wheel_tags(found: Distribution) -> list[str]:
-    """For what an installed package was built, as "cp311-cp311-manylinux2014_x86_64"."""
+    """What an installed package was built for, such as "cp311-cp311-manylinux2014_x86_64"."""
     lines = (found.read_text("WHEEL") or "").splitlines()
     return [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
 
