@@ -396,8 +396,10 @@ def refusal(kind: str) -> str | None:
     """
     if kind in ("", "gs"):
         return None
-    from tfrecorder.storage import fsspec_store
+    from tfrecorder.storage import fsspec_store, object_clients
 
+    if kind in object_clients.PACKAGES:
+        return object_clients.refusal(kind)
     return fsspec_store.refusal(kind)
 
 
@@ -422,8 +424,10 @@ def _remote_store(kind: str) -> Store:
 
         return BucketStore()
     from tfrecorder.storage.fsspec_store import FsspecStore
+    from tfrecorder.storage.object_clients import PACKAGES
+    from tfrecorder.storage.object_store import ObjectStore
 
     words = refusal(kind)
     if words is not None:
         raise UnreadableError("read_failed", f"{kind}:// cannot be reached: {words}")
-    return FsspecStore(kind)
+    return ObjectStore() if kind in PACKAGES else FsspecStore(kind)
