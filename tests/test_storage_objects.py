@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from objects import PAGE
 from objects.control import S3
-from objects.server import PAGE
 from support import PHOTOS, error_of, photo_frame, run, shorten_patience, shorten_pauses
 
 import tfrecorder

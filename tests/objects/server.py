@@ -20,6 +20,8 @@ from typing import Any
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from objects import PAGE
+
 ADMIN = "/_test/"
 
 Answer = Iterable[bytes]
@@ -107,10 +109,6 @@ class _Handler(WSGIRequestHandler):
 
     def log(self, *_: Any) -> None:
         """Nothing: the door keeps what tests ask for."""
-
-
-#: So many names are in an answer that are 1,000 of the real one.
-PAGE = 20
 
 
 def main() -> None:

@@ -180,7 +180,7 @@ class Claim(Protocol):
 def put_claimed(
     claim: Claim,
     look: Callable[[], Description | None],
-    put: Callable[[int], None],
+    put: Callable[[int], object],
     is_ours: Callable[[Description], bool],
 ) -> None:
     """Put a file that replaces other bytes only where the claim to them is held.
