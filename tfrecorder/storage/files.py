@@ -253,7 +253,8 @@ def publish(
     Args:
         output_dir: the dataset directory.
         name: the final name below it, as `layout` gives it.
-        claim: in a bucket of gs://, other bytes that stand there are replaced only once it is held.
+        claim: in a store with generations (gs, s3, az), other bytes that stand there are replaced
+            only once it is held.
         listed: in a bucket of gs://, `descriptions` gives the content too, of a short file.
 
     Raises:
@@ -316,7 +317,7 @@ def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> in
 def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """`publish_bytes` unless another file stands under that name: then False, and it stays.
 
-    If two try at once in a bucket of gs://, one learns of it; elsewhere both may be first.
+    If two try at once on gs://, s3:// or az://, one learns of it; elsewhere both may be first.
 
     Raises:
         OSError: it cannot be written, or what stands there cannot be read.

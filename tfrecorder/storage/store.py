@@ -130,7 +130,8 @@ class Description:
     Attributes:
         size: in bytes, as it is stored.
         crc32c: None where the store keeps none.
-        generation: another number for each time the file is written; 0 where the store has none.
+        generation: another number for each time the file is written, or for other bytes; 0 where
+            the store has none.
         content: all its bytes, where a listing gives those of short files; else None.
     """
 
