@@ -15,28 +15,23 @@ from support import (
     CSV,
     PHOTOS,
     SAMPLES,
-    end_by_ctrl_c,
     error_of,
+    photo_frame,
     public_files,
     run,
     shorten_patience,
     shorten_pauses,
-    start,
-    wait_for,
 )
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError, OutputError, UnreachableError
+from tfrecorder.errors import OutputError, UnreachableError
 
 pytest_plugins = ["objects.fixtures"]
 
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}  # those of the fixture `dataset`
 SOURCE = "s3://bkt/photos.csv"
 OUT = "s3://bkt/sets/out"
-
-#: What a conversion asks for in its main thread, and in the threads that upload.
-STALLED = {"GET": "/bkt/photos.csv", "PUT": "/bkt/sets/out/train-"}
 
 
 @pytest.fixture(autouse=True)
@@ -157,6 +152,20 @@ def test_damage_is_found_and_repaired(photos: S3) -> None:
     assert tfrecorder.verify(OUT, progress=False).ok
 
 
+def test_rows_whose_images_may_not_be_read_are_rejects(s3: S3) -> None:
+    for number in range(12):
+        s3.put(f"s3://bkt/{number}.jpg", PHOTOS[number].read_bytes())
+    s3.refuse(403, "AccessDenied", path="/bkt/3.jpg")
+    frame = photo_frame(12).assign(image_uri=[f"s3://bkt/{number}.jpg" for number in range(12)])
+    result = tfrecorder.convert(frame, "out", num_shards=1)
+    assert result.records == 11
+    assert result.rejects == {"read/no_permission": 1}
+
+
+def test_a_bucket_that_is_not_there(s3: S3) -> None:
+    assert "NoSuchBucket" in error_of(OutputError, photo_frame(2), "s3://nowhere/out")
+
+
 def test_credentials_that_are_refused_are_no_rejects(photos: S3) -> None:
     photos.refuse(403, "InvalidAccessKeyId", method="GET", path="/bkt/photos/*")
     words = error_of(tfrecorder.TfrecorderError, SOURCE, "out", **QUIET)
@@ -184,14 +193,6 @@ def test_records_and_batches_are_read_by_ranges(photos: S3, dataset: Path) -> No
     assert len(tfrecorder.to_frame(OUT)) == len(PHOTOS)
 
 
-def test_load_says_what_to_do(photos: S3) -> None:
-    convert()
-    with pytest.raises(
-        DatasetError, match=r"TensorFlow has no reader of s3://.*Records or batches"
-    ):
-        tfrecorder.load(OUT, "TRAIN")
-
-
 def test_a_dataset_grows(photos: S3) -> None:
     tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
     assert tfrecorder.append(table(0, 20), OUT, **QUIET).records == 8
@@ -215,17 +216,6 @@ def test_a_stream_counts_each_row_once(s3: S3) -> None:
     assert len(set(there)) == len(there) == 28
     assert not [name for name in s3.names(f"{OUT}/") if "/spool/" in name]
     assert tfrecorder.verify(OUT, progress=False).ok
-
-
-def test_ctrl_c_does_not_wait_for_a_server_that_stalls(photos: S3) -> None:
-    code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
-    for method, path in (("PUT", "*.tfrecord"), ("GET", "/bkt/photos.csv")):
-        photos.inject("stall", seconds=300, method=method, path=path)
-        process = start(code)
-        wait_for(lambda method=method: photos.count(method, STALLED[method]))
-        end_by_ctrl_c(process)
-        photos.mend()
-    assert convert().records == len(PHOTOS)
 
 
 def test_a_bucket_that_fails_for_good_is_named(photos: S3, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from objects import PAGE
 from objects.control import S3
-from support import PHOTOS, error_of, photo_frame, run, shorten_patience, shorten_pauses
+from support import end_by_ctrl_c, run, shorten_patience, shorten_pauses, start, wait_for
 
-import tfrecorder
 from tfrecorder import storage
-from tfrecorder.errors import OutputError, UnreachableError
+from tfrecorder.errors import UnreachableError
 from tfrecorder.storage import files, object_store
 
 pytest_plugins = ["objects.fixtures"]
@@ -306,20 +305,9 @@ def test_a_refusal_is_not_tried_again(
         storage.publish_bytes("s3://bkt", "a", b"")
 
 
-def test_rows_whose_images_may_not_be_read_are_rejects(s3: S3) -> None:
-    for number in range(12):
-        s3.put(f"s3://bkt/{number}.jpg", PHOTOS[number].read_bytes())
-    s3.refuse(403, "AccessDenied", path="/bkt/3.jpg")
-    frame = photo_frame(12).assign(image_uri=[f"s3://bkt/{number}.jpg" for number in range(12)])
-    result = tfrecorder.convert(frame, "out", num_shards=1)
-    assert result.records == 11
-    assert result.rejects == {"read/no_permission": 1}
-
-
 def test_a_bucket_that_is_not_there(s3: S3) -> None:
     with pytest.raises(storage.UnreadableError, match="NoSuchBucket"):
         storage.read_bytes("s3://nowhere/a")
-    assert "NoSuchBucket" in error_of(OutputError, photo_frame(2), "s3://nowhere/out")
 
 
 @pytest.mark.parametrize("path", ["s3://", "s3:///a", "az://"])
@@ -435,6 +423,13 @@ def test_a_fork_of_a_process_that_has_read_refuses_at_once(s3: S3) -> None:
     assert before == "4"
     assert after.startswith("wrong_setup: this process was forked")
     assert "'spawn'" in after
+
+
+def test_ctrl_c_does_not_wait_for_a_server_that_stalls(s3: S3) -> None:
+    s3.inject("stall", seconds=300, method="GET")
+    process = start("from tfrecorder import storage; storage.read_bytes('s3://bkt/a')")
+    wait_for(lambda: s3.count("GET"))
+    assert "KeyboardInterrupt" in end_by_ctrl_c(process)
 
 
 def test_spawned_processes_read(s3: S3) -> None:
