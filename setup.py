@@ -19,19 +19,28 @@ def requirements(part: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
+S3 = ["botocore>=1.35", "obstore>=0.10"]
+AZURE = ["obstore>=0.10"]
+
 EXTRAS = {
+    "az": AZURE,
     "dask": ["dask[distributed]>=2024.11"],
     "fsspec": ["fsspec>=2024.6"],
     "kafka": ["confluent-kafka>=2.6"],
+    "s3": S3,
     "dev": [
+        *S3,
         "confluent-kafka>=2.6",
         "dask[distributed]>=2024.11",
         "datasets>=3",
+        "flask>=3",  # which moto's server needs
+        "flask-cors>=5",
         "fsspec>=2024.6",
         "grain>=0.2",
         "hypothesis>=6.100",
         "import-linter>=2.13",
         "jax>=0.4",  # a backend of Keras, to train with in a test
+        "moto[s3]>=5.1.5",  # an S3 on loopback
         "mypy>=1.11",
         "noida-db>=0.2.3",  # a broker that speaks Kafka's protocol, and can be killed
         "pandas-stubs",

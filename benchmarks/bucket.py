@@ -1,6 +1,7 @@
 """Conversion from and to gs://, beside the most that the same server can give.
 
     bucket.py [--data DIR] [--quick] [--rounds N] [--cases "NAME;NAME"]
+    bucket.py --s3      S3 by obstore and by fsspec: see bucket_s3.py
 
 The server is the tests' loopback storage, in a process of its own.  It shares two cores with its
 client, so that what counts is whose CPU seconds an image takes: the server's own are shown beside
@@ -38,6 +39,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import bucket_s3
 import data as shared
 import emulator
 import harness
@@ -211,7 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     parser.add_argument("--quick", action="store_true", help="few images, few rounds")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--cases", default=";".join(CASES), help="only these, parted by ;")
+    parser.add_argument("--s3", action="store_true", help="S3 by obstore and by fsspec instead")
     chosen = parser.parse_args(arguments)
+    if chosen.s3:
+        return bucket_s3.main(chosen)
     kinds = chosen.cases.split(";")
     if unknown := set(kinds) - set(CASES):
         parser.error(f"--cases: {sorted(unknown)} are none of {list(CASES)}")

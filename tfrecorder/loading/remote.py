@@ -30,8 +30,8 @@ def files_of(path: str) -> Files:
     if scheme not in readable:
         raise DatasetError(
             f"{path}: TensorFlow has no reader of {scheme}://, only of {', '.join(readable)}. "
-            "Copy the directory to a local disk or to gs://, mount the bucket as a folder, or "
-            "install and import tensorflow-io, which adds s3 and az."
+            "Read with Records or batches, copy the directory to a local disk or to gs://, mount "
+            "the bucket as a folder, or install and import tensorflow-io, which adds s3 and az."
         )
     return Files(
         read=_read,

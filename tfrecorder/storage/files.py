@@ -253,7 +253,8 @@ def publish(
     Args:
         output_dir: the dataset directory.
         name: the final name below it, as `layout` gives it.
-        claim: in a bucket of gs://, other bytes that stand there are replaced only once it is held.
+        claim: in a store with generations (gs, s3, az), other bytes that stand there are replaced
+            only once it is held.
         listed: in a bucket of gs://, `descriptions` gives the content too, of a short file.
 
     Raises:
@@ -316,7 +317,7 @@ def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> in
 def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """`publish_bytes` unless another file stands under that name: then False, and it stays.
 
-    If two try at once in a bucket of gs://, one learns of it; elsewhere both may be first.
+    If two try at once on gs://, s3:// or az://, one learns of it; elsewhere both may be first.
 
     Raises:
         OSError: it cannot be written, or what stands there cannot be read.
@@ -396,8 +397,10 @@ def refusal(kind: str) -> str | None:
     """
     if kind in ("", "gs"):
         return None
-    from tfrecorder.storage import fsspec_store
+    from tfrecorder.storage import fsspec_store, object_clients
 
+    if kind in object_clients.PACKAGES:
+        return object_clients.refusal(kind)
     return fsspec_store.refusal(kind)
 
 
@@ -422,8 +425,10 @@ def _remote_store(kind: str) -> Store:
 
         return BucketStore()
     from tfrecorder.storage.fsspec_store import FsspecStore
+    from tfrecorder.storage.object_clients import PACKAGES
+    from tfrecorder.storage.object_store import ObjectStore
 
     words = refusal(kind)
     if words is not None:
         raise UnreadableError("read_failed", f"{kind}:// cannot be reached: {words}")
-    return FsspecStore(kind)
+    return ObjectStore() if kind in PACKAGES else FsspecStore(kind)

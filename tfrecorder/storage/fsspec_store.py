@@ -1,8 +1,7 @@
-"""All other schemes (s3, az, hdfs, memory, …), by fsspec and the package that it needs for each."""
+"""All other schemes (hdfs, oci, memory, …), by fsspec and the package that it needs for each."""
 
 from __future__ import annotations
 
-import errno
 import posixpath
 import shutil
 import uuid
@@ -30,8 +29,7 @@ T = TypeVar("T")
 
 #: What to install for the schemes that people use; for others fsspec's message says it.
 PACKAGES = {
-    **dict.fromkeys(("s3", "s3a"), "s3fs"),
-    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),
+    **dict.fromkeys(("adl",), "adlfs"),
     **dict.fromkeys(("hdfs",), "pyarrow"),
     **dict.fromkeys(("oci",), "ocifs"),
     **dict.fromkeys(("oss",), "ossfs"),
@@ -51,7 +49,7 @@ NO_STORAGE = frozenset(
 )
 
 #: Where a file appears only once it is written whole; elsewhere it is renamed when it is.
-_WHOLE_UPLOADS = frozenset(("s3", "s3a", "az", "abfs", "abfss", "adl", "oci", "oss", "memory"))
+_WHOLE_UPLOADS = frozenset(("adl", "oci", "oss", "memory"))
 
 
 _CODES: dict[type[Exception], str] = {
@@ -248,18 +246,15 @@ def _translated(error: Exception) -> Exception:  # each package behind fsspec ra
     return UnreadableError("read_failed", _words(error))
 
 
-#: What the packages call a connection that failed, and are not OSError: of botocore, which s3fs
-#: uses, and of azure-core, which adlfs does.
-_CONNECTION_FAILED = frozenset(("HTTPClientError", "ServiceRequestError", "ServiceResponseError"))
+#: What azure-core, which adlfs uses, calls a connection that failed, and is no OSError.
+_CONNECTION_FAILED = frozenset(("ServiceRequestError", "ServiceResponseError"))
 
 
 def _passes(error: BaseException) -> bool:
     """Whether a failure may pass: by its status, its kind, or those of what it came from."""
     status = getattr(error, "status_code", None) or getattr(error, "status", None)
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    # Of S3 a busy server is, in s3fs, a device that is busy.
-    busy = isinstance(error, OSError) and error.errno == errno.EBUSY
-    if (isinstance(status, int) and is_transient(status)) or busy or may_pass(error):
+    if (isinstance(status, int) and is_transient(status)) or may_pass(error):
         return True
     return bool(kinds & _CONNECTION_FAILED) or (
         error.__cause__ is not None and _passes(error.__cause__)

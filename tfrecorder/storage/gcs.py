@@ -36,6 +36,7 @@ from tfrecorder.storage.store import (
     UnreadableError,
     asked,
     may_pass,
+    put_claimed,
     told,
 )
 from tfrecorder.storage.upload import Reader, followed
@@ -171,19 +172,12 @@ class BucketStore:
         metadata: dict[str, str] | None,
     ) -> None:
         """An upload that replaces other bytes only where the claim to them is held."""
-        generation = 0
-        if claim.is_held():
-            standing = _told(lambda: self.describe(path))
-            generation = 0 if standing is None else standing.generation
-            claim.take()  # after the look: whoever takes it from now on replaces what we saw
-        try:
-            _told(lambda: self._upload(path, file, size, metadata, generation))
-        except OtherStandsError:
-            standing = _told(lambda: self.describe(path))
-            # An upload of ours, whose answer was lost, or one of the same shard by another worker.
-            if standing is None or not standing.is_of(*file.sums()):
-                claim.take()
-                self._upload_claimed(path, file.again(), size, claim, metadata)
+        put_claimed(
+            claim,
+            look=lambda: _told(lambda: self.describe(path)),
+            put=lambda over: _told(lambda: self._upload(path, file.again(), size, metadata, over)),
+            is_ours=lambda standing: standing.is_of(*file.sums()),
+        )
 
     def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         path = f"{folder}/{name}"

@@ -20,7 +20,7 @@ MAX_FILE_BYTES = 2**30
 
 
 #: Codes of what says nothing of the file: whoever asks has to mend how.
-OF_THE_READER = frozenset(("no_credentials", "no_user_project"))
+OF_THE_READER = frozenset(("no_credentials", "no_user_project", "wrong_setup"))
 
 
 class UnreadableError(TfrecorderError):
@@ -28,7 +28,7 @@ class UnreadableError(TfrecorderError):
 
     Attributes:
         code: what is wrong, in one word: not_found, no_permission, not_a_file, too_large,
-            bad_name, no_credentials, no_user_project or read_failed.
+            bad_name, no_credentials, no_user_project, wrong_setup or read_failed.
         detail: the system's words, without the path.
     """
 
@@ -130,7 +130,8 @@ class Description:
     Attributes:
         size: in bytes, as it is stored.
         crc32c: None where the store keeps none.
-        generation: another number for each time the file is written; 0 where the store has none.
+        generation: another number for each time the file is written, or for other bytes; 0 where
+            the store has none.
         content: all its bytes, where a listing gives those of short files; else None.
     """
 
@@ -175,6 +176,35 @@ class Claim(Protocol):
         Who looks what stands, takes the claim and then replaces just that, never replaces what a
         later holder has put there.
         """
+
+
+def put_claimed(
+    claim: Claim,
+    look: Callable[[], Description | None],
+    put: Callable[[int], object],
+    is_ours: Callable[[Description], bool],
+) -> None:
+    """Put a file that replaces other bytes only where the claim to them is held.
+
+    Args:
+        look: describes what stands there.
+        put: puts the file over a generation, 0 for none; raises an OtherStandsError where another
+            stands.
+        is_ours: whether what stands there has the bytes of the file.
+    """
+    generation = 0
+    if claim.is_held():
+        standing = look()
+        generation = 0 if standing is None else standing.generation
+        claim.take()  # after the look: whoever takes it from now on replaces what we saw
+    try:
+        put(generation)
+    except OtherStandsError:
+        standing = look()
+        # An upload of ours, whose answer was lost, or one of the same shard by another worker.
+        if standing is None or not is_ours(standing):
+            claim.take()
+            put_claimed(claim, look, put, is_ours)
 
 
 def too_large(size: int) -> UnreadableError:

@@ -1,0 +1,187 @@
+"""Clients of obstore for S3 and Azure Blob Storage: where, in whose name, and how patiently."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+from tfrecorder.storage.store import UnreadableError
+from tfrecorder.storage.uris import scheme
+
+#: What to install for each scheme.
+PACKAGES = {
+    **dict.fromkeys(("s3", "s3a"), "obstore botocore"),
+    **dict.fromkeys(("az", "abfs", "abfss"), "obstore"),
+}
+
+_S3 = ("s3", "s3a")
+
+#: Whose credentials are missing, or refused, and what to do.
+_AWS = ("AWS", "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+_AZURE = (
+    "Azure",
+    "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or for what `az login` gives "
+    "AZURE_USE_AZURE_CLI=true; AZURE_SKIP_SIGNATURE=true reads what is public",
+)
+
+FORKED = (
+    "this process was forked from one that had used the storage before, and cannot use it: start "
+    "worker processes with 'spawn' (in PyTorch's DataLoader multiprocessing_context='spawn')"
+)
+
+#: Time limits of short requests: for the connection, and for each wait for a part of an answer.
+_SHORT = {"connect_timeout": "10 seconds", "read_timeout": "60 seconds", "timeout": "1 hour"}
+
+#: Of uploads, whose answer comes only after the last byte was sent.
+_UPLOAD = {"connect_timeout": "10 seconds", "timeout": "15 minutes"}
+
+#: We try again ourselves, as for every store.
+_NO_RETRIES = {"max_retries": 0}
+
+#: Where an environment names its AWS credentials, or wants none: botocore is not asked then.
+_NAMED = ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_ENDPOINTS = {
+    True: ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    False: ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+
+#: botocore renews what ends; it is asked again so often.
+_KEPT = timedelta(minutes=10)
+
+#: The process that has made the first client.  The threads behind all clients are that one's: in a
+#: fork of it every request would wait for ever.
+_process: int | None = None
+
+
+class Client(NamedTuple):
+    """A bucket or container, accessed in one way.
+
+    Attributes:
+        short: obstore's client for all but uploads.
+        uploads: the one for uploads, which may take minutes.
+        unsigned: there are no credentials: what is public can be read.
+        credentials: whose they are, and what to do where there are none.
+    """
+
+    short: Any
+    uploads: Any
+    unsigned: bool
+    credentials: tuple[str, str]
+
+    def missing(self, words: str) -> UnreadableError:
+        whose, remedy = self.credentials
+        return UnreadableError(
+            "no_credentials", f"there are no {whose} credentials: {remedy} ({words})"
+        )
+
+    def refused(self, words: str) -> UnreadableError:
+        whose, remedy = self.credentials
+        return UnreadableError(
+            "no_credentials", f"the {whose} credentials are refused: {remedy} ({words})"
+        )
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """The bucket or container of a path, with its scheme, and the name of an object in it.
+
+    >>> split_path("s3://bucket/a/b.jpg")
+    ('s3://bucket', 'a/b.jpg')
+    """
+    kind, _, rest = path.partition("://")
+    place, _, name = rest.partition("/")
+    if not place:
+        words = f"{path!r} names no bucket; write {kind}://BUCKET/NAME"
+        raise UnreadableError("bad_name", words)
+    return f"{kind}://{place}", name
+
+
+def connect(place: str) -> Client:
+    """A client of a bucket or container, as "s3://bucket"; nothing is asked of the service.
+
+    Raises:
+        UnreadableError: the environment names credentials or settings that cannot be used.
+        obstore's errors: likewise.
+    """
+    global _process
+    refuse_forks()
+    is_s3 = scheme(place) in _S3
+    settings = _of_profile() if is_s3 else {}
+    make, unsigned = _maker(place), bool(settings.get("skip_signature"))
+    http = _allows_http(_ENDPOINTS[is_s3])
+    short, uploads = (
+        make(client_options={**limits, **http}, retry_config=_NO_RETRIES, **settings)
+        for limits in (_SHORT, _UPLOAD)
+    )
+    _process = os.getpid()
+    return Client(short, uploads, unsigned, _AWS if is_s3 else _AZURE)
+
+
+def refusal(kind: str) -> str | None:
+    """What to install before files of a scheme can be read; None where nothing is missing."""
+    missing = [one for one in PACKAGES[kind].split() if importlib.util.find_spec(one) is None]
+    return f"run `pip install {' '.join(missing)}`" if "obstore" in missing else None
+
+
+def refuse_forks() -> None:
+    """Raise an UnreadableError in a process that was forked from one with clients."""
+    if _process is not None and _process != os.getpid():
+        raise UnreadableError("wrong_setup", FORKED)
+
+
+def _maker(place: str) -> Any:
+    from obstore.store import AzureStore, S3Store
+
+    kind, _, name = place.partition("://")
+    if kind.lower() in _S3:
+        return lambda **options: S3Store(name, **options)
+    if "@" in name:  # CONTAINER@ACCOUNT.dfs.core.windows.net
+        return lambda **options: AzureStore.from_url(place, **options)
+    return lambda **options: AzureStore(name, **options)
+
+
+def _allows_http(endpoints: tuple[str, ...]) -> Mapping[str, bool]:
+    named = next((value for one in endpoints if (value := os.environ.get(one))), "")
+    return {"allow_http": True} if named.lower().startswith("http://") else {}
+
+
+def _of_profile() -> dict[str, Any]:
+    """What botocore knows of AWS that object_store does not.
+
+    That is profiles in files, single sign-on, roles to assume and their regions; and whether there
+    are any credentials at all: without, what is public can be read.
+    """
+    if any(os.environ.get(name) for name in _NAMED):
+        return {}
+    try:
+        import botocore.session
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        return {}
+    try:
+        session = botocore.session.Session()
+        region = session.get_config_variable("region")
+        credentials = session.get_credentials()
+        if credentials is not None:
+            credentials.get_frozen_credentials()
+    except BotoCoreError as error:
+        raise UnreadableError("no_credentials", f"{_AWS[1]} ({error})") from error
+    settings: dict[str, Any] = {}
+    if region and not any(os.environ.get(name) for name in _REGIONS):
+        settings["region"] = region
+    if credentials is None:
+        return {**settings, "skip_signature": True}
+
+    def current() -> dict[str, Any]:
+        found = credentials.get_frozen_credentials()
+        return {
+            "access_key_id": found.access_key,
+            "secret_access_key": found.secret_key,
+            "token": found.token,
+            "expires_at": datetime.now(timezone.utc) + _KEPT,
+        }
+
+    return {**settings, "credential_provider": current}

@@ -1,0 +1,349 @@
+"""S3 and Azure Blob Storage (s3, az and their like) by obstore, Rust's object_store in Python."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, BinaryIO, TypeVar
+
+from tfrecorder.storage.object_clients import Client, connect, refuse_forks, split_path
+from tfrecorder.storage.object_failures import meaning, unusable
+from tfrecorder.storage.ranges import in_parts
+from tfrecorder.storage.store import (
+    MAX_FILE_BYTES,
+    Claim,
+    Description,
+    OtherStandsError,
+    UnreadableError,
+    asked,
+    put_claimed,
+    sums_of,
+    told,
+    too_large,
+)
+from tfrecorder.storage.upload import spooled
+from tfrecorder.threads import ThreadPool, result_of
+
+T = TypeVar("T")
+
+#: Bytes of a file that is read or sent at a time.
+_PART_BYTES = 2**23
+
+#: Files beyond this go up in parts, where no condition has to hold: services that take a condition
+#: take the whole file with it, up to 5 GB.
+_AT_ONCE = 2**30
+
+#: Files beyond this may take longer than any answer.
+_SHORT_BYTES = 2**20
+
+#: Names in an answer to a listing.
+_PAGE = 1000
+
+
+class ObjectStore:
+    """Objects `scheme://bucket/name`; a folder is what the names of objects begin with.
+
+    An object's generation is its entity tag, as a number.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connected: dict[str, Client] = {}
+
+    def read(self, path: str) -> bytes:
+        import obstore
+
+        def read(client: Client, name: str) -> bytes:
+            found = obstore.get(client.short, name)
+            if found.meta["size"] > MAX_FILE_BYTES:
+                raise too_large(found.meta["size"])
+            return found.bytes().to_bytes()
+
+        return self._asked(path, read)
+
+    def open(self, path: str) -> BinaryIO:
+        import obstore
+
+        found = self._asked(path, lambda client, name: obstore.head(client.short, name))
+
+        def read_range(start: int, end: int) -> bytes:
+            # Of the object that was just looked at: no two of them are mixed.
+            only = {"if_match": found["e_tag"]} if found["e_tag"] else {}
+            options: Any = {"range": (start, end), **only}
+            try:
+                return self._asked(
+                    path,
+                    lambda client, name: (
+                        obstore.get(client.short, name, options=options).bytes().to_bytes()
+                    ),
+                )
+            except OtherStandsError as error:
+                words = f"it was replaced while it was read ({error})"
+                raise UnreadableError("not_found", words) from error
+
+        return in_parts(path, found["size"], read_range)
+
+    def fetch(self, path: str, file: BinaryIO) -> None:
+        import obstore
+
+        def fetch(client: Client, name: str) -> None:
+            for part in obstore.get(client.short, name).stream(min_chunk_size=_PART_BYTES):
+                try:
+                    file.write(part)
+                except OSError as error:  # of this machine: its disk is full
+                    raise UnreadableError("read_failed", str(error)) from error
+
+        self._asked(path, fetch)
+
+    def size(self, path: str) -> int | None:
+        found = self.describe(path)
+        return None if found is None else found.size
+
+    def describe(self, path: str) -> Description | None:
+        found = self._head(path)
+        return None if found is None else _description(found)
+
+    def version(self, path: str) -> Hashable:
+        found = self._head(path)
+        # Of S3 the same bytes have the same tag, whenever they were written.
+        return None if found is None else (found["e_tag"], found["last_modified"])
+
+    def descriptions(self, folder: str) -> dict[str, Description]:
+        return self._listing(folder)[0]
+
+    def names(self, folder: str) -> dict[str, int | None]:
+        files, folders = self._listing(folder)
+        return {**{name: one.size for name, one in files.items()}, **dict.fromkeys(folders)}
+
+    def files(self, folder: str) -> Iterator[str]:
+        cut = len(_prefix(folder))
+        found = [one["path"][cut:] for page in self._pages(folder) for one in page]
+        return iter(_without_markers([name for name in found if name]))
+
+    def is_folder(self, path: str) -> bool:
+        return next(self._pages(path, most=1), None) is not None
+
+    def publish(
+        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
+    ) -> AbstractContextManager[BinaryIO]:
+        path = f"{folder}/{name}"
+
+        def upload(local: str) -> None:
+            data = _mapped(local)
+            if claim is None or not _is_conditional():
+                self._put(path, data, "overwrite")
+                return
+
+            def is_ours(standing: Description) -> bool:
+                if standing.size != len(data):
+                    return False
+                with self.open(path) as there, open(local, "rb") as here:
+                    return sums_of(there.read) == sums_of(here.read)
+
+            put_claimed(
+                claim,
+                look=lambda: told(lambda: self.describe(path), _unmeant),
+                put=lambda generation: self._put(path, data, _mode(generation)),
+                is_ours=lambda standing: told(lambda: is_ours(standing), _unmeant),
+            )
+
+        return spooled(path, upload)
+
+    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
+        if not _is_conditional():
+            return None
+        path = f"{folder}/{name}"
+        try:
+            return _number(self._put(path, data, _mode(generation)))
+        except OtherStandsError:
+            # An attempt of ours, whose answer was lost, may have put it.
+            standing = self.describe(path)
+            if standing is None or self.read(path) != data:
+                raise
+            return standing.generation
+
+    def remove(self, folder: str, name: str) -> None:
+        path = f"{folder}/{name}"
+
+        def remove() -> None:
+            self._delete(path)
+            for page in self._pages(path):
+                self._delete(path, [found["path"] for found in page])
+
+        told(remove, _unmeant)
+
+    def move(self, folder: str, name: str, new: str) -> None:
+        import obstore
+
+        source, target = f"{folder}/{name}", f"{folder}/{new}"
+        to = split_path(target)[1]
+
+        def move() -> None:
+            try:
+                self._asked(source, lambda client, name: obstore.copy(client.short, name, to))
+            except UnreadableError as error:
+                if error.code != "not_found" or self.size(target) is None:
+                    raise
+                return
+            self._delete(source)
+
+        told(move, _unmeant)
+
+    def _put(self, path: str, data: Any, mode: Any) -> str:
+        """One upload to the final name: the object is there whole, or not at all; gives its tag."""
+        import obstore
+
+        def put(client: Client, name: str) -> str:
+            sender = client.short if len(data) <= _SHORT_BYTES else client.uploads
+            in_parts = mode == "overwrite" and len(data) > _AT_ONCE
+            done = obstore.put(
+                sender,
+                name,
+                data,
+                mode=mode,
+                use_multipart=in_parts,
+                chunk_size=_PART_BYTES,
+                max_concurrency=4,
+            )
+            return done["e_tag"] or ""
+
+        return self._told(path, put)
+
+    def _delete(self, path: str, names: Sequence[str] = ()) -> None:
+        """Remove an object, or others in its bucket by their names; nothing if there are none."""
+        import obstore
+
+        def delete(client: Client, name: str) -> None:
+            try:
+                obstore.delete(client.short, list(names) or name)
+            except FileNotFoundError:  # of Azure, which then may have left others
+                for one in names:
+                    with contextlib.suppress(FileNotFoundError):
+                        obstore.delete(client.short, one)
+
+        self._asked(path, delete)
+
+    def _head(self, path: str) -> Any:
+        """What the service says of an object; None if there is none."""
+        import obstore
+
+        if not split_path(path)[1]:
+            return None
+        try:
+            return self._asked(path, lambda client, name: obstore.head(client.short, name))
+        except UnreadableError as error:
+            if error.code == "not_found":
+                return None
+            raise
+
+    def _listing(self, folder: str) -> tuple[dict[str, Description], list[str]]:
+        """The objects right in a folder, and its folders, by their last names."""
+        import obstore
+
+        found = self._asked(
+            folder,
+            lambda client, name: obstore.list_with_delimiter(client.short, name.strip("/") or None),
+        )
+        cut = len(_prefix(folder))
+        return (
+            {one["path"][cut:]: _description(one) for one in found["objects"] if one["path"][cut:]},
+            [one[cut:] for one in found["common_prefixes"]],
+        )
+
+    def _pages(self, folder: str, most: int = _PAGE) -> Iterator[list[Any]]:
+        """What lies below a folder at any depth, so many objects at a time."""
+        import obstore
+
+        pages = self._asked(
+            folder,
+            lambda client, name: obstore.list(
+                client.short, name.strip("/") or None, chunk_size=most
+            ),
+        )
+        while page := self._asked(folder, lambda client, name: next(pages, None)):
+            yield list(page)
+
+    def _asked(self, path: str, request: Callable[[Client, str], T]) -> T:
+        """What a request returns that is given a client and a name, its failures in our terms."""
+        place, name = split_path(path)
+        client = self._client(place)
+        return asked(lambda: _heard(lambda: request(client, name)), partial(meaning, client=client))
+
+    def _told(self, path: str, request: Callable[[Client, str], T]) -> T:
+        """The same for requests that write."""
+        return told(lambda: self._asked(path, request), _unmeant)
+
+    def _client(self, place: str) -> Client:
+        refuse_forks()
+        with self._lock:
+            if place not in self._connected:
+                self._connected[place] = asked(lambda: connect(place), unusable)
+            return self._connected[place]
+
+
+def _heard(request: Callable[[], T]) -> T:
+    """What a request returns; Ctrl-C ends the wait for it, which obstore itself would not hear."""
+    if threading.current_thread() is not threading.main_thread():
+        return request()
+    with ThreadPool(1) as pool:
+        return result_of(pool.submit(request))
+
+
+def _prefix(folder: str) -> str:
+    """What the names of the objects below a folder begin with."""
+    name = split_path(folder)[1].strip("/")
+    return f"{name}/" if name else ""
+
+
+def _without_markers(names: list[str]) -> list[str]:
+    """Names without those of folders, for which some tools keep an empty object."""
+    folders = set()
+    for name in names:
+        while (name := os.path.dirname(name)) and name not in folders:
+            folders.add(name)
+    return [name for name in names if name not in folders]
+
+
+def _description(found: Any) -> Description:
+    tag = found["e_tag"] or ""
+    return Description(found["size"], generation=_number(tag) if _is_conditional() else 0)
+
+
+def _number(tag: str) -> int:
+    """An entity tag as a number.
+
+    >>> _tag(_number('"abc"'))
+    '"abc"'
+    """
+    return int.from_bytes(tag.encode(), "big")
+
+
+def _tag(number: int) -> str:
+    return number.to_bytes((number.bit_length() + 7) // 8, "big").decode()
+
+
+def _mode(generation: int) -> Any:
+    """What obstore calls a write where this generation stands, 0 for none."""
+    return {"e_tag": _tag(generation)} if generation else "create"
+
+
+def _is_conditional() -> bool:
+    """Whether writes may depend on what stands there; some servers of S3 cannot do that."""
+    return os.environ.get("AWS_CONDITIONAL_PUT", "").lower() != "disabled"
+
+
+def _mapped(path: str) -> Any:
+    """The bytes of a file, which stay on the disk until they are sent."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _unmeant(error: Exception) -> None:
+    """The failures are in our terms already."""
