@@ -192,12 +192,14 @@ def test_images_of_one_name_in_a_batch_stay_apart() -> None:
 def test_a_batch_ends_by_its_age() -> None:
     class Slow(Rows):
         def rows(self, position: Any) -> Iterator[tuple[Any, Any]]:
-            if (position or 0) < len(self._rows):
-                yield self._rows[position or 0], (position or 0) + 1
+            if (position or 0) == len(self._rows):
+                raise SourceError("there are no more")
+            yield self._rows[position or 0], (position or 0) + 1
 
     rows = Slow(*map(image, range(3)))
-    result = tfrecorder.stream(rows, "out", every_seconds=0, until_idle=0.1, progress=False)
-    assert result.generations == 3
+    with pytest.raises(SourceError, match="no more"):
+        tfrecorder.stream(rows, "out", every_seconds=0, progress=False)
+    assert len(tfrecorder.generations("out")) == 3
 
 
 def test_a_batch_ends_by_the_size_of_its_spool() -> None:
