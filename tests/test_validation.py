@@ -58,6 +58,11 @@ PROVOKED = {
     "negative_label": (table(label=at([1] * 20, _1=-1)), {}, (1, "label", -1)),
     "label_gaps": (table(label=[0, 10] * 10), {}, (None, "label", 10)),
     "no_strata": (table(label=None, split=None), {"stratify": True}, (None, "label", None)),
+    "reserved_label": (
+        table(label=at([1] * 20, _2=0), **BOX),
+        {"background_class": True},
+        (2, "label", 0),
+    ),
     "unknown_label": (table(label=at(X, _2="y")), {"labels": ["x"]}, (2, "label", "y")),
     "missing_value": (
         table(age=at([1.0] * 20, _3=np.nan)),
