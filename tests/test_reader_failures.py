@@ -103,9 +103,7 @@ def test_a_directory_is_no_pattern_whatever_its_name(kept: str, tmp_path: Path, 
 
 @pytest.mark.parametrize("scheme", ["s3", "az"])
 def test_a_scheme_that_tensorflow_cannot_read(scheme: str) -> None:
-    with pytest.raises(
-        DatasetError, match=f"no reader of {scheme}://.*with Records or batches"
-    ):
+    with pytest.raises(DatasetError, match=f"no reader of {scheme}://.*with Records or batches"):
         tfrecorder.load(f"{scheme}://bucket/out")
 
 
