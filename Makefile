@@ -31,7 +31,7 @@ demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py demo
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
