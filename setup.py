@@ -8,6 +8,11 @@ HERE = Path(__file__).parent
 VERSION: dict[str, str] = {}
 exec((HERE / "tfrecorder" / "version.py").read_text(), VERSION)
 
+#: Of the distribution, as pip knows it: the package index has another `tfrecorder`.
+NAME = "tfrecorder-images"
+#: Where the project is; a placeholder until it is published.
+HOME = "https://example.org/tfrecorder"
+
 # By what needs them; `pip install .` brings all.  README.md says how to install some of them alone.
 # Upper bounds only where a next major is known to break.
 PARTS = ("base", "beam", "gcs", "tensorflow")
@@ -65,11 +70,18 @@ EXTRAS = {
 }
 
 setup(
-    name="tfrecorder",
+    name=NAME,
     version=VERSION["__version__"],
     description="A pandas frame of images in, a training-ready TFRecord dataset out, in one line.",
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
+    url=HOME,
+    project_urls={
+        "Documentation": f"{HOME}/docs",
+        "Changelog": f"{HOME}/docs/changelog",
+        "Source": f"{HOME}/source",
+        "Issues": f"{HOME}/issues",
+    },
     license="Apache-2.0",
     license_files=["LICENSE"],
     packages=find_packages(include=["tfrecorder", "tfrecorder.*"]),
