@@ -39,7 +39,7 @@ def to_frame(
     Args:
         directory: what `convert` wrote; or records of other tools, as for `load`.
         split: read only this split; None reads all.
-        images: "uri" gives the uris of images and masks as in the source, "bytes" the stored bytes.
+        images: "uri" gives images and masks as the source named them, "bytes" as stored.
         at: read a dataset that was appended to only up to this generation; None is the newest.
 
     Returns:
