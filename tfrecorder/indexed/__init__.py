@@ -1,1 +1,1 @@
-"""Records by their number, without TensorFlow: the index, the order of an epoch, batches."""
+"""Records by number, without TensorFlow: the index, the order of an epoch, batches."""

@@ -1,4 +1,4 @@
-"""`batches`: a split as NumPy batches, made by threads, from any position on."""
+"""`batches`: a split as NumPy batches, made by threads, starting at any position."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tfrecorder.stored.following import Following, of_any_size
 from tfrecorder.stored.records import files_by_number, open_stored
 from tfrecorder.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
 
-#: Names of threads: those that decode, and those that wait for a bucket.
+#: Names of the threads that decode, and of those that wait for a bucket.
 _BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
 
 
@@ -37,29 +37,29 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
     """A split as an iterable of NumPy batches, without TensorFlow; each `for` is one epoch.
 
     The arrays are new for each batch and may be written to: `torch.from_numpy` and
-    `jax.device_put` take them as they are. Threads of this process make them, ahead of the loop.
+    `jax.device_put` take them as they are. Threads of this process make them ahead of the loop.
 
     Args:
         directory: as for `tfrecorder.Records`.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
-        batch_size: records of a batch, 64 by default; with `shard`, of each host.
-        drop_remainder: leave out the last records, if they do not fill a batch of every host. By
+        batch_size: records per batch, 64 by default; with `shard`, per host.
+        drop_remainder: leave out the last records if they do not fill a batch on every host. By
             default True with `shard`, else False. With False, hosts divide them: their batches
             then differ by one record at most, and some may be empty.
-        shuffle: "exact" shuffles the whole split, the default of TRAIN; "blocks" shuffles blocks of
-            neighbours of about 1 MiB and the records of 64 blocks, for buckets; False, the
-            default of other splits, keeps the stored order; True is "exact".
+        shuffle: "exact", the default for TRAIN, shuffles the whole split. "blocks", for buckets,
+            shuffles blocks of neighbouring records of about 0.5 MiB, and the records within 128
+            blocks. False, the default for other splits, keeps the stored order. True is "exact".
         seed: of order and augmentation, 0 to 2**32 - 1; None draws one, which the position keeps.
-        shard: (rank, world): the part of this host among so many. They all need the same seed.
+        shard: (rank, world): this host's rank and the number of hosts. All need the same seed.
         follow: True looks for new generations at the beginning of each epoch. "forward" gives each
             generation once, in order, and waits for the next; each has its own order. False reads
             what is there when the dataset is opened.
-        until_idle: with follow="forward", the loop ends after so many seconds in which no
-            generation came; None waits without an end.
-        num_threads: that decode, by default one a core.
+        until_idle: with follow="forward", the loop ends after this many seconds without a new
+            generation; None waits forever.
+        num_threads: threads that decode; by default one per core.
         layout: of images and masks, "NHWC" or "NCHW".
-        ram_budget: bytes, or a text as "4GiB": a quarter of it is for batches that wait. None is a
-            quarter of the memory that the process may use.
+        ram_budget: bytes, or a text such as "4GiB": a quarter of it is for batches that wait. None
+            is a quarter of the memory that the process may use.
         **options: those of `tfrecorder.Records`.
 
     Raises:
@@ -78,7 +78,7 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
 def opened(
     directory: str | os.PathLike[str], split: str, options: BatchOptions
 ) -> tuple[StoredDataset, str, BatchOptions, Following | None]:
-    """What `Batches` are made of.
+    """The arguments of `Batches`.
 
     Raises:
         DatasetError: as `batches`.
@@ -90,13 +90,13 @@ def opened(
 
 
 class Batches:
-    """What `tfrecorder.batches` gives: an iterable, with a position.
+    """What `tfrecorder.batches` returns: an iterable with a position.
 
-    A loop that is left goes on, with the next `for`, behind the last batch that it took.  One loop
+    If you leave a loop early, the next `for` continues after the last batch it took.  Only one loop
     at a time.
 
     Attributes:
-        epoch: that the next batch is of, from 0; after an epoch's last batch the next one.
+        epoch: the epoch of the next batch, from 0; after an epoch's last batch, the next epoch.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Batches:
         self._read_from(stored)
 
     def _read_from(self, stored: StoredDataset) -> None:
-        """Take the records of a dataset from now on: the position is one in them."""
+        """From now on, read this dataset's records: the position refers to them."""
         name, options = self._position.split, self._options
         self._stored, self._reader = stored, RecordReader(stored, name)
         records, (rank, world) = self._reader.records, options.shard or (0, 1)
@@ -136,29 +136,29 @@ class Batches:
         return self._position.epoch
 
     def __len__(self) -> int:
-        """The batches of the loop under way, or of the next: to the end of its epoch.
+        """The number of batches in the current or next loop, up to the end of its epoch.
 
         With `follow=True` the next loop may have more.
 
         Raises:
-            TypeError: with `follow="forward"` nobody knows.
+            TypeError: with `follow="forward"` the number is not known.
         """
         if self._options.is_forward:
             raise TypeError("follow='forward': how many batches there will be is not known.")
         return self._share.steps(self._begun_at)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loop stands, as JSON values: behind the last batch that it took.
+        """The position of the loop, as JSON values: after the last batch it took.
 
-        It is the same on every host, and any `batch_size` and `shard` continue from it.
+        It is the same on every host, and any `batch_size` and `shard` can continue from it.
         """
         return self._position.to_json()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a `state_dict` was taken, with the next `for`.
+        """With the next `for`, continue where a `state_dict` was taken.
 
         Raises:
-            OptionError: it is of another dataset, split, shuffle or seed.
+            OptionError: it is from another dataset, split, shuffle or seed.
         """
         stored = self._stored_at(state)
         records = sum(one.records or 0 for one in stored.splits[self._position.split])
@@ -168,7 +168,7 @@ class Batches:
         self._go_to(position)
 
     def _stored_at(self, state: Mapping[str, Any]) -> StoredDataset:
-        """The generations that a position was saved in, where the dataset has grown since then."""
+        """The generations that a position was saved in, if the dataset has grown since."""
         if self._following is None or not isinstance(state, Mapping):
             return self._stored
         stored = self._following.look()
@@ -210,7 +210,7 @@ class Batches:
             self._go_to(following)
 
     def _forward(self) -> Iterator[Any]:
-        """The batches of all generations, of which the next one is waited for."""
+        """The batches of all generations; waits for the next one."""
         assert self._following is not None
         for stored in self._following.grown(0, self._options.idle):
             if stored is not None:
@@ -220,7 +220,7 @@ class Batches:
         yield from self._steps(self._share)
 
     def _steps(self, share: Share) -> Iterator[Any]:
-        """The batches of all places from the position on."""
+        """The batches from the position to the end."""
         position, start = self._position, self._position.next
         for batch in self._made(position, share.steps(start)):
             start = share.after(start)
@@ -228,7 +228,7 @@ class Batches:
             yield batch
 
     def _order(self, position: Position) -> Order | Chain:
-        """Of the epoch that a position stands in."""
+        """The order of a position's epoch."""
         stored, split, seed = self._stored, position.split, position.seed
         mode = position.mode.rpartition(" ")[2]
         if not self._options.is_forward:
@@ -242,11 +242,11 @@ class Batches:
         return Chain(tuple(orders))
 
     def _made(self, position: Position, steps: int) -> Iterator[Any]:
-        """The batches of so many steps from a position on, made ahead by threads."""
+        """The batches of this many steps, starting at a position, made ahead by threads."""
         threads = self._options.num_threads or cores()
         size = self._options.batch_size
         part = -(-size // threads)
-        parts = -(-size // part)  # of a full batch: all threads work at the same one
+        parts = -(-size // part)  # per full batch: all threads work on the same one
         ahead = parts * prefetched(self._batch_bytes(), self._options.budget)
         order = self._order(position)
         made: list[Any] = []
@@ -277,7 +277,7 @@ class Batches:
             if isinstance(reader, WindowReader):
                 reader.fetch(start)
             places = self._share.places(start)
-            # A batch without records has the form of one with the first.
+            # An empty batch takes the form of a batch with the first record.
             numbers = order.numbers(np.array(places or [0])).tolist()
             pixels = {}
             if self._options.map_fn is None:
@@ -309,13 +309,13 @@ class _Task:
     """Some records of a batch.
 
     Attributes:
-        reader: of the records.
+        reader: reads the records.
         numbers: of the records.
         begin: where they begin in the batch.
-        epoch: that they are read in.
-        pixels: of the whole batch, to be filled, by the key of the column.
-        is_last: they are the batch's last.
-        is_empty: they stand for no record.
+        epoch: the epoch they are read in.
+        pixels: the whole batch's arrays to fill, by the key of the column.
+        is_last: they are the last of the batch.
+        is_empty: the batch has no records; these only give its form.
     """
 
     reader: RecordReader | WindowReader

@@ -1,4 +1,4 @@
-"""Elements to a batch."""
+"""From elements to a batch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tfrecorder.errors import OptionError
 
 
 def collate(elements: Sequence[Any], pixels: Mapping[str, np.ndarray]) -> Any:
-    """One batch of the same form as each of its elements.
+    """One batch with the same form as each of its elements.
 
     Args:
         elements: at least one; tuples and dicts of arrays, numbers and bytes.
         pixels: arrays that the elements' images were written to; they are not copied.
 
     Raises:
-        OptionError: `map_fn` gave arrays whose shapes differ.
+        OptionError: `map_fn` returned arrays of different shapes.
     """
     own = [some if some.base is None else some.base for some in pixels.values()]
     return _join(elements, {id(array): array for array in own})
@@ -45,7 +45,7 @@ def _join(values: Sequence[Any], whole: Mapping[int, np.ndarray]) -> Any:
 
 
 def emptied(batch: Any) -> Any:
-    """A batch's form without its records."""
+    """The form of a batch, without records."""
     if isinstance(batch, Mapping):
         return {key: emptied(value) for key, value in batch.items()}
     return tuple(map(emptied, batch)) if isinstance(batch, tuple) else batch[:0]

@@ -1,4 +1,4 @@
-"""Encoded images to pixels, in NumPy: at the scales at which `load` decodes them, placed alike."""
+"""Encoded images to pixels, in NumPy: decoded at the same scales and placed as in `load`."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from tfrecorder.indexed.geometry import (
 )
 from tfrecorder.indexed.resizing import resize
 
-#: What records may hold; others are never tried.
+#: The formats that records may hold; others are never tried.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF")
 
 _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
-#: Decoded pixels that a thread keeps its memory for, in bytes: the pages of a fresh array cost a
-#: tenth of the decoding.
+#: Bytes of decoded pixels up to which a thread keeps its buffer: the pages of a fresh array cost a
+#: tenth of the decoding time.
 MOST_KEPT = 2**24
 
 _OF_THREAD = threading.local()
 
 Shape = tuple[int, int]
 
-#: The bytes of an image, as they are or where they lie in a record.
+#: The bytes of an image, either alone or as a view into a record.
 Encoded = bytes | memoryview
 
 
 def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
     """The pixels of one JPEG or PNG, uint8 of [height, width, channels].
 
-    Their memory is the thread's, for the next image: copy what is to be kept.
+    The thread reuses their memory for the next image: copy what you want to keep.
 
     Args:
         data: the encoded image.
-        picture: what is wanted.
+        picture: the image to make.
         drawn: by `geometry.draws`, for `picture.augment`.
 
     Raises:
@@ -63,7 +63,7 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
     ratio = 1 if picture.size is None else ratio_of(_scale(part or shape, picture))
     try:
         pixels = _jpeg_pixels(data, picture, ratio, shape)
-    except (ValueError, KeyError, RuntimeError):  # sampled in a way that simplejpeg does not know
+    except (ValueError, KeyError, RuntimeError):  # a subsampling that simplejpeg does not know
         pixels, ratio = _by_pillow(data, picture.channels), 1
     return _fit(pixels, ratio, picture, shape, drawn)
 
@@ -71,7 +71,7 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
 def _fit(
     pixels: np.ndarray, ratio: int, picture: Picture, shape: Shape, drawn: np.ndarray | None
 ) -> np.ndarray:
-    """Pixels that were decoded at 1/ratio in the size wanted."""
+    """Pixels decoded at 1/ratio, in the wanted size."""
     if picture.size is None:
         return pixels
     if not picture.augment:
@@ -83,10 +83,10 @@ def _fit(
 
 
 def _place(pixels: np.ndarray, picture: Picture, shape: Shape) -> np.ndarray:
-    """Decoded pixels in the size wanted.
+    """Decoded pixels in the wanted size.
 
     Args:
-        shape: of the stored image, of which `pixels` may have been decoded smaller.
+        shape: of the stored image; `pixels` may have been decoded smaller.
     """
     size, (height, width) = picture.size, pixels.shape[:2]
     assert size is not None
@@ -105,7 +105,7 @@ def _place(pixels: np.ndarray, picture: Picture, shape: Shape) -> np.ndarray:
 
 
 def decode_raw(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
-    """The pixels of an image that is stored as its pixels."""
+    """The pixels of an image that is stored as raw pixels."""
     height, width = picture.stored_size
     assert height is not None
     assert width is not None
@@ -126,7 +126,7 @@ def dtype_of(name: str) -> np.dtype:
     """The dtype of pixels.
 
     Raises:
-        OptionError: it is one that NumPy has not.
+        OptionError: NumPy does not have it.
     """
     if name != "bfloat16":
         return np.dtype(name)
@@ -146,7 +146,7 @@ def decode_mask(data: Encoded) -> np.ndarray:
 
 
 def shape_of(data: Encoded) -> Shape:
-    """Height and width of an encoded image, by its header.
+    """Height and width of an encoded image, from its header.
 
     Raises:
         ValueError: it has none.
@@ -162,7 +162,7 @@ def shape_of(data: Encoded) -> Shape:
 
 
 def _scale(shape: Shape | tuple[int, ...], picture: Picture) -> float:
-    """How many times larger than wanted an image is, along the axis that decides."""
+    """How many times larger than wanted an image is, along the axis that matters."""
     assert picture.size is not None
     along = shape[0] / picture.size[0], shape[1] / picture.size[1]
     return max(along) if picture.fits_within and not picture.augment else min(along)
@@ -180,7 +180,7 @@ def _trim(pixels: np.ndarray, ratio: int, shape: Shape) -> np.ndarray:
 
 
 def _jpeg_shape(data: Encoded) -> Shape | None:
-    """Height and width; None where Pillow must decode it: other formats, and four inks."""
+    """Height and width; None if Pillow has to decode it: other formats, and CMYK or YCCK."""
     if data[:2] != b"\xff\xd8":
         return None
     try:
@@ -191,7 +191,7 @@ def _jpeg_shape(data: Encoded) -> Shape | None:
 
 
 def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> np.ndarray:
-    """All pixels at 1/ratio, valid until the thread decodes the next."""
+    """All pixels at 1/ratio, valid until the thread decodes the next image."""
     height, width = (-(-side // ratio) for side in shape)
     return simplejpeg.decode_jpeg(
         data,
@@ -206,7 +206,7 @@ def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> n
 
 
 def _room(size: int) -> bytearray | None:
-    """Memory of this thread for so many bytes; None where they are too many to keep."""
+    """This thread's buffer of at least this size; None if that is too large to keep."""
     if size > MOST_KEPT:
         return None
     kept: bytearray = getattr(_OF_THREAD, "room", bytearray())
@@ -216,7 +216,7 @@ def _room(size: int) -> bytearray | None:
 
 
 def _by_pillow(data: Encoded, channels: int) -> np.ndarray:
-    """As TensorFlow decodes it: transparency is dropped, of 16 bits the upper 8 count."""
+    """Pixels as TensorFlow decodes them: without transparency, and with the upper 8 of 16 bits."""
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
             opened.load()
@@ -233,6 +233,6 @@ def _by_pillow(data: Encoded, channels: int) -> np.ndarray:
 
 
 def _of_inks(inks: np.ndarray, inverted: bool) -> np.ndarray:
-    """CMYK as TensorFlow turns it into colours; Pillow has turned the inks round."""
+    """CMYK converted to colours as TensorFlow does it; Pillow has inverted the inks."""
     light = (255 - inks if inverted else inks).astype(np.uint16)
     return (light[..., :3] * light[..., 3:] // 255).astype(np.uint8)

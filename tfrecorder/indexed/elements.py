@@ -1,4 +1,4 @@
-"""Serialized records to elements in NumPy, with the keys, shapes and dtypes that `load` gives."""
+"""Serialized records to NumPy elements, with the same keys, shapes and dtypes as in `load`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tfrecorder.stored.dataset import StoredDataset
 _NUMBERS: dict[str, type] = {"int64": np.int64, "label": np.int64, "bool": np.int64}
 _NUMBERS |= {"float": np.float32}
 
-#: What stands for the class of a box that is not there, in padded batches.
+#: The class of a missing box in padded batches.
 NO_BOX = -1
 
 #: The values of a record by key.
@@ -38,11 +38,11 @@ Values = dict[str, Any]
 
 
 class Elements:
-    """Makes elements of a dataset's records.
+    """Makes elements from a dataset's records.
 
     Attributes:
         images: the images and masks that are decoded.
-        pictures: what is made of each image, by the key of its column.
+        pictures: what each image becomes, by the key of its column.
         seed: of `augment`.
     """
 
@@ -50,7 +50,7 @@ class Elements:
         self._stored, self._options, self.seed = stored, options, seed
         self._dtype = dtype_of(options.dtype)
         self.images = decodes(stored, options) if options.decode else ()
-        self._decoded = ("image", "mask") if options.decode else ()  # from views, uncopied
+        self._decoded = ("image", "mask") if options.decode else ()  # from views, not copied
         self.pictures = {one.key: picture_for(stored, one, options) for one in stored.fields}
         wanted = {one.key for one in stored.record}
         if not options.features:
@@ -71,13 +71,13 @@ class Elements:
 
         Args:
             data: the Example.
-            number: of the record, of which with the epoch and the seed `augment` draws.
+            number: of the record; together with the epoch and the seed it determines `augment`.
             epoch: from 0.
-            slots: for images and masks, by the key of their column, the arrays to fill; those
-                that are not there are made.
+            slots: the arrays to fill for images and masks, by the key of their column; missing
+                ones are created.
 
         Raises:
-            ValueError: the record is not one of this dataset, or an image cannot be decoded.
+            ValueError: the record does not belong to this dataset, or an image cannot be decoded.
         """
         values = self._parse(data)
         drawn = draws(self.seed, epoch, number) if self._options.augment else None
@@ -95,16 +95,16 @@ class Elements:
         return (given, _together(self._targets, value)) if self._targets else given
 
     def _dtype_and_shape(self, field: Field) -> tuple[np.dtype, tuple[int | None, ...]]:
-        """Of the pixels of an image or a mask."""
+        """The dtype and shape of an image's or a mask's pixels."""
         shape = self.pictures[field.key].shape
         if isinstance(field.kind, Mask):
             return np.dtype(np.uint8), (*shape[:2], 1)
         return self._dtype, shape
 
     def pixel_arrays(self, count: int, channels_first: bool) -> dict[str, np.ndarray]:
-        """Arrays for the images and masks of a batch, by the key of their column, not yet filled.
+        """Unfilled arrays for the images and masks of a batch, by the key of their column.
 
-        They are [count, height, width, channels], whatever their memory's order.
+        They are [count, height, width, channels], whatever their order in memory.
         """
         made = {}
         for field in self.images:
@@ -118,7 +118,7 @@ class Elements:
         return made
 
     def mapped(self, element: Any) -> Any:
-        """What `map_fn` makes of an element."""
+        """An element after `map_fn`."""
         function = self._options.map_fn
         if function is None:
             return element
@@ -205,13 +205,13 @@ class Elements:
 
 
 def _shape(image: Field, values: Values) -> tuple[int, int] | None:
-    """The height and width that a record tells of an image, where they were parsed."""
+    """The height and width of an image as the record states them, if they were parsed."""
     found = [int(values[key]) for key in image.size_keys[:2] if key in values]
     return (found[0], found[1]) if found else None
 
 
 def _multi_hot(labels: np.ndarray, classes: int) -> np.ndarray:
-    """1 for each class that is there, float32."""
+    """1 for each class that is present, float32."""
     hot = np.zeros(classes, np.float32)
     hot[labels[(labels >= 0) & (labels < classes)]] = 1
     return hot
@@ -233,7 +233,7 @@ def _padded(values: np.ndarray, count: int, filler: Any) -> np.ndarray:
 
 
 def _together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:
-    """The value of one column, or a dict of those of several."""
+    """The value of one column, or a dict of the values of several."""
     if len(fields) == 1:
         return value(fields[0])
     return {field.column: value(field) for field in fields}

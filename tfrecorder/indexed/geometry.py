@@ -1,6 +1,6 @@
 """Where pixels, masks and boxes go: the arithmetic of `load`, in NumPy.
 
-float32 throughout, as there, so that both round alike.
+float32 throughout, as in `load`, so that both round the same way.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Part = tuple[int, int, int, int]
 #: Height and width, in pixels.
 Size = tuple[int, int]
 
-#: Of each record: area, proportions, y, x and mirroring.
+#: Random numbers per record: for area, proportions, y, x and mirroring.
 _DRAWS = 5
 
 
 def draws(seed: int, epoch: int, number: int) -> np.ndarray:
-    """The random numbers of one record in one epoch: five float32 from 0 to 1, without 1."""
+    """The random numbers of one record in one epoch: five float32 from 0 to 1, excluding 1."""
     key = derive_seed(seed, epoch, "augment")
     counters = np.arange(number * _DRAWS, (number + 1) * _DRAWS, dtype=np.uint64)
     mixed = mix(mix(counters + np.uint64(key)))
@@ -31,7 +31,7 @@ def draws(seed: int, epoch: int, number: int) -> np.ndarray:
 
 
 def random_part(height: int, width: int, drawn: np.ndarray) -> Part:
-    """A random part of an image: its share of the area, its proportions and its place are drawn."""
+    """A random part of an image, with random share of the area, proportions and place."""
     size = np.array([height, width], np.float32)
     area = CROP_AREA[0] + drawn[0] * (CROP_AREA[1] - CROP_AREA[0])
     low, high = (math.log(bound) for bound in CROP_ASPECT)
@@ -44,7 +44,7 @@ def random_part(height: int, width: int, drawn: np.ndarray) -> Part:
 
 
 def is_mirrored(drawn: np.ndarray) -> bool:
-    """True for half of the records: the picture is turned left to right."""
+    """True for half of the records: the picture is flipped left to right."""
     return bool(drawn[4] < 0.5)
 
 
@@ -58,7 +58,7 @@ def central_part(height: int, width: int, size: Size) -> Part:
 
 
 def fitted_size(height: int, width: int, size: Size, enlarge: bool = True) -> Size:
-    """The largest picture of the same proportions within `size`."""
+    """The size of the largest picture with the same proportions within `size`."""
     found = np.array([height, width], np.float32)
     scale = (found / np.array(size, np.float32)).max()
     scale = scale if enlarge else np.maximum(scale, np.float32(1))
@@ -67,7 +67,7 @@ def fitted_size(height: int, width: int, size: Size, enlarge: bool = True) -> Si
 
 
 def borders(inner: Size, size: Size) -> Size:
-    """How far from above and from the left a padded picture lies."""
+    """The widths of the top and left borders of a padded picture."""
     return (size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2
 
 
@@ -76,7 +76,7 @@ def place_mask(mask: np.ndarray, picture: Picture, drawn: np.ndarray | None) -> 
 
     Args:
         mask: uint8 of [height, width].
-        picture: what is made of the image.
+        picture: what the image becomes.
         drawn: by `draws`, for `picture.augment`.
     """
     size, (height, width) = picture.size, mask.shape
@@ -123,12 +123,12 @@ def place_boxes(
 
     Args:
         boxes: float32 of [n, 4]: ymin, xmin, ymax, xmax as fractions of the stored image.
-        shape: the stored image's height and width; None where its size does not change.
-        picture: what is made of the image.
+        shape: the stored image's height and width; None if its size does not change.
+        picture: what the image becomes.
         drawn: as for the image.
 
     Returns:
-        The boxes that stay, cut at the edges, and a bool for each of those given.
+        The boxes that stay, cut at the edges, and for each given box a bool: whether it stays.
     """
     if picture.size is None or (picture.resize in ("stretch", "fit") and not picture.augment):
         return boxes, np.ones(len(boxes), bool)

@@ -15,7 +15,7 @@ class BatchOptions(FollowOptions):
     """How records become batches; `tfrecorder.batches` explains each.
 
     Raises:
-        OptionError: a value is of a wrong type or out of range, or two do not go together.
+        OptionError: a value has the wrong type or is out of range, or two do not go together.
     """
 
     batch_size: int = 64
@@ -33,7 +33,7 @@ class BatchOptions(FollowOptions):
 
     @property
     def drops(self) -> bool:
-        """True if the last places are left out where they do not fill a step of all hosts."""
+        """True if the last places are left out when they do not fill a step of all hosts."""
         return self.shard is not None if self.drop_remainder is None else self.drop_remainder
 
     @property

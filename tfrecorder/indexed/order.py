@@ -1,12 +1,12 @@
-"""The order of an epoch: a permutation that is computed at any place, without a table.
+"""The order of an epoch: a permutation that can be computed at any place, without a table.
 
-A place is where a record comes in an epoch, from 0; a number is where the record stands in its
-split.  `Order.numbers` turns places into numbers, so a run can begin anywhere, and any host can
-compute any part.
+A place is a record's position in an epoch, from 0; a number is its position in its split.
+`Order.numbers` turns places into numbers, so a run can begin anywhere, and any host can compute any
+part.
 
-The permutation is a Feistel network with cycle walking: each round adds to one half of a number's
-bits a keyed hash of the other half, which can be undone whatever the hash is; a result beyond the
-records is put through again until it is one of them.
+The permutation is a Feistel network with cycle walking.  Each round XORs one half of a number's
+bits with a keyed hash of the other half, which can be undone whatever the hash is.  A result beyond
+the records goes through the network again until it is the number of a record.
 Sources: M. Luby, C. Rackoff, "How to construct pseudorandom permutations", 1988; J. Black,
 P. Rogaway, "Ciphers with arbitrary finite domains", 2002.  The hash is the last step of
 SplitMix64 (S. Vigna, with the constants of D. Stafford's "mix 13").
@@ -21,18 +21,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-#: How the records of an epoch are ordered: as they are stored; the whole split shuffled; blocks of
-#: consecutive records shuffled, and the records within a window of blocks.
+#: How the records of an epoch are ordered: as stored; the whole split shuffled; blocks of
+#: consecutive records shuffled, and the records within each window of blocks.
 MODES = ("stored", "exact", "blocks")
 
-#: Four rounds are the least whose result nobody tells from a random permutation (Luby, Rackoff).
-#: Halves of few bits need more: at 8, orders of 4 records come up evenly.
+#: Four rounds are the fewest whose result cannot be told from a random permutation (Luby,
+#: Rackoff).  Halves of few bits need more: with 8 rounds, orders of 4 records come up evenly.
 ROUNDS = 8
 
-#: The least bits of a number: a network of fewer reaches few of the orders.
+#: The fewest bits of a number: a network with fewer reaches only few of the orders.
 MIN_BITS = 8
 
-#: Blocks that are mixed with each other.  Of a source sorted by class, runs of one label are then
+#: Blocks that are mixed with each other.  For a source sorted by class, runs of one label are then
 #: less than 1 % longer than in a uniform order; 64 blocks gave 1.6 %.
 WINDOW = 128
 
@@ -50,7 +50,7 @@ class Order:
     Attributes:
         records: of the split.
         mode: one of `MODES`.
-        seed: 0 to 2**32 - 1; not looked at where `mode` is "stored".
+        seed: 0 to 2**32 - 1; ignored if `mode` is "stored".
         epoch: from 0.
         block: consecutive records that stay close in "blocks".
 
@@ -83,7 +83,7 @@ class Order:
         return found.astype(np.int64)
 
     def _in_blocks(self, places: np.ndarray, _: Any = None) -> np.ndarray:
-        """A permutation of whole blocks, of which the last may hold more numbers than records."""
+        """A permutation of whole blocks; the last may have more numbers than there are records."""
         blocks = -(-self.records // self.block)
         window = np.uint64(WINDOW * self.block)
         windows = places // window
@@ -103,10 +103,10 @@ class Order:
 
 @dataclass(frozen=True)
 class Chain:
-    """Orders one behind the other: of each generation of a split, in its own order.
+    """Orders one after the other: each generation of a split has its own order.
 
     Attributes:
-        orders: of each, whose places and numbers go on from those of the orders before.
+        orders: one per generation; places and numbers continue from the orders before it.
 
     >>> Chain((Order(3, "stored", 7, 0), Order(4, "exact", 7, 2))).numbers(np.arange(7))
     array([0, 1, 2, 4, 6, 3, 5])
@@ -114,7 +114,7 @@ class Chain:
 
     orders: tuple[Order, ...]
 
-    #: All of it is one epoch.
+    #: The whole chain is one epoch.
     epoch: ClassVar[int] = 0
 
     @property
@@ -123,7 +123,7 @@ class Chain:
 
     @property
     def block(self) -> int:
-        """That of the largest order."""
+        """The `block` of the largest order."""
         return max(self.orders, key=lambda one: one.records).block
 
     def numbers(self, places: np.ndarray) -> np.ndarray:
@@ -139,7 +139,7 @@ class Chain:
 
 
 def block_of(records: int, size: int) -> int:
-    """How many consecutive records "blocks" keeps close, of a split of so many bytes.
+    """How many consecutive records "blocks" keeps close, for a split of `size` bytes.
 
     >>> block_of(1000, size=100_000_000)
     5
@@ -157,7 +157,7 @@ def permute(numbers: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
     """A permutation of 0 to `size` - 1.
 
     Args:
-        numbers: uint64, of them any.
+        numbers: uint64, any of them.
         size: how many numbers there are.
         key: uint64, one for all, or one for each of `numbers`.
     """
@@ -173,9 +173,9 @@ def permute(numbers: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
 def _walk(
     numbers: np.ndarray, size: int, step: Callable[[np.ndarray, np.ndarray | slice], np.ndarray]
 ) -> np.ndarray:
-    """`step`, a permutation of more than 0 to `size` - 1, as one of just these.
+    """Turn `step`, a permutation of more numbers, into a permutation of 0 to `size` - 1.
 
-    Going on from a number beyond them, the walk comes to one of them before it is back.
+    A walk on from a number beyond them reaches one of them before it returns to its start.
     """
     found = step(numbers, slice(None))
     beyond = np.flatnonzero(found >= size)
@@ -200,7 +200,7 @@ def _feistel(numbers: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
 
 
 def mix(numbers: np.ndarray) -> np.ndarray:
-    """A hash of 64 bits: each bit of a uint64 decides about half of the bits of the result."""
+    """A hash of 64 bits: each bit of a uint64 affects about half of the bits of the result."""
     numbers = (numbers ^ numbers >> np.uint64(30)) * _FIRST
     numbers = (numbers ^ numbers >> np.uint64(27)) * _SECOND
     return numbers ^ numbers >> np.uint64(31)

@@ -1,9 +1,9 @@
-"""Where a training stands in the order of an epoch, and which places each host reads next.
+"""A training's position in the order of an epoch, and which places each host reads next.
 
-A position is the next place, the same on every host.  A host has `batch_size` places of each
-step, so a step of all hosts takes `batch_size * world` places, one host's behind the other's.
-Steps are counted from the position where a run begins: any batch size and any number of hosts
-continue from it.
+A position is the next place, and is the same on every host.  In each step a host reads
+`batch_size` places, so all hosts together read `batch_size * world` places, one host's after the
+other's.  Steps are counted from the position where a run begins, so any batch size and any number
+of hosts can continue from it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any
 from tfrecorder.errors import OptionError
 from tfrecorder.options.checks import is_whole
 
-#: Of the form, and of the order: one that computes another order has another number.
+#: The version of the form and of the order: code that computes another order has another number.
 VERSION = 2
 
 
 @dataclass(frozen=True)
 class Position:
-    """What was taken of a split, as a value.
+    """How much of a split has been read, as a value.
 
     Attributes:
         fingerprint: of the split's records.
         split: its name.
-        mode: of the order, "stored", "exact" or "blocks"; with "forward " before it where each
-            generation has its own order, and all of them are one epoch.
-        seed: of the order, and of augmentation.
-        epoch: that the run stands in, from 0.
-        next: the first place of it that was not taken yet.
+        mode: of the order, "stored", "exact" or "blocks"; preceded by "forward " if each generation
+            has its own order and all of them are one epoch.
+        seed: of the order and of augmentation.
+        epoch: the current epoch, from 0.
+        next: the first place of that epoch that was not read yet.
     """
 
     fingerprint: str
@@ -45,19 +45,19 @@ class Position:
         return {"version": VERSION, **asdict(self)}
 
     def next_epoch(self) -> Position:
-        """The beginning of the epoch behind this one."""
+        """The beginning of the next epoch."""
         return replace(self, epoch=self.epoch + 1, next=0)
 
     def with_saved(self, state: Mapping[str, Any], records: int, *, takes_seed: bool) -> Position:
-        """This position, moved to where `to_json` of an earlier run stood.
+        """This position, moved to the one that `to_json` saved in an earlier run.
 
         Args:
-            state: what `to_json` gave.
+            state: what `to_json` returned.
             records: of the split.
-            takes_seed: the seed of that run becomes this one's; otherwise they must be the same.
+            takes_seed: take over that run's seed; otherwise the seeds must be the same.
 
         Raises:
-            OptionError: it is not a position, or one of other records or of another order.
+            OptionError: it is not a position, or is one in other records or in another order.
         """
         words = "load_state_dict: "
         if not isinstance(state, Mapping) or set(state) != set(self.to_json()):
@@ -93,15 +93,16 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Share:
-    """Which places of each step are this host's.
+    """Which places of each step this host reads.
 
     Attributes:
         records: of an epoch.
-        batch_size: of this host, as of each.
+        batch_size: of this host, the same on each.
         rank: of this host, from 0.
-        world: hosts.
-        drop_remainder: leave out the last places, if they do not fill a step of all hosts; else
-            they are divided, one host having at most one more than another, and some perhaps none.
+        world: number of hosts.
+        drop_remainder: leave out the last places if they do not fill a step of all hosts.
+            Otherwise the hosts divide them: one host has at most one more than another, and some
+            may have none.
     """
 
     records: int
@@ -124,7 +125,7 @@ class Share:
         return left // self._step if self.drop_remainder else -(-left // self._step)
 
     def places(self, start: int) -> range:
-        """This host's places of the step that begins at a place.
+        """This host's places in the step that begins at a place.
 
         >>> Share(100, batch_size=8, rank=1, world=4).places(32)
         range(40, 48)
@@ -139,5 +140,5 @@ class Share:
         return range(start + first, start + end)
 
     def after(self, start: int) -> int:
-        """The place behind the step that begins at a place."""
+        """The place after the step that begins at a place."""
         return min(start + self._step, self.records)

@@ -1,4 +1,4 @@
-"""The bytes of records by their numbers: where they are, by the index, and reading them there."""
+"""The bytes of records by number: finding them with the index, and reading them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tfrecorder.stored.records import damaged_record, open_shard, read_at, read_
 
 T = TypeVar("T")
 
-#: Local files that stay open.  Further ones are opened for each read, which costs some 5 us.
+#: Local files that stay open.  Any more are opened for each read, which costs about 5 us.
 MOST_OPEN = 256
 
-#: Neighbours are read together up to so many bytes.
+#: Neighbouring records are read together, up to this many bytes.
 MOST_TOGETHER = 2**24
 
 
 class RecordReader:
-    """The records of a split by their numbers, for any number of threads.
+    """The records of a split by number, for any number of threads.
 
-    It goes to other processes without its open files, by pickling or by a fork.
+    It can be pickled, without its open files; a forked process inherits them.
 
     Attributes:
         records: of the split.
-        is_local: they lie on a disk.
+        is_local: they are on a disk.
     """
 
     def __init__(self, stored: StoredDataset, split: str) -> None:
@@ -58,16 +58,15 @@ class RecordReader:
         self._forget()
 
     def read(self, numbers: Sequence[int], use: Callable[[bytes, int], T]) -> list[T]:
-        """What is made of each of some records, in the order of `numbers`.
+        """What `use` makes of each record, in the order of `numbers`.
 
         Args:
-            numbers: from 0 to `records` - 1; in a bucket, those that stand behind each other are
-                read together.
-            use: the data of a record, an Example, and its place in `numbers` -> what is wanted.
+            numbers: from 0 to `records` - 1; in a bucket, consecutive records are read together.
+            use: a record's data (an Example) and its place in `numbers` -> the result.
 
         Raises:
-            DatasetError: a record is damaged, or is not what `use` takes (it raises ValueError);
-                the words name the file and the byte where the record begins.
+            DatasetError: a record is damaged, or `use` cannot take it (it raises ValueError); the
+                message names the file and the byte where the record begins.
         """
         if self.is_local:
             return [self._alone(number, at, use) for at, number in enumerate(numbers)]
@@ -82,7 +81,7 @@ class RecordReader:
         return found
 
     def damaged(self, number: int, fault: object) -> DatasetError:
-        """The error of a record that is not as it was written."""
+        """The error for a record that is not as it was written."""
         shard, offset, _ = self._place(number)
         return damaged_record(shard, offset, fault)
 
@@ -91,7 +90,7 @@ class RecordReader:
         return _used(shard, offset, self._files.read(shard, offset, size), use, at)
 
     def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[ShardFile, list[_Wanted]]]:
-        """Where records are that are read together, as they touch each other."""
+        """The places of records that touch each other and are read together."""
         run: list[_Wanted] = []
         before: ShardFile | None = None
         for at in sorted(range(len(numbers)), key=numbers.__getitem__):
@@ -114,7 +113,7 @@ class RecordReader:
         return self._shards[index], int(places[row, 0]), int(places[row, 1])
 
     def _places_of(self, index: int) -> np.ndarray:
-        """The index of a shard, read when it is first needed; two threads may both read it."""
+        """The index of a shard, read when first needed; two threads may both read it."""
         places = self._places.get(index)
         if places is None:
             places = self._places[index] = read_places(self._stored, self._shards[index])
@@ -122,7 +121,7 @@ class RecordReader:
 
 
 class _Wanted(NamedTuple):
-    """Where a record is among those asked for, and in its shard."""
+    """A record's place among the requested ones, and its place in its shard."""
 
     at: int
     offset: int
@@ -139,7 +138,7 @@ def _used(
 
 
 class OpenFiles:
-    """Shards, open as long as somebody has this; threads share it."""
+    """Shards that stay open as long as this object lives; threads share it."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -152,14 +151,14 @@ class OpenFiles:
         if number is not None:
             return os.pread(number, size, offset)
         with open_shard(shard) as file:
-            if len(self._numbers) < MOST_OPEN:  # without a lock, which a fork could leave held
+            if len(self._numbers) < MOST_OPEN:  # no lock: a fork could leave it held
                 number = os.dup(file.fileno())
                 if self._numbers.setdefault(shard.path, number) != number:
                     os.close(number)
             return os.pread(file.fileno(), size, offset)
 
     def _remote(self, shard: ShardFile) -> BinaryIO:
-        """A thread's own, as it seeks; without a buffer, which would ask for more."""
+        """One file per thread, because we seek; unbuffered, because a buffer would read more."""
         files: dict[str, BinaryIO] = vars(self._of_thread).setdefault("files", {})
         if shard.path not in files:
             files[shard.path] = open_shard(shard)

@@ -1,4 +1,4 @@
-"""`Records`: a split as a sequence, any record by its number."""
+"""`Records`: a split as a sequence, with any record by its number."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tfrecorder.options.read import ReadOptions
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.records import open_stored
 
-#: Records that an iteration reads together.
+#: How many records an iteration reads together.
 _AT_ONCE = 64
 
 
 class NumberInEpoch(int):
-    """The number of a record, with the epoch that it is read in.
+    """The number of a record, with the epoch it is read in.
 
-    A sampler gives these: other processes, which may live for many epochs, know by them what
-    `augment` is to draw.
+    A sampler yields these, so that other processes, which may live for many epochs, know what
+    `augment` has to draw.
     """
 
     epoch: int
@@ -48,10 +48,11 @@ class Records(Sequence[Any]):
 
     `records[7]` is one element, `records[[5, 9, 2]]` and `records[2:8]` are lists of them. Elements
     have the keys, shapes and dtypes that `load` gives for the same options: `(image, label)` unless
-    options say otherwise. Each record's checksum is compared whenever it is read.
+    options say otherwise. Each record's checksum is checked whenever it is read.
 
-    Threads can share it. It pickles, and lives on in a forked process, without open files. It is a
-    map-style dataset of PyTorch and a `RandomAccessDataSource` of Grain as it is.
+    Threads can share it. It can be pickled, without its open files, and works in a forked process
+    unless it reads from s3:// or az://. It can be used directly as a PyTorch map-style dataset and
+    as a Grain `RandomAccessDataSource`.
 
     Args:
         directory: what `convert` wrote; a TFDS directory of images; or TFRecord files on a local
@@ -63,9 +64,9 @@ class Records(Sequence[Any]):
             `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`, `at`.
 
     Attributes:
-        fingerprint: a short text that tells these records from others, wherever they lie.
+        fingerprint: a short text that tells these records from others, wherever they are.
         split: its name.
-        seed: of `augment`, as it was given or drawn.
+        seed: of `augment`, as given or drawn.
         block: records that `shuffle="blocks"` of `tfrecorder.batches` keeps together.
 
     Raises:
@@ -90,9 +91,9 @@ class Records(Sequence[Any]):
         self.block = block_of(self._reader.records, stored.bytes(self.split))
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch's random parts `augment` draws, from 0.
+        """Set the epoch, from 0, whose random parts `augment` draws.
 
-        Processes that were started before keep theirs; `tfrecorder.torch.BatchSampler` says the
+        Processes that are already running keep theirs; `tfrecorder.torch.BatchSampler` sends the
         epoch with each number.
 
         Raises:
@@ -106,11 +107,11 @@ class Records(Sequence[Any]):
         return self._reader.records
 
     def __getitem__(self, number: Any) -> Any:
-        """One element; of a list, an array or a slice of numbers a list.
+        """One element; or a list of them for a list, an array or a slice of numbers.
 
         Raises:
-            IndexError: there is no record of this number.
-            DatasetError: the record is damaged; the words name the file and the byte.
+            IndexError: there is no record with this number.
+            DatasetError: the record is damaged; the message names the file and the byte.
         """
         if isinstance(number, slice):
             return self.__getitems__(range(*number.indices(len(self))))
@@ -119,7 +120,7 @@ class Records(Sequence[Any]):
         return self.__getitems__([number])[0]
 
     def __getitems__(self, numbers: Sequence[int] | np.ndarray) -> list[Any]:
-        """The elements of these numbers, in their order; PyTorch's `DataLoader` calls this."""
+        """The elements with these numbers, in the same order; PyTorch's `DataLoader` calls this."""
         wanted = [self._number(one) for one in numbers]
         epochs = [getattr(one, "epoch", self._epoch) for one in numbers]
 
@@ -128,14 +129,14 @@ class Records(Sequence[Any]):
 
         return [self._elements.mapped(one) for one in self._reader.read(wanted, make)]
 
-    _getitems = __getitems__  # as Grain asks for them
+    _getitems = __getitems__  # the name that Grain calls
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), _AT_ONCE):
             yield from self.__getitems__(range(start, min(start + _AT_ONCE, len(self))))
 
     def __repr__(self) -> str:
-        """Which records, made how: the same on every machine, so that Grain resumes with it."""
+        """The records and options: the same on every machine, so that Grain can resume with it."""
         given = {
             field.name: getattr(self._options, field.name)
             for field in dataclasses.fields(self._options)
@@ -158,7 +159,7 @@ class Records(Sequence[Any]):
 
 
 def fingerprint_of(stored: StoredDataset, split: str) -> str:
-    """A short text that tells the records of a split from others, wherever they lie."""
+    """A short text that tells the records of a split from others, wherever they are."""
     shards = [
         (os.path.basename(one.path), one.records, one.bytes, one.crc32c)
         for one in stored.splits[split]

@@ -1,8 +1,8 @@
-"""Resizing pixels in NumPy, with Python's lock given free.
+"""Resizing pixels in NumPy, with Python's GIL released.
 
-The filter is a triangle, as wide as the pixels that fall together: that of
-`tf.image.resize(antialias=True)`.  cykooz-resizer computes it (Rust's fast_image_resize); Pillow
-does so where that has no wheels, with results that differ by a grey level at most.
+The filter is a triangle, as wide as the pixels that fall together, the same as in
+`tf.image.resize(antialias=True)`.  cykooz-resizer computes it (Rust's fast_image_resize).  Pillow
+does where cykooz-resizer has no wheels, with results that differ by one grey level at most.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def resize(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.nda
 
     Args:
         pixels: uint8 of [height, width, channels]; 1, 3 or 4 channels.
-        size: height and width wanted.
+        size: the wanted height and width.
         antialias: average the pixels that fall together; False is plain bilinear sampling.
     """
     if pixels.shape[:2] == size:
@@ -58,7 +58,7 @@ def _rust_options(antialias: bool) -> Any:
     triangle = rust.FilterType.bilinear
     convolution = rust.ResizeAlg.convolution(triangle)
     options = rust.ResizeOptions(convolution, use_alpha=False)
-    if not antialias:  # the binding has no shorter way to it
+    if not antialias:  # the binding has no shorter way
         options.rust_options = options.rust_options.set_resize_alg(
             rust.Algorithm.interpolation.value, triangle.value, 2
         )
@@ -68,12 +68,12 @@ def _rust_options(antialias: bool) -> Any:
 def _by_pillow(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
     height, width, channels = pixels.shape
     wanted = (size[1], size[0])
-    # Each channel alone: of RGBA, Pillow would weigh the colours by what is opaque.
+    # Each channel alone: for RGBA, Pillow would weight the colours by alpha.
     planes = [Image.fromarray(pixels[:, :, at]) for at in range(channels)]
     if antialias:
         resized = [plane.resize(wanted, Image.Resampling.BILINEAR) for plane in planes]
         return np.stack([np.asarray(plane) for plane in resized], -1)
-    # As floats, which it does not cut to whole grey levels.
+    # As floats, which Pillow does not truncate to whole grey levels.
     along = (width / size[1], 0, 0, 0, height / size[0], 0)
     form, way = Image.Transform.AFFINE, Image.Resampling.BILINEAR
     exact = [plane.convert("F").transform(wanted, form, along, way) for plane in planes]

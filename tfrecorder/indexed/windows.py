@@ -1,4 +1,4 @@
-"""Records of a bucket in the order "blocks": each block by one request, a window ahead."""
+"""Records of a bucket in the order "blocks": one request per block, a window ahead."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tfrecorder.indexed.reading import RecordReader
 
 T = TypeVar("T")
 
-#: Windows that are kept behind the one whose records are asked for: threads may be so far behind.
+#: Windows to keep behind the current one, because threads may be that far behind.
 _KEPT = 1
 
 
 class WindowReader:
-    """The records of an order of blocks, by their numbers.
+    """The records of an order of blocks, by number.
 
     Args:
-        reader: that reads a block.
-        order: whose `mode` is "blocks".
-        pool: whose threads wait for the requests.
+        reader: reads a block.
+        order: with the `mode` "blocks".
+        pool: its threads wait for the requests.
     """
 
     def __init__(self, reader: RecordReader, order: Order | Chain, pool: Executor) -> None:
@@ -32,7 +32,7 @@ class WindowReader:
         self._windows: dict[int, list[int]] = {}
 
     def fetch(self, place: int) -> None:
-        """Begin to read the window of a place and the next one, and forget those long passed."""
+        """Start reading the window of a place and the next one, and forget those long past."""
         size = self._order.block * WINDOW
         now = place // size
         for window in (now, now + 1):
@@ -57,7 +57,7 @@ class WindowReader:
     def _read_one(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
         block, within = divmod(number, self._order.block)
         future = self._blocks.get(block)
-        if future is None:  # forgotten, as this thread is far behind
+        if future is None:  # forgotten, because this thread is far behind
             return self._reader.read([number], lambda data, _: use(data, at))[0]
         data = future.result()[within]
         try:

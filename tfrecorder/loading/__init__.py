@@ -1,5 +1,5 @@
-"""Reading: a dataset directory as tf.data.  `load.load` is the way in; Beam is never imported."""
+"""Reading: a dataset directory as tf.data.  `load.load` is the entry point; never imports Beam."""
 
 from tfrecorder.loading.start import bill_tensorflow
 
-bill_tensorflow()  # here, because it must be before the first file that imports TensorFlow
+bill_tensorflow()  # here, because it must come before the first import of TensorFlow

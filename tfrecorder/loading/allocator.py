@@ -1,4 +1,4 @@
-"""How the C library gives freed memory back: what large buffers cost beside their content."""
+"""How the C library returns freed memory: the cost of large buffers apart from their content."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import os
 
 from tfrecorder.threads import cores
 
-#: glibc's numbers (malloc.h), and the values that reading wants.
-#: A buffer up to the first is cut from memory at hand; up to the second stays at hand when it is
-#: freed, in each of the allocator's arenas; an arena grows by the third.  There are no more arenas
-#: than cores: of its own glibc makes eight a core, each epoch's new threads take others of them,
-#: and what stays at hand in each would grow from epoch to epoch.
+#: glibc's parameter numbers (malloc.h), and the values that suit reading.
+#: A buffer up to the first size comes from memory the process already holds.  Each of the
+#: allocator's arenas keeps up to the second size when buffers are freed, and grows by the third.
+#: There are no more arenas than cores: by default glibc makes eight per core, the new threads of
+#: each epoch take different ones, and the memory kept in them would grow from epoch to epoch.
 M_MMAP_THRESHOLD, MAPPED_BYTES = -3, 2**26
 M_TRIM_THRESHOLD, KEPT_BYTES = -1, 2**28
 M_TOP_PAD, GROWN_BYTES = -2, 2**24
 M_ARENA_MAX = -8
 
-#: What sets the same from outside: whoever uses it has decided.
+#: Variables that set the same from outside: if one is set, the user has decided.
 _SET = (
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TRIM_THRESHOLD_",
@@ -31,10 +31,10 @@ _SET = (
 def keep_freed_memory() -> bool:
     """Let the C library keep the memory of freed buffers for the next ones, in this process.
 
-    Of its own glibc returns large ones, and many small ones, to the system and asks for them anew:
-    page by page, which takes longer than to check and copy a batch of raw pixels.  Does nothing
-    where the environment decides (`MALLOC_TRIM_THRESHOLD_` and its like, `GLIBC_TUNABLES`), or
-    another C library is in use.
+    By default glibc returns large buffers, and many small ones, to the system and then requests
+    them again page by page.  That takes longer than checking and copying a batch of raw pixels.
+    Does nothing if the environment decides (`MALLOC_TRIM_THRESHOLD_` and the like,
+    `GLIBC_TUNABLES`), or with another C library.
 
     Returns:
         Whether it was set.

@@ -1,4 +1,4 @@
-"""Decoding images as training does, to see whether TensorFlow can; imported only when asked."""
+"""Decoding images as training does, to see whether TensorFlow can; imported only if asked for."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tfrecorder.stored.columns import picture_of
 def decoder(
     image_shape: tuple[int | None, int | None, int],
 ) -> Callable[[bytes], tuple[int, ...]]:
-    """The function from an encoded image to its shape, once `load` has decoded it in full size.
+    """A function that decodes an image in full size, as `load` does, and returns its shape.
 
-    The function may be called by several threads; it raises ValueError with TensorFlow's words.
+    Several threads may call the function; it raises ValueError with TensorFlow's message.
 
     Args:
         image_shape: (height, width, channels) of every image; None where images differ.
@@ -25,7 +25,7 @@ def decoder(
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
     def pixels_of(encoded: tf.Tensor) -> tf.Tensor:
-        # Not tf.shape of it, which the graph may know beforehand and then decodes nothing.
+        # Not its tf.shape: the graph may know that in advance and then decode nothing.
         return decode(encoded, None, picture)
 
     def found(encoded: bytes) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """Encoded images to pixels, in TensorFlow's graph.
 
-What TensorFlow's defaults get wrong is set right here: the fast inverse DCT is 0.8 grey levels
-darker in the mean than the accurate one, which costs the same and gives Pillow's very pixels; a
-plain bilinear resize skips pixels; a cast of floats to uint8 cuts half a grey level off.
+This corrects TensorFlow's defaults.  The fast inverse DCT is on average 0.8 grey levels darker than
+the accurate one, which costs the same and gives exactly Pillow's pixels.  A plain bilinear resize
+skips pixels.  A cast of floats to uint8 cuts off half a grey level.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def decode(
         encoded: a string scalar.
         stored_shape: the image's own height and width, int64 scalars; None takes them from the
             bytes.
-        picture: what is wanted.
+        picture: the image to make.
         seed: int64 of shape [2], for `picture.augment`.
 
     Returns:
-        `picture.dtype` of `picture.shape`.
+        A tensor of `picture.dtype` and `picture.shape`.
     """
     if picture.size is None or (picture.size == picture.stored_size and not picture.augment):
         pixels = _decode_at(1, encoded, picture)
@@ -54,17 +54,17 @@ def decode(
 
 
 def decode_raw(stored: tf.Tensor, picture: Picture, seed: tf.Tensor | None = None) -> tf.Tensor:
-    """The pixels of an image that is stored as its pixels.
+    """The pixels of an image that is stored as raw pixels.
 
     Args:
-        stored: a string scalar; or a batch of them where nothing changes the size.
-        picture: what is wanted.
+        stored: a string scalar; or a batch of them if the size does not change.
+        picture: the image to make.
         seed: int64 of shape [2], for `picture.augment`.
     """
     height, width = picture.stored_size
     assert height is not None
     assert width is not None
-    # Not its `fixed_length`, which fills each image with zeros before it copies it.
+    # Without `fixed_length`, which would fill each image with zeros before copying it.
     flat = tf.io.decode_raw(stored, tf.uint8)
     batch = [-1] if stored.shape.rank else []
     pixels = tf.reshape(flat, (*batch, height, width, picture.channels))
@@ -86,7 +86,7 @@ def decode_raw(stored: tf.Tensor, picture: Picture, seed: tf.Tensor | None = Non
 
 
 def _decode_at(ratio: int, encoded: tf.Tensor, picture: Picture) -> tf.Tensor:
-    # The operation reads PNG too, and always whole, whatever the ratio.
+    # This operation reads PNG too, always in full size, whatever the ratio.
     return tf.io.decode_jpeg(
         encoded,
         channels=picture.channels,
@@ -122,18 +122,18 @@ def _decode_to_size(
 def _trim(pixels: tf.Tensor, ratio: int, stored_shape: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
     """A JPEG decoded smaller, without a last row or column that is less than half image.
 
-    449 pixels are decoded as 57 of eight each, which is 456.  Resized as if all of that were image,
-    the picture would be shifted by up to a pixel, and several levels from a full decode.
+    449 pixels are decoded as 57 pixels of eight each, which is 456.  If we resized all of that as
+    image, the picture would shift by up to a pixel and differ from a full decode by several levels.
     """
     found = tf.shape(pixels)[:2]
     beyond = found * ratio - tf.cast(tf.stack(stored_shape), tf.int32)
-    is_less = (beyond > ratio // 2) & (beyond < ratio)  # of a PNG, decoded whole, it is far more
+    is_less = (beyond > ratio // 2) & (beyond < ratio)  # far more for a PNG, which is decoded whole
     kept = tf.maximum(found - tf.cast(is_less, tf.int32), 1)
     return pixels[: kept[0], : kept[1]]
 
 
 def _scale(height: tf.Tensor, width: tf.Tensor, picture: Picture) -> tf.Tensor:
-    """How many times larger than wanted an image is, along the axis that decides."""
+    """How many times larger than wanted an image is, along the axis that matters."""
     assert picture.size is not None
     along = height / picture.size[0], width / picture.size[1]
     return tf.maximum(*along) if picture.fits_within else tf.minimum(*along)
@@ -142,7 +142,7 @@ def _scale(height: tf.Tensor, width: tf.Tensor, picture: Picture) -> tf.Tensor:
 def _at_ratio(scale: tf.Tensor, decode_at: Callable[[int], tf.Tensor]) -> tf.Tensor:
     """`decode_at(ratio_of(scale))`, chosen at run time.
 
-    The branches hold no more than they must: what is in one costs time in all.
+    Keep the branches minimal: an operation in one of them costs time in all.
     """
     whole = tf.cast(tf.minimum(scale, RATIOS[-1]), tf.int32)
     branches = [RATIOS.index(ratio_of(number)) for number in range(RATIOS[-1] + 1)]
@@ -154,7 +154,7 @@ def shape_of(encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Height and width from the header of a JPEG, PNG or GIF."""
 
     def numbers(at: int, size: int, kind: tf.DType, little_endian: bool) -> tf.Tensor:
-        """(height, width) of a header that holds the width, then the height."""
+        """(height, width) from a header that has the width first, then the height."""
         found = tf.io.decode_raw(tf.strings.substr(encoded, at, 2 * size), kind, little_endian)
         return tf.cast(found, tf.int32)[::-1]
 
@@ -180,10 +180,10 @@ def _fit(
     shrinks: bool | tf.Tensor,
     stored_shape: tuple[tf.Tensor, tf.Tensor] | None = None,
 ) -> tf.Tensor:
-    """Decoded pixels to the size wanted, as float32 not rounded.
+    """Decoded pixels in the wanted size, as unrounded float32.
 
     Args:
-        stored_shape: of the image, of which `pixels` may have been decoded smaller.
+        stored_shape: of the stored image; `pixels` may have been decoded smaller.
     """
     assert picture.size is not None
     if picture.resize == "fit":
@@ -203,12 +203,13 @@ def _resize(
     antialias: bool,
     shrinks: bool | tf.Tensor,
 ) -> tf.Tensor:
-    """Resize to float32, not rounded.
+    """Resize to unrounded float32.
 
-    Where both axes shrink, each target pixel is the mean of its area: as free of aliasing as the
-    usual antialiased filter, for a fourth of its time.  An axis to enlarge needs that filter.
+    If both axes shrink, each target pixel is the mean of its area.  This is as free of aliasing as
+    the usual antialiased filter and takes a quarter of the time.  An axis that is enlarged needs
+    that filter.
     """
-    # The operations themselves: what tf.image.resize puts around them costs 2 % of a photograph.
+    # The raw operations: what tf.image.resize adds around them costs 2 % of a photograph's time.
     if not antialias:
         return tf.raw_ops.ResizeBilinear(images=pixels[None], size=size, half_pixel_centers=True)[0]
 
@@ -247,7 +248,7 @@ def _fit_and_pad(
 def fitted_size(
     height: tf.Tensor, width: tf.Tensor, size: tuple[int, int], enlarge: bool = True
 ) -> tf.Tensor:
-    """(height, width) of the largest picture of the same proportions within `size`, int32."""
+    """(height, width) of the largest picture with the same proportions within `size`, int32."""
     found = tf.cast(tf.stack([height, width]), tf.float32)
     scale = tf.reduce_max(found / tf.constant(size, tf.float32))
     scale = scale if enlarge else tf.maximum(scale, 1.0)
@@ -258,7 +259,7 @@ def fitted_size(
 def _random_part(
     encoded: tf.Tensor, shape: tuple[tf.Tensor, tf.Tensor], picture: Picture, seed: tf.Tensor
 ) -> tf.Tensor:
-    """A random part of an image, of which a JPEG decodes no more, mirrored in half of the cases."""
+    """A random part of an image, mirrored half of the time; only that part of a JPEG is decoded."""
     window = random_window(*shape, seed)
     stretched = replace(picture, resize="stretch")
     assert picture.size is not None
@@ -301,13 +302,13 @@ def _mirror_half(pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def is_mirrored(seed: tf.Tensor) -> tf.Tensor:
-    """True for half of the seeds: the picture is turned left to right."""
+    """True for half of the seeds: the picture is flipped left to right."""
     return tf.random.stateless_uniform([], seed + 1) < 0.5
 
 
 def _to_dtype(pixels: tf.Tensor, picture: Picture) -> tf.Tensor:
     if picture.dtype == "uint8":
-        # Resized values stay within 0 to 255, so that the cast never wraps around.
+        # Resized values stay within 0 to 255, so the cast never wraps around.
         return pixels if pixels.dtype == tf.uint8 else tf.cast(pixels + 0.5, tf.uint8)
     low, high = picture.value_range
     scaled = tf.cast(pixels, tf.float32) * ((high - low) / 255) + low

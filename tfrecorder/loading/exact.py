@@ -1,4 +1,4 @@
-"""The exact order of `batches` in tf.data: records are read by their numbers."""
+"""The exact order of `batches` in tf.data: records are read by number."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tfrecorder.loading.options import LoadOptions
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.threads import cores
 
-#: Numbers that are computed at a time.
+#: How many numbers to compute at a time.
 _NUMBERS = 4096
 
-#: Records that one call from TensorFlow's graph into Python reads, in bytes at most about.
+#: About the most bytes of records that one call from TensorFlow's graph into Python reads.
 _CALL_BYTES = 2**22
 
 
 def share_of(stored: StoredDataset, split: str, options: LoadOptions) -> Share:
-    """Which places of an epoch are this host's.
+    """Which places of an epoch this host reads.
 
     Raises:
-        DatasetError: nobody knows how many records there are.
+        DatasetError: the number of records is not known.
     """
     records = stored.records(split)
     if records is None:
@@ -38,7 +38,7 @@ def share_of(stored: StoredDataset, split: str, options: LoadOptions) -> Share:
 
 
 def records_of(share: Share) -> int:
-    """The records of an epoch that this host reads."""
+    """The number of records of an epoch that this host reads."""
     return sum(len(places) for places in _all_places(share))
 
 
@@ -50,9 +50,9 @@ def _all_places(share: Share) -> Iterator[range]:
 
 
 def numbers(share: Share, options: LoadOptions) -> tf.data.Dataset:
-    """The numbers of this host's records, int64, in the order of one epoch after another.
+    """The numbers of this host's records, int64, in the order of one epoch.
 
-    Each iteration is the next epoch, or always that of `options.epoch` if it is given.
+    Each iteration is the next epoch, or always `options.epoch` if that is given.
     """
     seed = secrets.randbits(32) if options.seed is None else int(options.seed)
     epochs = itertools.count()
@@ -70,7 +70,7 @@ def numbers(share: Share, options: LoadOptions) -> tf.data.Dataset:
 
 
 def read(stored: StoredDataset, split: str, found: tf.data.Dataset) -> tf.data.Dataset:
-    """The serialized records of these numbers, in their order, a batch of reads a call.
+    """The serialized records of these numbers, in the same order, several per call.
 
     Args:
         found: numbers, or pairs of a number and what belongs to its record.

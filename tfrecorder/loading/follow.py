@@ -1,8 +1,8 @@
-"""Records of a dataset that grows: its files are found anew while tf.data reads.
+"""Records of a dataset that grows: new files are found while tf.data reads.
 
-A generator in Python gives lists of files, the rest is the graph of any other reading.  While
-nothing is there to read it gives empty lists, a few a second: TensorFlow cannot stop a call into
-Python, so an iterator that nobody has any more would wait for one that waits.
+A Python generator yields lists of files; the rest is the same graph as for any other dataset.
+While there is nothing to read, it yields a few empty lists per second: TensorFlow cannot stop a
+call into Python, so closing an iterator would have to wait for a generator that waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import Slice, cycle_of, derive_seed, read_slices, slices
 from tfrecorder.stored.following import Following
 
-#: Paths, records to skip and to take in each, files read at a time, a seed, records to leave out.
+#: Paths, records to skip and take in each, files read at a time, a seed, records to leave out.
 _FORM = (
     tf.TensorSpec([None], tf.string),
     tf.TensorSpec([None], tf.int64),
@@ -31,21 +31,21 @@ _FORM = (
     tf.TensorSpec([], tf.int64),
 )
 
-#: What TensorFlow combines the seed of a shuffle with where no global seed was set.
+#: What TensorFlow combines a shuffle's seed with if no global seed is set.
 _GRAPH_SEED = 87654321
 
 
 def read_followed(
     following: Following, split: str, held: int, options: LoadOptions
 ) -> tf.data.Dataset:
-    """The serialized records of a split: of all that is committed when an iteration begins, or of
-    each generation once.
+    """The serialized records of a split: everything committed when an iteration begins or, with
+    follow="forward", each generation once.
 
     Args:
         following: looks for new generations.
-        held: records of the shuffle buffer, 0 without one.  What is given forward is shuffled
-            within its generation.
-        options: whose `follow` is not False.
+        held: records in the shuffle buffer, 0 without one.  With follow="forward", records are
+            shuffled within their generation.
+        options: with a `follow` that is not False.
     """
     if options.is_forward:
         found: Any = partial(_forward, following, split, held, options)
@@ -58,8 +58,8 @@ def read_followed(
         slices_of = tf.data.Dataset.from_tensor_slices(tuple(files))
         records = read_slices(slices_of, cycle if held else None, options)
         if held:
-            # Of this function's graph alone.  With a global seed of 0, TensorFlow compares a seed
-            # that is known only later with 0, and fails.
+            # Only for this function's graph.  With a global seed of 0, TensorFlow compares our seed
+            # with 0 before it is known, and fails.
             tf.compat.v1.set_random_seed(_GRAPH_SEED)
             records = records.shuffle(held, seed=seed, reshuffle_each_iteration=False)
         return records.skip(left_out)
@@ -70,7 +70,7 @@ def read_followed(
 def _epoch(
     following: Following, split: str, held: int, options: LoadOptions, epochs: Iterator[int]
 ) -> Iterator[tuple[Any, ...]]:
-    """One list: all files that are there now."""
+    """One list: all files that exist now."""
     runs = slices(following.look().splits[split], None)
     yield _list(runs, held, _seed(options), next(epochs))
 
@@ -78,7 +78,7 @@ def _epoch(
 def _forward(
     following: Following, split: str, held: int, options: LoadOptions
 ) -> Iterator[tuple[Any, ...]]:
-    """A list for each generation, until none comes for so long or Ctrl-C is pressed."""
+    """A list for each generation, until none has come for `idle` seconds or Ctrl-C is pressed."""
     nothing, pressed, seed = _list([], 0, 0, 0), presses(), _seed(options)
     first = options.epoch or 0
     left_out = options.step * (options.batch_size or 1)
@@ -98,8 +98,8 @@ def _forward(
 
 
 def _part(options: LoadOptions, generation: int) -> tuple[int, int]:
-    """This host's part of a generation.  The hosts take turns, or of generations of few records
-    the last one would always get more."""
+    """This host's part of a generation.  The hosts take turns; otherwise the last host would always
+    get more of small generations."""
     index, count = options.shard or (0, 1)
     return (index + generation) % count, count
 
@@ -111,10 +111,10 @@ def _seed(options: LoadOptions) -> int:
 def _list(
     runs: Sequence[Slice], held: int, seed: int, number: int, left_out: int = 0
 ) -> tuple[Any, ...]:
-    """Files in the form of `_FORM`; with a shuffle buffer in random order.
+    """Files in the form of `_FORM`; in random order if there is a shuffle buffer.
 
     Args:
-        number: of the epoch, or of the generation.
+        number: of the epoch or of the generation.
     """
     cycle = cycle_of(len(runs))
     if held:

@@ -1,4 +1,4 @@
-"""Masks and boxes brought along with their image: the same resize, crop and flip, in the graph."""
+"""Masks and boxes get the same resize, crop and flip as their image, in the graph."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def decode_masks(
 
     Args:
         encoded: a PNG for each object.
-        shape: the stored image's height and width, which those of no object have too.
-        picture: what is made of the image.
+        shape: the stored image's height and width, also used if there are no objects.
+        picture: what the image becomes.
         seed: as for the image.
     """
     height, width = picture.shape[:2]
@@ -77,12 +77,12 @@ def place_boxes(
 
     Args:
         boxes: float32 of [n, 4]: ymin, xmin, ymax, xmax as fractions of the stored image.
-        shape: the stored image's height and width; None where its size does not change.
-        picture: what is made of the image.
+        shape: the stored image's height and width; None if its size does not change.
+        picture: what the image becomes.
         seed: as for the image.
 
     Returns:
-        The boxes that stay, cut at the edges, and a bool for each of those given.
+        The boxes that stay, cut at the edges, and for each given box a bool: whether it stays.
     """
     if picture.size is None or (picture.resize in ("stretch", "fit") and not picture.augment):
         return boxes, tf.ones(tf.shape(boxes)[:1], tf.bool)

@@ -1,8 +1,8 @@
-"""Hearing Ctrl-C while the main thread waits in TensorFlow.
+"""Noticing Ctrl-C while the main thread waits in TensorFlow.
 
-Python runs the handler of a signal in its main thread, between two of its own instructions: not
-before TensorFlow has a next batch, for which it may wait without an end. The bytes that Python
-writes for each signal at once are read by the thread that looks for more data.
+Python runs signal handlers in its main thread, between two of its own instructions. So a handler
+does not run until TensorFlow has the next batch, which may never come. But Python writes a byte for
+each signal at once, and the thread that looks for more data reads these bytes.
 Source: https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd
 """
 
@@ -21,8 +21,8 @@ _presses = 0
 def hear_ctrl_c() -> None:
     """Count how often Ctrl-C is pressed from now on, for `presses`.
 
-    Does nothing in another thread than the main one, and where somebody else has the bytes, as an
-    event loop: Ctrl-C then ends the wait when the next batch comes.
+    Does nothing outside the main thread, or if something else reads the bytes, such as an event
+    loop: Ctrl-C then ends the wait when the next batch comes.
     """
     global _ends
     if threading.current_thread() is not threading.main_thread():
@@ -48,7 +48,7 @@ def presses() -> int:
 
 
 def _let_go() -> None:
-    """In a forked process, whose signals are its own."""
+    """Runs in a forked process, which gets its own signals."""
     global _ends
     if _ends is None:
         return

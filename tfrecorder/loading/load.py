@@ -33,8 +33,8 @@ from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.following import Following, of_any_size
 from tfrecorder.stored.open import open_dataset
 
-#: Records up to this mean size are parsed and decoded a batch at a time: below it tf.data's own
-#: work for each element costs more than it gives in parallelism.
+#: Records up to this mean size are parsed and decoded a batch at a time: below it, tf.data's
+#: overhead per element costs more than the parallelism gains.
 SMALL_RECORD_BYTES = 16 * 2**10
 
 
@@ -46,22 +46,22 @@ def load(
     Args:
         directory: what `convert` wrote; a TFDS directory of images; or TFRecord files with the
             usual keys of images, labels, boxes and masks, as a folder, a file or a pattern
-            ("in/train-*"). Local, or anything that TensorFlow reads, as gs://.
+            ("in/train-*"). Local, or anything that TensorFlow reads, such as gs://.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling; None gives a dict of all.
-        **options: see `tfrecorder.LoadOptions`; among them `batch_size`, `image_size`, `dtype`,
+        **options: see `tfrecorder.LoadOptions`; they include `batch_size`, `image_size`, `dtype`,
             `shuffle`, `seed`, `cache`, `augment` and `map_fn`.
 
     Returns:
         A dataset of `(image, label)`: `image` uint8 of [height, width, channels] unless options
-        say otherwise, `label` int64, -1 where there is none; with `batch_size` both with a
-        leading batch axis.  Without any label, boxes or mask in records of other tools, of images
-        alone.  `len(dataset)` is right for every combination of options; with `follow`
-        nobody knows it.
+        say otherwise, `label` int64, -1 if there is none; with `batch_size` both have a leading
+        batch axis.  If records of other tools have no label, boxes or mask, a dataset of images
+        only.  `len(dataset)` is right for every combination of options, but not known with
+        `follow`.
 
     Raises:
         OptionError: an option's name or value is wrong.
         DatasetError: the directory is not a whole dataset, or has no such split; or records of
-            other tools hold a label, boxes or a mask that is not understood.
+            other tools hold a label, boxes or a mask that we do not understand.
 
     Example:
         >>> train = tfrecorder.load("out", "TRAIN", batch_size=64,
@@ -73,7 +73,7 @@ def load(
     stored = following.look() if following else open_for_reading(directory, chosen.at)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
-    if stored.raw or not chosen.decode:  # decoding hides what would be gained
+    if stored.raw or not chosen.decode:  # with decoding, the gain would not be noticed
         keep_freed_memory()
     if name is not None:
         return _load_split(stored, name, chosen, following)
@@ -81,13 +81,13 @@ def load(
 
 
 def open_for_reading(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
-    """`open_dataset` by TensorFlow's file systems."""
+    """`open_dataset` through TensorFlow's file systems."""
     where = os.fspath(directory)
     return open_dataset(where, files_of(where), at)
 
 
 def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Following | None:
-    """What looks for new generations, if that is wanted."""
+    """What looks for new generations, if `follow` is set."""
     if not options.follow:
         return None
     if options.is_forward:
@@ -110,7 +110,7 @@ def _load_split(
 
 
 def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | None:
-    """The records that this host reads, None where nobody knows."""
+    """The number of records that this host reads; None if not known."""
     records = stored.records(split)
     if options.is_exact:
         return records_of(share_of(stored, split, options))
@@ -140,7 +140,7 @@ def _decoded(
     options: LoadOptions,
     following: Following | None,
 ) -> tf.data.Dataset:
-    """The elements of one epoch after another, in order or shuffled, batched if asked."""
+    """The elements, in order or shuffled, and batched if asked for."""
     shuffled = options.shuffles(split)
     by_batch = _decodes_batches(stored, split, options)
     under_way = element_bytes if by_batch else decoding_bytes
@@ -155,11 +155,11 @@ def _decoded(
     if following:
         dataset = read_followed(following, split, held, options)
         stored = of_any_size(stored, options)
-        held = 0  # it is shuffled
+        held = 0  # shuffled already
     elif options.is_exact:
         dataset = numbers(share_of(stored, split, options), options)
     else:
-        # What is cached must have one order, so that the shards are then read in theirs.
+        # A cache needs a fixed order, so with one the shards are read in order.
         runs = slices(stored.splits[split], options.shard)
         dataset = read_records(runs, shuffled and not options.cache, options)
     cache_pixels = caches_pixels(options)
@@ -172,13 +172,13 @@ def _decoded(
     if options.augment:
         seeds = random_seeds(options)
         dataset = tf.data.Dataset.zip(dataset, seeds.skip(skipped) if following else seeds)
-    if skipped and not following:  # before decoding: what was seen costs no more than reading
+    if skipped and not following:  # before decoding: skipped records are only read
         dataset = dataset.skip(skipped)
     if options.is_exact:
         dataset = read(stored, split, dataset)
     if by_batch:
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
-        # In order, or the short last batch may come first.
+        # In order; otherwise the short last batch could come first.
         in_order = {**parallel, "deterministic": True}
         return dataset.map(parser(stored, options, batch=True), **in_order)
     if not cache_pixels:
@@ -209,10 +209,10 @@ def _has_lists(stored: StoredDataset, options: LoadOptions) -> bool:
 
 
 def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
-    """The files of a split's cache; "" stands for memory.
+    """The path of a split's cache files; "" means memory.
 
-    TensorFlow reads whatever cache it finds under the name, so that the name must tell all that
-    decides what is in it.
+    TensorFlow reads any cache it finds under that name, so the name must depend on everything that
+    decides the cache's content.
     """
     if options.cache is True:
         return ""
@@ -226,7 +226,7 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     content = ("size", "resize", "antialias", "dtype", "low_high", "decode", "features")
     columns = ("inputs", "targets", "max_boxes")
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
-    # A conversion done again may give files of the same names and sizes.
+    # A repeated conversion may give files with the same names and sizes.
     versions = [
         tf.io.gfile.stat(shard.path).mtime_nsec if shard.crc32c is None else 0
         for shard in stored.splits[split]
@@ -239,12 +239,12 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
 def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
     chosen = tf.data.Options()
     chosen.deterministic = options.is_deterministic(split)
-    # Its thread sleeps up to a minute, and in every other epoch does not hear that its iterator
-    # was given up: the next epoch would wait for it.
+    # Autotune's thread sleeps for up to a minute, and in every other epoch it does not notice that
+    # its iterator was dropped: the next epoch would wait for it.
     chosen.autotune.enabled = False
     if options.augment or options.follow:
-        # By files, tf.distribute would divide the records and the random seeds apart, and what is
-        # followed by lists of files.
+        # By file, tf.distribute would split the records and their random seeds differently, and
+        # with `follow` it would split the lists of files.
         by_data = tf.data.experimental.AutoShardPolicy.DATA
         chosen.experimental_distribute.auto_shard_policy = by_data
     return chosen

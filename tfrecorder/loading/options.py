@@ -16,57 +16,58 @@ class LoadOptions(FollowOptions):
     """How records become batches.  Every value is checked here, before any file is opened.
 
     Attributes:
-        batch_size: images of a batch, at least 1; None gives single images.
+        batch_size: images per batch, at least 1; None gives single images.
         drop_remainder: leave out the last batch of an epoch if it is not full.
         image_size: (height, width) in pixels, or one number for a square; None keeps each
             image's own size.
         resize: how an image of another shape gets to `image_size`.  "stretch" changes its
-            proportions, "crop" cuts the longer side about the centre, "pad" adds black borders,
-            "fit" stays within, and enlarges nothing: the images then differ in size.
+            proportions, "crop" cuts the longer side about the centre, and "pad" adds black borders.
+            "fit" stays within `image_size` and never enlarges: the images then differ in size.
         antialias: average all pixels that fall together when an image shrinks.  False is plain
             bilinear sampling: less work, but aliased.
         dtype: of the pixels: "uint8", "float32", "float16" or "bfloat16".
-        value_range: (low, high) that a pixel of 0 and of 255 become; None is (0, 1) for floats.
+        value_range: (low, high) that pixels of 0 and 255 become; None is (0, 1) for floats.
         decode: True gives pixels; False gives the stored bytes of each image.
         shuffle: True, False, or the number of records held in memory to choose from.  None
             shuffles TRAIN, with a number that fits `ram_budget`, and keeps the order of others.
             "exact" reads the whole split in the random order that `tfrecorder.batches` has with
             the same seed, batch_size and shard.
-        seed: of shuffling and augmentation, 0 to 2**32 - 1; None is another order on each run.
+        seed: of shuffling and augmentation, 0 to 2**32 - 1; None gives a new order on each run.
         deterministic: the same batches for the same seed on every run.  None is True if there is
             a seed or no shuffling.
         cache: True keeps the decoded images in memory after the first epoch (with `augment` or
             `decode=False` the stored bytes), a path keeps them in files there; False reads and
-            decodes each epoch.
-        map_fn: called on (image, label), or on the dict of `features`, of each record, in
-            parallel, after decoding and before batching.  TensorFlow traces it.
-        augment: a random part of each image, resized, and mirrored in half of the cases.
+            decodes in each epoch.
+        map_fn: called on each record's (image, label), or on its dict of `features`, in parallel,
+            after decoding and before batching.  TensorFlow traces it.
+        augment: a random part of each image, resized, and mirrored half of the time.
         features: a dict of every stored feature in place of (image, label).
-        inputs: the columns that make the first half of an element: one gives its value, several a
-            dict. None gives the images, or where there are none all numbers and texts.
-        targets: the columns that make the second half. None gives labels, boxes, masks and the
-            numbers that the schema calls targets.
+        inputs: the columns for the first half of an element: one gives its value, several a dict.
+            None gives the images or, if there are none, all numbers, texts and bytes that are not
+            targets.
+        targets: the columns for the second half. None gives labels, boxes, masks and the numbers
+            that the schema marks as targets.
         max_boxes: pad the boxes of each image to this many, with zeros and the class -1, and leave
-            out further ones; None gives as many as there are, in batches ragged.
-        at: of a dataset that was appended to, the number of the last generation to read, from 0;
+            out any more; None gives all of them, and batches are ragged.
+        at: for a dataset that was appended to, the number of the last generation to read, from 0;
             None reads all that are there when it is opened.
         follow: True looks for new generations at the beginning of each epoch.  "forward" gives
             each generation once, in order, and waits for the next.  False reads what is there when
             the dataset is opened.
-        until_idle: with follow="forward", the iteration ends after so many seconds in which no
-            generation came; None waits without an end.
+        until_idle: with follow="forward", the iteration ends after this many seconds without a new
+            generation; None waits forever.
         shard: (index, count): only this host's part.  The parts of all hosts are disjoint,
             complete, and differ in length by at most one record; with follow="forward", by one
             record of each generation.
-        ram_budget: bytes, or a text as "4GiB", for buffers of this split; None is a quarter of
-            the memory that the process may use.
-        start: (epoch, step), both from 0: every iteration gives this epoch's order, without its
-            first `step` batches (without batch_size: images), which were trained on before an
-            interruption.  Needs `seed`.  None goes on to another order with each iteration.  With
-            follow="forward" it is (generation, step): those before it are not read.
+        ram_budget: bytes, or a text such as "4GiB", for buffers of this split; None is a quarter
+            of the memory that the process may use.
+        start: (epoch, step), both from 0.  Every iteration gives this epoch's order, without its
+            first `step` batches (images, without batch_size), which were trained on before an
+            interruption.  Needs `seed`.  None gives another order on each iteration.  With
+            follow="forward" it is (generation, step): earlier generations are not read.
 
     Raises:
-        OptionError: a value is of a wrong type or out of range, or two do not go together.
+        OptionError: a value has the wrong type or is out of range, or two do not go together.
 
     >>> LoadOptions(image_size=224).size
     (224, 224)
@@ -93,17 +94,17 @@ class LoadOptions(FollowOptions):
 
     @property
     def epoch(self) -> int | None:
-        """The one of `start`."""
+        """The epoch of `start`; None without it."""
         return None if self.start is None else int(self.start[0])
 
     @property
     def step(self) -> int:
-        """The one of `start`, 0 without it."""
+        """The step of `start`; 0 without it."""
         return 0 if self.start is None else int(self.start[1])
 
     @property
     def is_exact(self) -> bool:
-        """True if records are read by their numbers, in the order of `batches`."""
+        """True if records are read by number, in the order of `batches`."""
         return self.shuffle == "exact"
 
     @property
@@ -112,7 +113,7 @@ class LoadOptions(FollowOptions):
         return budget_of(self.ram_budget)
 
     def shuffles(self, split: str) -> bool:
-        """True if the records of a split are to be shuffled."""
+        """True if the records of a split should be shuffled."""
         return split == "TRAIN" if self.shuffle is None else bool(self.shuffle)
 
     def is_deterministic(self, split: str) -> bool:
@@ -123,12 +124,12 @@ class LoadOptions(FollowOptions):
 
 
 def caches_pixels(options: LoadOptions) -> bool:
-    """True if the cache holds decoded images: only where they are the same in each epoch."""
+    """True if the cache holds decoded images: only if they are the same in each epoch."""
     return bool(options.cache) and options.decode and not options.augment
 
 
 def steps(records: int, options: LoadOptions) -> int:
-    """The elements of one iteration over so many records: batches, or images without batch_size.
+    """The elements of one iteration over these records: batches, or images without batch_size.
 
     >>> steps(100, LoadOptions(batch_size=32)), steps(100, LoadOptions(batch_size=32, seed=1,
     ...     start=(0, 3), drop_remainder=True))
@@ -140,7 +141,7 @@ def steps(records: int, options: LoadOptions) -> int:
 
 
 def _conflict(options: LoadOptions) -> str | None:
-    """What is wrong with two options of `load` alone together, or None."""
+    """Why two options that only `load` has do not go together, or None."""
     if options.follow and (fault := _follow_conflict(options)):
         return f"follow={options.follow!r}: {fault}"
     if options.start and (options.seed is None or options.deterministic is False):

@@ -1,4 +1,4 @@
-"""In which order a split's records are read: which part of which shard, shuffled how."""
+"""The order in which a split's records are read: which part of which shard, and how shuffled."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.checks import is_whole
 from tfrecorder.stored.dataset import ShardFile
 
-#: Shards that are read at the same time: at most so many, and at most this share of them.  If all
-#: were read at once, a record would come at nearly the same time in each epoch.
+#: Shards to read at the same time: at most this many, and at most this share of all.  If all were
+#: read at once, a record would come at nearly the same time in each epoch.
 CYCLE = 8
 CYCLE_SHARE = 0.25
 
-#: A shuffle buffer is bounded by both, and by its share of the memory budget: records are
-#: shuffled when they are written, so a larger one gains nothing, and must be filled before the
-#: first batch, while nothing is decoded.
+#: A shuffle buffer is limited by both of these and by its share of the memory budget.  Records are
+#: already shuffled when they are written, so a larger buffer gains nothing.  It would also have to
+#: be filled before the first batch, while nothing is decoded.
 MAX_SHUFFLE_RECORDS = 2048
 MAX_SHUFFLE_BYTES = 256 * 2**20
 SHUFFLE_SHARE = 0.25
@@ -29,7 +29,7 @@ SHUFFLE_SHARE = 0.25
 class Slice:
     """A run of records in one shard: `take` of them after the first `skip`; -1 takes all.
 
-    `compression` is that of the whole file, as TensorFlow names it.
+    `compression` is of the whole file, as TensorFlow names it.
     """
 
     path: str
@@ -39,11 +39,11 @@ class Slice:
 
 
 def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Slice]:
-    """The runs of records that one host reads; of all hosts together, each record once.
+    """The runs of records that one host reads; all hosts together read each record once.
 
     Args:
-        shards: of a split; their `records` must be known where there is a `part`.
-        part: (index, count) of the host, None for all.
+        shards: of a split; their `records` must be known if there is a `part`.
+        part: (index, count) of the host; None for all records.
 
     >>> [(one.path, one.skip, one.take)
     ...  for one in slices([ShardFile("a", 4, 0), ShardFile("b", 4, 0)], (1, 3))]
@@ -87,8 +87,8 @@ def shuffle_records(element_bytes: float, records: int | None, options: LoadOpti
 
     Args:
         element_bytes: the mean size of what is held.
-        records: of the split, or None where not known.
-        options: of the load; `shuffle` as a number is taken as it is.
+        records: of the split, or None if not known.
+        options: of the load; if `shuffle` is a number, that is the result.
     """
     if options.shuffle is not None and is_whole(options.shuffle):
         return int(options.shuffle)
@@ -98,7 +98,7 @@ def shuffle_records(element_bytes: float, records: int | None, options: LoadOpti
 
 
 def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) -> tf.data.Dataset:
-    """The serialized records of some shards; `shuffled`: the shards in random order, and mixed."""
+    """The serialized records of some shards; if `shuffled`, in random shard order, interleaved."""
     columns = (
         tf.constant([run.path for run in runs], tf.string),
         tf.constant([run.skip for run in runs], tf.int64),
@@ -113,18 +113,18 @@ def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) ->
 
 
 def cycle_of(runs: int) -> int:
-    """How many of so many shards are read at the same time."""
+    """How many of this many shards are read at the same time."""
     return max(1, min(CYCLE, int(runs * CYCLE_SHARE)))
 
 
 def read_slices(
     files: tf.data.Dataset, cycle: int | tf.Tensor | None, options: LoadOptions
 ) -> tf.data.Dataset:
-    """The serialized records of slices, in the order of these.
+    """The serialized records of slices, in the order of the slices.
 
     Args:
         files: path, skip and take of each, and its compression if any has one.
-        cycle: slices that are read at the same time, and mixed; None for one behind the other.
+        cycle: how many slices are read at the same time, interleaved; None reads one by one.
     """
     if cycle is None:
         return files.flat_map(_read_slice)
@@ -145,7 +145,7 @@ def _read_slice(
 def shuffle(
     dataset: tf.data.Dataset, buffer: int, purpose: str, options: LoadOptions
 ) -> tf.data.Dataset:
-    """Shuffle anew with each iteration, or always as in `options.epoch` if that is given."""
+    """Shuffle differently in each iteration, or always as in `options.epoch` if that is given."""
     seed = options.seed
     if seed is not None:
         seed = derive_seed(seed, options.epoch or 0, purpose)

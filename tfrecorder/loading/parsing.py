@@ -1,4 +1,4 @@
-"""Serialized records to what the user gets, one by one or a batch at a time."""
+"""From serialized records to what the user gets, one by one or a batch at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfrecorder.stored.dataset import StoredDataset
 DTYPES = {"image": tf.string, "mask": tf.string, "text": tf.string, "bytes": tf.string}
 DTYPES |= {"int64": tf.int64, "label": tf.int64, "bool": tf.int64, "float": tf.float32}
 
-#: What stands for the class of a box that is not there, in padded batches.
+#: The class of a missing box in padded batches.
 NO_BOX = -1
 
 Features = dict[str, tf.Tensor]
@@ -30,8 +30,8 @@ def parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable
     """The function from a serialized record, and a seed if there is one, to an element.
 
     Args:
-        batch: it takes a batch of records, and of seeds, whose elements hold no boxes and no
-            lists.  What tf.data does for each call is then done once a batch: for small images
+        batch: the function takes a batch of records, and of seeds; elements must not hold boxes
+            or lists.  tf.data's overhead per call is then paid once per batch: for small images
             that is most of the work.
     """
     pictures = {field.key: picture_for(stored, field, options) for field in stored.fields}
@@ -44,7 +44,7 @@ def parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable
         return {field.key: _decoded(stored, field, features, pictures, seed) for field in images}
 
     def decode_all(features: Features) -> Features:
-        if plain:  # raw pixels of the size wanted: one operation for the whole batch
+        if plain:  # raw pixels of the wanted size: one operation for the whole batch
             return {
                 field.key: decode_raw(features[field.encoded_key], pictures[field.key])
                 for field in images
@@ -52,7 +52,7 @@ def parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable
         wanted = {"seed", *(key for one in images for key in needed_keys(one, stored, options))}
         needed = {key: value for key, value in features.items() if key in wanted}
         pixels = {field.key: _signature(field, pictures[field.key]) for field in images}
-        # One after the other: batches are what runs in parallel.
+        # One after the other: the batches already run in parallel.
         return tf.map_fn(decode_one, needed, fn_output_signature=pixels, parallel_iterations=1)
 
     def parse(records: tf.Tensor, seed: tf.Tensor | None = None) -> Any:
@@ -90,7 +90,7 @@ def _form(feature: Feature) -> Any:
     dtype = DTYPES[feature.kind]
     if feature.shape == (None,):
         return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
-    if None in feature.shape:  # of boxes, which are read one record at a time
+    if None in feature.shape:  # boxes, which are read one record at a time
         return tf.io.FixedLenSequenceFeature(feature.shape[1:], dtype, allow_missing=True)
     return tf.io.FixedLenFeature(feature.shape, dtype, feature.default)
 
@@ -122,7 +122,7 @@ def _decoded(
 
 
 def _shape(image: Field, features: Features) -> tuple[tf.Tensor, tf.Tensor] | None:
-    """The height and width that a record tells of an image, where they were parsed."""
+    """The height and width of an image as the record states them, if they were parsed."""
     found = [features[key] for key in image.size_keys[:2] if key in features]
     return (found[0], found[1]) if found else None
 
@@ -148,7 +148,7 @@ def _value(
 
 
 def _multi_hot(labels: Any, classes: int) -> tf.Tensor:
-    """1 for each class that is there, float32; in a batch too."""
+    """1 for each class that is present, float32; works on a batch too."""
     if isinstance(labels, tf.RaggedTensor):
         labels = labels.to_tensor(-1)
     return tf.minimum(tf.reduce_sum(tf.one_hot(labels, classes), axis=-2), 1.0)
@@ -190,7 +190,7 @@ def _fractions(
     """Boxes as fractions of the stored image: float32 of [n, 4], ymin, xmin, ymax, xmax.
 
     Args:
-        shape: of the image, which boxes in pixels need.
+        shape: of the image, needed for boxes in pixels.
     """
     if field.box_key is None:
         xmin, ymin, xmax, ymax = (tf.cast(features[key], tf.float32) for key in field.edges)
@@ -222,7 +222,7 @@ def _all_features(stored: StoredDataset, features: Features, pixels: Features) -
 
 
 def _together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:
-    """The value of one column, or a dict of those of several."""
+    """The value of one column, or a dict of the values of several."""
     if len(fields) == 1:
         return value(fields[0])
     return {field.column: value(field) for field in fields}

@@ -1,4 +1,4 @@
-"""Reaching the files of a dataset through TensorFlow's own file systems: gs:// and others."""
+"""Reading the files of a dataset through TensorFlow's own file systems: gs:// and others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfrecorder.threads import ThreadPool
 
 
 def files_of(path: str) -> Files:
-    """How the files of a dataset are read: local ones directly, others by TensorFlow.
+    """How the files of a dataset are read: local ones directly, others through TensorFlow.
 
     Raises:
         DatasetError: TensorFlow has no file system for the path's scheme.
@@ -55,7 +55,7 @@ def _read(path: str) -> bytes:
 
 
 def _remedy() -> str:
-    """How TensorFlow's own reader is billed, which is where it differs from all others."""
+    """How to bill TensorFlow's own reader; in this it differs from all other readers."""
     project = storage.access().user_project
     return (
         f"whoever reads this bucket pays for it. Set {storage.USER_PROJECT} to the Google Cloud "
@@ -65,10 +65,10 @@ def _remedy() -> str:
 
 
 def _sizes(folder: str) -> dict[str, int]:
-    """The size of each file in a folder: by a listing of our own, else by a request for each file.
+    """The size of each file in a folder: from our own listing, else by a request for each file.
 
-    TensorFlow lists names alone.  What it reads may still be beyond our own store: it looks for
-    credentials elsewhere, reads public buckets without, and its plugins know other schemes.
+    TensorFlow only lists names.  But it can read files that our own store cannot: it looks for
+    credentials elsewhere, reads public buckets without any, and its plugins know other schemes.
     """
     with (
         contextlib.suppress(DatasetError, PackageError, UnreachableError),

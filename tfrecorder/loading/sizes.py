@@ -1,4 +1,4 @@
-"""What records, images and batches of a split take in memory, as far as metadata tells."""
+"""How much memory a split's records, images and batches take, as far as metadata says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfrecorder.loading.options import LoadOptions, caches_pixels
 from tfrecorder.stored.dataset import StoredDataset
 
-#: Where nothing better is known.
+#: Used if nothing better is known.
 _DECODED_TO_ENCODED = 8
 _USUAL_RECORD_BYTES = 100_000
 
@@ -26,7 +26,7 @@ def held_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float
 
 
 def image_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
-    """About the size of a record's images as `load` gives them."""
+    """The approximate size of a record's images as `load` gives them."""
     if not options.decode:
         return record_bytes(stored, split)
     height, width = options.size or stored.image_shape[:2]
@@ -36,7 +36,7 @@ def image_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> floa
 
 
 def decoding_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
-    """About what the largest image takes while it is decoded and resized."""
+    """About how much the largest image takes while it is decoded and resized."""
     if not options.decode or stored.sides is None:
         return image_bytes(stored, split, options)
     (_, shorter), (_, longer) = stored.sides
@@ -44,5 +44,5 @@ def decoding_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> f
 
 
 def element_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
-    """About the size of an element of the dataset: a batch, or one record's images."""
+    """The approximate size of an element of the dataset: a batch, or one record's images."""
     return image_bytes(stored, split, options) * (options.batch_size or 1)

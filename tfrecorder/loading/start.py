@@ -1,4 +1,4 @@
-"""Importing TensorFlow without what it writes about the machine when it starts."""
+"""Importing TensorFlow without the lines it prints about the machine at startup."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tfrecorder import storage
 
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
-#: A header that TensorFlow adds to its requests to gs://.  It reads the variable as it is imported.
+#: A header that TensorFlow adds to its requests to gs://.  It reads the variable on import.
 HEADER = "GCS_ADDITIONAL_REQUEST_HEADER"
 
 
 def bill_tensorflow() -> None:
-    """Have TensorFlow name the project that pays for its requests, unless it is imported already.
+    """Make TensorFlow name the project that pays for its requests, unless it is already imported.
 
     Source: https://cloud.google.com/storage/docs/xml-api/reference-headers#xgooguserproject
     """
@@ -33,17 +33,16 @@ def header(project: str) -> str:
 
 @contextlib.contextmanager
 def quiet_start() -> Iterator[None]:
-    """A block that imports TensorFlow: what its libraries write meanwhile is not shown.
+    """A block that imports TensorFlow and hides what its libraries print meanwhile.
 
-    These lines (oneDNN, missing drivers, the processor's features) go to the file of standard error
-    itself, past Python, and those written before its log is set up do not heed
-    TF_CPP_MIN_LOG_LEVEL.  They are shown where somebody set that variable, and where the import
-    fails.
+    These lines (oneDNN, missing drivers, the processor's features) go straight to standard error,
+    bypassing Python, and those written before its log is set up ignore TF_CPP_MIN_LOG_LEVEL.  They
+    are shown if that variable is set, or if the import fails.
     """
     if os.environ.get(LEVEL) is not None or "tensorflow" in sys.modules or sys.stderr is None:
         yield
         return
-    os.environ[LEVEL] = "3"  # for what comes later, as the search for a graphics card
+    os.environ[LEVEL] = "3"  # for what comes later, such as the search for a GPU
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as lines:

@@ -1,8 +1,8 @@
 """How fast a dataset is read: what `tfrecorder benchmark` shows.
 
-The rate alone misleads, because a reader that takes both cores leaves none to the training.  So
-the CPU seconds are shown beside it, and with the duration of a training step the share of time
-that an accelerator would wait.
+The rate alone misleads, because a reader that takes both cores leaves none for training.  So we
+also show the CPU seconds and, given the duration of a training step, the share of time that an
+accelerator would wait.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import tensorflow as tf
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.load import load, open_for_reading
 
-#: Batches before the measurement: caches fill, and tf.data finds its parallelism.
+#: Batches before the measurement, so that caches fill and tf.data finds its parallelism.
 WARM_UP_BATCHES = 10
 WARM_UP_SECONDS = 2.0
 
-#: What the operations of a trace are for, by the beginning of their kernel's name.
+#: The stage that an operation in a trace belongs to, by its kernel's name.
 _STAGES = {
     "DecodeJpeg": "decode",
     "DecodeAndCropJpeg": "decode",
@@ -48,14 +48,14 @@ class Throughput:
 
     Attributes:
         images: read in the measured time.
-        seconds: measured, simulated steps included.
-        megabytes: of records read, in 10**6 bytes, by their mean size.
+        seconds: measured, including simulated steps.
+        megabytes: of records read, in 10**6 bytes, from their mean size.
         cpu_seconds: user and system time of the process.
-        first_batch_seconds: from the call of `load` to its first batch.
-        step_ms: duration of the simulated training step, None without.
+        first_batch_seconds: from the call of `load` to the first batch.
+        step_ms: duration of the simulated training step; None without one.
         waiting: share of the time, 0 to 1, in which the next batch was not ready; None without
             `step_ms`.
-        stages: share of the CPU time of each stage, where it was traced.
+        stages: each stage's share of the CPU time, if it was traced.
     """
 
     images: int
@@ -104,17 +104,17 @@ def benchmark(
     trace: bool = False,
     **options: Any,
 ) -> Throughput:
-    """Read a split again and again for some seconds, and measure.
+    """Read a split over and over for some seconds, and measure.
 
     Args:
         directory: as for `load`.
-        split: of it.
-        batch_size: images of a batch.
-        image_size: as for `load`; none with `decode=False`, which measures reading alone.
-        seconds: to measure, after a warm-up of ten batches or two seconds; more than 0.
-        step_ms: milliseconds that a training step would take on an accelerator, during which the
-            CPU is free for reading; None asks for batches as fast as they come.
-        trace: measure the stages too, afterwards and for at most as long again.
+        split: the one to read.
+        batch_size: images per batch.
+        image_size: as for `load`; ignored with `decode=False`, which measures only reading.
+        seconds: how long to measure, after a warm-up of ten batches or two seconds; more than 0.
+        step_ms: milliseconds that a training step would take on an accelerator, while the CPU is
+            free for reading; None takes batches as fast as they come.
+        trace: also measure the stages, afterwards and for at most as long again.
         **options: of `load`.
 
     Raises:
@@ -154,7 +154,7 @@ def benchmark(
 def _run(
     batches: Iterator[Any], seconds: float, step_ms: float | None, at_most: int | None = None
 ) -> tuple[int, float, float]:
-    """Take batches for some time: (images, seconds, of which waiting for a batch)."""
+    """Take batches for some time: (images, seconds, seconds spent waiting for a batch)."""
     images, waited, begun = 0, 0.0, time.perf_counter()
     taken = 0
     while time.perf_counter() - begun < seconds and taken != at_most:
@@ -175,7 +175,7 @@ def _record_bytes(directory: str | os.PathLike[str], split: str) -> float:
 
 
 def _traced(batches: Iterator[Any], seconds: float) -> dict[str, float]:
-    """The share of each stage in the CPU time, from TensorFlow's own trace."""
+    """Each stage's share of the CPU time, from TensorFlow's own trace."""
     options = tf.profiler.experimental.ProfilerOptions(
         host_tracer_level=3, python_tracer_level=0, device_tracer_level=0
     )
@@ -196,7 +196,7 @@ def _traced(batches: Iterator[Any], seconds: float) -> dict[str, float]:
 
 def _stage_seconds(path: str) -> dict[str, float]:
     """Seconds of each stage, added over all threads."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2  # no public reader of traces exists
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2  # there is no public reader of traces
 
     space = xplane_pb2.XSpace()
     with open(path, "rb") as file:

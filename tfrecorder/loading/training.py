@@ -1,4 +1,4 @@
-"""Going on with a Keras training after an interruption, with exactly the batches not seen.
+"""Resuming a Keras training after an interruption, with exactly the batches not yet seen.
 
     position = tfrecorder.TrainingPosition("run", model, every=100)
     for epoch, step in position.epochs(5):
@@ -6,8 +6,8 @@
                                 start=(epoch, step))
         model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[position])
 
-The same lines begin a training and go on with one.  What is kept is the model with its optimizer
-and two numbers: the order of the records follows from the seed, so no shuffle buffer is stored.
+The same lines start a training and resume it.  We save the model with its optimizer and two
+numbers: the order of the records follows from the seed, so there is no shuffle buffer to store.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _POINTER = "position.json"
 
 
 class TrainingPosition(keras.callbacks.Callback):
-    """A Keras callback that saves a model and where its training stands, and finds both again.
+    """A Keras callback that saves a model and its position in training, and restores both.
 
     Both are saved together: a kill at any moment leaves the last complete pair.
 
     Args:
-        directory: local, for this training alone; made if it is not there.
-        model: compiled, and of the same layers each time.  If the directory holds a position, the
-            model's and the optimizer's variables are set from it; a model that its first batch
-            would build is built for that as it was.
+        directory: local, only for this training; created if missing.
+        model: compiled, with the same layers each time.  If the directory holds a position, the
+            model's and the optimizer's variables are restored from it.  A model that is built only
+            by its first batch is then built as it was before.
         every: steps between two saves, at least 1; the end of an epoch is always saved.
 
     Attributes:
-        epoch: to go on with, from 0.
-        step: of that epoch, the batches that were trained on.
+        epoch: the epoch to continue with, from 0.
+        step: how many batches of that epoch were already trained on.
 
     Raises:
         OptionError: `every` is not a positive whole number, or the saved variables do not fit.
@@ -65,7 +65,7 @@ class TrainingPosition(keras.callbacks.Callback):
         """(epoch, step) of each epoch still to train, for `load` and `fit`.
 
         Args:
-            epochs: of the whole training, those done before included.
+            epochs: of the whole training, including those already done.
         """
         while self.epoch < epochs:
             before = self.epoch, self.step
@@ -77,17 +77,17 @@ class TrainingPosition(keras.callbacks.Callback):
                 )
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._restore(self.model)  # of a model that only fit can build, on JAX and torch
+        self._restore(self.model)  # for a model that only fit can build, on JAX and torch
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._begun_at = self.step if epoch == self.epoch else 0
         self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        # With several steps an execution, Keras calls once for all, with the last one's number.
+        # With several steps per execution, Keras calls this once, with the last step's number.
         self.step = self._begun_at + batch + 1
-        # The last one is saved when the epoch ends: of no batches left, fit could make no epoch.
-        # With several steps an execution, the number may be beyond the last.
+        # The last step is saved when the epoch ends: with no batches left, fit could not run an
+        # epoch.  With several steps per execution, the number may be beyond the last step.
         steps = self.params.get("steps")
         is_last = steps is not None and batch + 1 >= steps
         if not is_last and self.step // self._every > self._saved // self._every:
@@ -98,7 +98,7 @@ class TrainingPosition(keras.callbacks.Callback):
         self._save()
 
     def _save(self) -> None:
-        """Variables into a file of their own; then one rename makes them the position."""
+        """Write the variables to a new file; then one rename makes them the position."""
         self._directory.mkdir(parents=True, exist_ok=True)
         name = f"epoch-{self.epoch:05d}-step-{self.step:08d}.weights.h5"
         unready = self._directory / f"unready-{name}"
@@ -120,7 +120,7 @@ class TrainingPosition(keras.callbacks.Callback):
                 old.unlink()
 
     def _find(self, model: keras.Model) -> None:
-        """The position that is saved, if any, for a model that is then built as it was."""
+        """Read the saved position, if any, and build the model as it was."""
         pointer = self._directory / _POINTER
         if not pointer.exists():
             return
@@ -129,10 +129,10 @@ class TrainingPosition(keras.callbacks.Callback):
         self._saved = self.step
         self._unread = self._directory / document["variables"]
         if not model.built and document.get("input_shape"):
-            model(_symbolic(document["input_shape"]))  # builds its layers, and computes nothing
+            model(_symbolic(document["input_shape"]))  # builds layers, computes nothing
 
     def _restore(self, model: keras.Model) -> None:
-        """Set a model's variables from the file that was found, once."""
+        """Set a model's variables, once, from the file that `_find` found."""
         if self._unread is None:
             return
         if not model.built:
@@ -141,7 +141,7 @@ class TrainingPosition(keras.callbacks.Callback):
                 "model without variables; build it first, as model.build((None, 224, 224, 3))."
             )
         if model.optimizer is not None and not model.optimizer.built:
-            # Unbuilt, it has no variables yet, and its saved ones would be passed over.
+            # An unbuilt optimizer has no variables yet, and its saved ones would be skipped.
             model.optimizer.build(model.trainable_variables)
         try:
             model.load_weights(self._unread)
@@ -154,7 +154,7 @@ class TrainingPosition(keras.callbacks.Callback):
 
 
 def _symbolic(shape: Any) -> Any:
-    """Symbolic inputs of the shapes that a position holds: one, or a dict or list of them."""
+    """Symbolic inputs with the shapes in a position: one, or a dict or list of them."""
     if isinstance(shape, dict):
         return {name: _symbolic(one) for name, one in shape.items()}
     if all(side is None or isinstance(side, int) for side in shape):

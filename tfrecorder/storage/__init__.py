@@ -1,6 +1,6 @@
-"""Files by their paths or uris: all that this package reads and writes goes through here.
+"""Files by path or uri: everything this package reads or writes goes through here.
 
-What the rest of the package uses of this folder, as `storage.read_bytes` and so on.
+These are the names that the rest of the package uses: `storage.read_bytes` and so on.
 """
 
 from tfrecorder.storage.credentials import (

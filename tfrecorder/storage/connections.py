@@ -1,6 +1,6 @@
-"""Requests by `http.client` over connections that are kept, with the proxy and certificates set.
+"""Requests by `http.client` over kept-alive connections, with the proxy and certificates set.
 
-A GET of 88 KB takes a third of the CPU that requests takes, and two thirds of urllib3's.
+A GET of 88 KB takes a third of the CPU that `requests` needs, and two thirds of what urllib3 needs.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from urllib.parse import SplitResult
 
 from tfrecorder.storage.store import UnreadableError
 
-#: A request by its method, path and headers: a block in which its answer can be read.
+#: Sends a request (method, path, headers); the response can be read inside the block.
 Send = Callable[[str, str, dict[str, str]], AbstractContextManager[http.client.HTTPResponse]]
 
-#: Variables that name a file or a folder of certificates, the first that is set.
+#: Variables that name a file or folder of certificates; the first one set is used.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
-#: Seconds after which a connection that nobody used is not used again: its other side may be gone.
+#: Seconds after which an idle connection is not used again: the other side may have closed it.
 IDLE = 4
 
 
 def sender(endpoint: str, timeout: tuple[float, float]) -> Send:
-    """A function that makes requests over connections that it keeps; threads may share it.
+    """A function that makes requests over kept-alive connections; threads may share it.
 
-    A connection is kept where its answer was read to the end.  As many are open as there are
-    threads that ask at a time.
+    A connection is kept if its response was read to the end.  There are as many open connections
+    as threads making requests at the same time.
 
     Args:
-        endpoint: of the service, as "https://storage.googleapis.com".
-        timeout: seconds for a connection, and for each wait for a part of an answer.
+        endpoint: of the service, such as "https://storage.googleapis.com".
+        timeout: seconds for a connection, and for each wait for a part of a response.
 
     Raises:
         UnreadableError: the environment names a proxy that cannot be used.
 
-    The function raises OSError and http.client.HTTPException, in its block too.
+    The function raises OSError and http.client.HTTPException, also inside its block.
     """
     connect = _connector(urllib.parse.urlsplit(endpoint), timeout[0])
     kept: list[tuple[http.client.HTTPConnection, float]] = []
 
     def connection() -> http.client.HTTPConnection:
-        # No lock: threads take from the list and add to it in one step each, the latest first.
+        # No lock needed: `pop` and `append` are atomic.  The latest connection is reused first.
         with contextlib.suppress(IndexError):
             while True:
                 found, since = kept.pop()
@@ -79,7 +79,7 @@ def sender(endpoint: str, timeout: tuple[float, float]) -> Send:
 
 
 def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.client.HTTPConnection]:
-    """What makes a connection, not yet open, with the proxy and certificates that are set."""
+    """A function that makes unopened connections, with the configured proxy and certificates."""
     host = endpoint.hostname or ""
     if endpoint.scheme != "https":
         return lambda: http.client.HTTPConnection(host, endpoint.port, timeout=timeout)
@@ -106,7 +106,7 @@ def _proxy(endpoint: SplitResult) -> SplitResult | None:
     if not named or urllib.request.proxy_bypass(endpoint.hostname or ""):
         return None
     address = named if "://" in named else f"http://{named}"
-    with contextlib.suppress(ValueError):  # brackets without an end, or a port that is not a number
+    with contextlib.suppress(ValueError):  # an unclosed bracket, or a port that is not a number
         proxy = urllib.parse.urlsplit(address)
         if proxy.scheme == "http" and proxy.port != 0:
             return proxy

@@ -1,4 +1,4 @@
-"""In whose name requests to Google Cloud are made, and which project pays for them."""
+"""Which account makes requests to Google Cloud, and which project pays for them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-#: The variable that names the project to bill for requests to requester-pays buckets, as GDAL has
-#: it.  Google's own tools take it as an option of each command.
+#: The variable that names the project to bill for requests to requester-pays buckets, the same as
+#: in GDAL.  Google's own tools take it as an option of each command.
 USER_PROJECT = "GS_USER_PROJECT"
 
 NO_CREDENTIALS = (
@@ -27,12 +27,12 @@ NO_USER_PROJECT = (
 
 @dataclass(frozen=True)
 class Access:
-    """In whose name requests are made, and who pays for them.
+    """Which account makes requests, and which project pays for them.
 
     Attributes:
-        account: the service account to act as, after those that delegate to it, with commas
-            between; None for the account that google-auth finds.
-        user_project: that is billed for requests to requester-pays buckets; None for none.
+        account: the service account to act as, preceded by its delegates, separated by commas;
+            None for the account that google-auth finds.
+        user_project: the project billed for requests to requester-pays buckets; None for none.
     """
 
     account: str | None = None
@@ -43,13 +43,13 @@ _ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
 
 
 def access() -> Access:
-    """How this thread accesses Google Cloud: as a block says, else as the environment does."""
+    """How this thread accesses Google Cloud: as set by `accessing`, else by the environment."""
     return _ACCESS.get() or Access(user_project=os.environ.get(USER_PROJECT) or None)
 
 
 @contextlib.contextmanager
 def accessing(chosen: Access) -> Iterator[None]:
-    """A block, with the threads that it starts, whose requests are made this way."""
+    """A block that makes its requests this way, as do the threads it starts."""
     before = _ACCESS.set(chosen)
     try:
         yield
@@ -58,12 +58,12 @@ def accessing(chosen: Access) -> Iterator[None]:
 
 
 def acting_as(account: str | None) -> contextlib.AbstractContextManager[None]:
-    """A block whose requests are made in the name of another account; None for one's own."""
+    """A block whose requests are made as another account; None for the caller's own."""
     return accessing(dataclasses.replace(access(), account=account))
 
 
 def find_credentials(account: str | None, scopes: Sequence[str]) -> Any:
-    """The credentials of google-auth that the environment gives, or of the account to act as.
+    """The google-auth credentials from the environment, or those of the account to act as.
 
     Raises:
         google.auth.exceptions.DefaultCredentialsError: there are none.

@@ -1,6 +1,6 @@
-"""Files by their paths or uris: all that this package reads and writes goes through here.
+"""Files by path or uri: everything this package reads or writes goes through here.
 
-Each scheme has its own store; this module picks it, and tries again what failed in passing.
+Each scheme has its own store.  This module picks the store, and retries transient failures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tfrecorder.threads import map_at_once
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Requests under way at once where a store is elsewhere: each waits for an answer, not for a core.
+#: Concurrent requests to a remote store: each waits for a response, not for a core.
 REMOTE_THREADS = 16
 
 _LOCAL = LocalStore()
@@ -45,11 +45,11 @@ def read_bytes(path: str, note_retry: Callable[[], None] = lambda: None) -> byte
     """A whole regular file.
 
     Args:
-        note_retry: is called before each further attempt after a failure that may pass.
+        note_retry: called before each retry.
 
     Raises:
-        UnreadableError: it is missing, not permitted, a folder, device or pipe, larger than
-            `MAX_FILE_BYTES`, or fails on the way.
+        UnreadableError: it is missing, a folder, a device or a pipe, it is larger than
+            `MAX_FILE_BYTES`, access is denied, or reading fails.
         UnreachableError: its store or disk did not answer, as in every function here.
     """
     return retried(lambda: _store(path).read(path), path, note_retry)
@@ -58,13 +58,13 @@ def read_bytes(path: str, note_retry: Callable[[], None] = lambda: None) -> byte
 def read_source(
     path: str, folders: KnownFolders, note_retry: Callable[[], None] = lambda: None
 ) -> bytes:
-    """`read_bytes` of a file that a source names.
+    """`read_bytes` for a file named by a source.
 
-    Where it is missing together with a folder that was there before, a disk went away: that may
-    pass, and is waited for.
+    If it is missing and a folder that existed before is now gone or empty, a disk went away.  The
+    disk may come back, so we wait for it.
 
     Args:
-        folders: what was read from before; the file's own is added.
+        folders: the folders read from so far; the file's own is added.
     """
 
     def read() -> bytes:
@@ -93,7 +93,7 @@ def open_seekable(path: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def local_copy(path: str) -> Iterator[str]:
-    """A path on this machine with a file's content: its own, or that of a temporary copy.
+    """A local path with a file's content: the file's own path, or that of a temporary copy.
 
     Raises:
         UnreadableError: as `read_bytes`.
@@ -119,13 +119,13 @@ def size(path: str) -> int | None:
     """A file's size in bytes; None if there is no such file.
 
     Raises:
-        UnreadableError: as `read_bytes`, but for a file that is missing.
+        UnreadableError: as `read_bytes`, except for a missing file.
     """
     return retried(lambda: _store(path).size(path), path)
 
 
 def size_or_none(path: str) -> int | None:
-    """A file's size in bytes, or None where it cannot be had."""
+    """A file's size in bytes, or None if it cannot be read."""
     try:
         return size(path)
     except UnreadableError:
@@ -136,32 +136,32 @@ def describe(path: str) -> Description | None:
     """What the store says about a file: size, CRC32C, generation; None if there is no such file.
 
     Raises:
-        UnreadableError: as `read_bytes`, but for a file that is missing.
+        UnreadableError: as `read_bytes`, except for a missing file.
     """
     return retried(lambda: _store(path).describe(path), path)
 
 
 def version(path: str) -> Hashable:
-    """What is another value once a file was replaced; None if there is no such file.
+    """A value that changes when the file is replaced; None if there is no such file.
 
     Raises:
-        UnreadableError: as `read_bytes`, but for a file that is missing.
+        UnreadableError: as `read_bytes`, except for a missing file.
     """
     return retried(lambda: _store(path).version(path), path)
 
 
 def crc32c_or_none(path: str) -> int | None:
-    """The CRC32C that the store itself keeps of a file; None where it keeps none.
+    """The CRC32C that the store itself keeps for a file; None if it keeps none.
 
     Raises:
-        UnreadableError: as `read_bytes`, but for a file that is missing.
+        UnreadableError: as `read_bytes`, except for a missing file.
     """
     found = describe(path)
     return None if found is None else found.crc32c
 
 
 def sums(path: str) -> tuple[int, int]:
-    """A file's size and CRC32C: as the store keeps them, else of the bytes that are read for it.
+    """A file's size and CRC32C: as the store keeps them, else computed by reading the file.
 
     Raises:
         UnreadableError: as `read_bytes`.
@@ -174,7 +174,7 @@ def sums(path: str) -> tuple[int, int]:
 
 
 def exists(path: str) -> bool:
-    """True for a file, and for a folder.
+    """True for a file or a folder.
 
     Raises:
         UnreadableError: as `is_folder`.
@@ -183,16 +183,16 @@ def exists(path: str) -> bool:
 
 
 def is_folder(path: str) -> bool:
-    """True where something lies below a path, or a local folder is there.
+    """True if there is anything below a path, or if it is a local folder.
 
     Raises:
-        UnreadableError: the store does not answer, or may not say; its message names the path.
+        UnreadableError: the store does not answer, or access is denied; the message names the path.
     """
     return _listed(path, _store(path).is_folder)
 
 
 def sizes(folder: str) -> dict[str, int | None]:
-    """What lies in a folder, by name, sorted: a file's size in bytes, None for a folder.
+    """What is in a folder, by name, sorted: a file's size in bytes, None for a folder.
 
     Empty if there is no such folder.
 
@@ -205,7 +205,7 @@ def sizes(folder: str) -> dict[str, int | None]:
 def descriptions(folder: str) -> dict[str, Description]:
     """The files directly in a folder, by name, as `describe` gives them, from one listing.
 
-    Of short files in a bucket of gs:// with their content, where they were published so.
+    In a gs:// bucket, short files that were published with `listed` come with their content.
 
     Raises:
         UnreadableError: as `is_folder`.
@@ -232,11 +232,11 @@ def _listed(path: str, request: Callable[[str], T]) -> T:
 
 @contextlib.contextmanager
 def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
-    """A block in which what cannot be read ends in an error of this kind, with path and reason."""
+    """A block in which a failed read raises this kind of error, with path and reason."""
     try:
         yield
     except UnreadableError as error:
-        words = str(error)  # which may name a path below this one
+        words = str(error)  # may name a path below this one
         raise kind(f"{words}." if path in words else f"{path} cannot be read: {words}.") from error
 
 
@@ -248,14 +248,14 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
 def publish(
     output_dir: str, name: str, claim: Claim | None = None, listed: bool = False
 ) -> Iterator[BinaryIO]:
-    """A file to write that appears under its final name only when the block ends well.
+    """A file to write that appears under its final name only if the block succeeds.
 
     Args:
         output_dir: the dataset directory.
         name: the final name below it, as `layout` gives it.
-        claim: in a store with generations (gs, s3, az), other bytes that stand there are replaced
-            only once it is held.
-        listed: in a bucket of gs://, `descriptions` gives the content too, of a short file.
+        claim: in a store with generations (gs, s3, az), an existing file with other bytes is
+            replaced only once the claim is held.
+        listed: in a gs:// bucket, `descriptions` gives a short file's content too.
 
     Raises:
         OSError: it cannot be written.
@@ -274,9 +274,9 @@ def publish_by(
     claim: Claim | None = None,
     listed: bool = False,
 ) -> None:
-    """`publish` of what `write` writes, which is asked for it again where a disk failed in passing.
+    """`publish` what `write` writes; `write` is called again after a transient disk failure.
 
-    What goes to another store is tried again by itself.
+    Uploads to remote stores are retried by the store itself.
     """
 
     def attempt() -> None:
@@ -289,17 +289,17 @@ def publish_by(
 def publish_bytes(
     output_dir: str, name: str, data: bytes, claim: Claim | None = None, listed: bool = False
 ) -> None:
-    """`publish` of bytes that are at hand."""
+    """`publish` these bytes."""
     publish_by(output_dir, name, lambda file: write_all(file, data), claim, listed)
 
 
 def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> int:
-    """`publish_bytes` in the place of one generation, 0 for none; gives the new one.
+    """`publish_bytes` over one generation (0: no file yet); returns the new generation.
 
-    A store without generations replaces whatever stands, and gives 0.
+    A store without generations replaces whatever is there, and returns 0.
 
     Raises:
-        OtherStandsError: another generation stands there, of other bytes.
+        OtherStandsError: another generation with other bytes is there.
         OSError: it cannot be written.
     """
     path = os.path.join(output_dir, name)
@@ -315,12 +315,12 @@ def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> in
 
 
 def publish_new(output_dir: str, name: str, data: bytes) -> bool:
-    """`publish_bytes` unless another file stands under that name: then False, and it stays.
+    """`publish_bytes` unless another file already has that name: then False, and it is kept.
 
-    If two try at once on gs://, s3:// or az://, one learns of it; elsewhere both may be first.
+    If two writers race on gs://, s3:// or az://, the loser finds out; elsewhere both may win.
 
     Raises:
-        OSError: it cannot be written, or what stands there cannot be read.
+        OSError: it cannot be written, or the existing file cannot be read.
     """
     path = os.path.join(output_dir, name)
     try:
@@ -337,13 +337,13 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
 
 
 def overwrite(folder: str, name: str, text: str) -> None:
-    """`publish` of a short note whose loss harms nobody, and which nobody waits for."""
+    """`publish` a short note; losing it does no harm, so nothing is retried or raised."""
     with impatient(), contextlib.suppress(OSError, UnreachableError):
         publish_bytes(folder, name, text.encode())
 
 
 def remove(folder: str, name: str) -> None:
-    """Remove a file below a folder, or a folder with all in it; nothing if there is none.
+    """Remove a file below a folder, or a folder and everything in it; nothing if there is none.
 
     Raises:
         OSError: it cannot be removed.
@@ -352,10 +352,10 @@ def remove(folder: str, name: str) -> None:
 
 
 def move(folder: str, name: str, new: str) -> None:
-    """Give a file below a folder another name there, and replace the file that has it.
+    """Rename a file below a folder, replacing any file with the new name.
 
-    Nothing where it has its new name already.  On a bucket it is a copy, made by the service, and
-    a removal: whoever is interrupted between the two finds both.
+    Does nothing if the file has been renamed already.  On a bucket this is a copy made by the
+    service, then a removal: an interruption between the two leaves both files.
 
     Raises:
         OSError: it cannot be moved, or there is no such file.
@@ -364,12 +364,12 @@ def move(folder: str, name: str, new: str) -> None:
 
 
 def remove_all(folder: str, unwanted: Collection[str]) -> None:
-    """`remove` of many names below a folder, in any order."""
+    """`remove` many names below a folder, in any order."""
     each(lambda name: remove(folder, name), unwanted, folder)
 
 
 def write_all(file: BinaryIO, *parts: bytes) -> None:
-    """Write buffers whole: an unbuffered write may take only a part of them."""
+    """Write whole buffers: an unbuffered write may take only part of them."""
     expected = sum(map(len, parts))
     written = os.writev(file.fileno(), parts)
     if written < expected:
@@ -383,14 +383,14 @@ def write_all(file: BinaryIO, *parts: bytes) -> None:
 
 
 def each(work: Callable[[T], R], things: Collection[T], path: str) -> list[R]:
-    """`work` of each thing, in order; many at a time where `path` is on a remote store."""
+    """The results of `work` for each thing, in order; concurrent if `path` is on a remote store."""
     if is_local(path) or len(things) < 2:
         return [work(thing) for thing in things]
     return map_at_once(work, things, REMOTE_THREADS)
 
 
 def refusal(kind: str) -> str | None:
-    """Why files of a scheme cannot be read or written, and the remedy; None where they can.
+    """Why files of a scheme cannot be read or written, and the remedy; None if they can.
 
     >>> refusal("gs"), refusal("https")
     (None, 'put the files on a disk or into a bucket first')
@@ -405,9 +405,9 @@ def refusal(kind: str) -> str | None:
 
 
 def is_unsigned(path: str) -> bool:
-    """Whether requests for a file go out without credentials: it can be read where it is public.
+    """Whether requests for a file carry no credentials, so that only a public file can be read.
 
-    No request is made.
+    Makes no request.
     """
     return scheme(path) == "gs" and cast(Any, _store(path)).is_unsigned()
 
@@ -419,7 +419,7 @@ def _store(path: str) -> Store:
 
 @functools.cache
 def _remote_store(kind: str) -> Store:
-    """The one store of a scheme in this process; its client is made when it is first asked."""
+    """The one store of a scheme in this process; its client is created on first use."""
     if kind == "gs":
         from tfrecorder.storage.gcs import BucketStore
 

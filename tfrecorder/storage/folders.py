@@ -1,8 +1,8 @@
-"""Folders below the one that the user named: opened one by one, never through a link.
+"""Folders below the one the user named: opened one by one, never through a link.
 
-A dataset may come from anybody, and a link in it may lead anywhere.  So each folder is opened in
-the one above it, and files are written, moved and removed in the folder that was opened.  There is
-no moment between a look and its use in which a link could take a folder's place.
+A dataset may come from anybody, and a link in it may lead anywhere.  So each folder is opened
+relative to the one above it, and files are written, moved and removed relative to the opened
+folder.  This leaves no moment between check and use when a link could replace a folder.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator
 
 from tfrecorder.storage.store import UnwritableError
 
-#: The folder of ours in a dataset.  In a path, it and all behind it is not of the user's naming.
+#: Our folder in a dataset.  In a path, the user did not choose this name or anything after it.
 PRIVATE = "_tfrecorder"
 
-#: The folder of ours in a dataset that holds its further generations, each named by its number;
-#: like the one above, such a folder and all behind it is not of the user's naming.
+#: Our folder in a dataset for its further generations, each named by its number.  As above, the
+#: user did not choose such a folder's name or anything after it.
 APPENDED = "appended"
 GENERATION = re.compile(r"[0-9]{5,}")
 
@@ -30,28 +30,28 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _NOT_THROUGH_LINKS = _FOLDER | os.O_NOFOLLOW
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
-#: What a folder that cannot be opened so answers: Linux, macOS, FreeBSD.
+#: The errors for a link or file opened this way: Linux, macOS, FreeBSD.
 _LINK_OR_FILE = frozenset((errno.ENOTDIR, errno.ELOOP, errno.EMLINK))
 
-#: What a disk that has no locks answers, and whoever holds one.
+#: The errors of a disk without locks, and of a lock that somebody else holds.
 _NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK))
 _HELD = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES))
 
 
 @contextlib.contextmanager
 def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
-    """The folder that a file lies in, opened, and the file's name in it.
+    """The opened folder that holds a file, and the file's name in it.
 
     Args:
         folder: a directory that the user named, which may be a link, or one below its
             `_tfrecorder` or its `appended`.
-        name: of the file below it, with a "/" after each folder.
-        make: make the folders that are missing.
+        name: the file's path below it, with a "/" after each folder.
+        make: create missing folders.
 
     Raises:
         UnwritableError: one of the folders below the user's is a link, or is not a folder.
         FileNotFoundError: one is missing.
-        OSError: one cannot be opened or made.
+        OSError: one cannot be opened or created.
     """
     top, names = _divided(folder, name)
     opened = _opened_top(top, make)
@@ -77,7 +77,7 @@ def _divided(folder: str, name: str) -> tuple[str, list[str]]:
 
 
 def _is_ours(parts: list[str], at: int) -> bool:
-    """True where a path enters a folder that was named by us and not by the user."""
+    """True where a path enters a folder named by us and not by the user."""
     if parts[at] == APPENDED:
         return at + 1 < len(parts) and GENERATION.fullmatch(parts[at + 1]) is not None
     return parts[at] == PRIVATE
@@ -99,7 +99,7 @@ def _opened(above: int, name: str, path: str, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-        with contextlib.suppress(FileExistsError):  # another thread made it meanwhile
+        with contextlib.suppress(FileExistsError):  # another thread just made it
             os.mkdir(name, dir_fd=above)
         return _opened(above, name, path, make=False)
     except OSError as error:
@@ -110,7 +110,7 @@ def _opened(above: int, name: str, path: str, make: bool) -> int:
 
 def _refusal(above: int, name: str, path: str) -> str:
     mode = os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
-    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a folder only now: a moment ago it was a link
+    if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a folder by now; a moment ago it was a link
         return (
             f"{path} is a link, and nothing is written through a link inside a dataset; remove it, "
             "or put the folder that it leads to in its place"
@@ -119,14 +119,14 @@ def _refusal(above: int, name: str, path: str) -> str:
 
 
 def refuse_links(folder: str, names: Iterable[str]) -> None:
-    """Raise an UnwritableError where one of the folders below a directory is a link."""
+    """Raise an UnwritableError if one of these folders below a directory is a link."""
     for name in names:
         with contextlib.suppress(FileNotFoundError), inside(folder, f"{name}/file"):
             continue
 
 
 def move(folder: str, old: str, new: str) -> None:
-    """Rename a file below a directory, in place of any other that has the new name.
+    """Rename a file below a directory, replacing any file with the new name.
 
     Raises:
         OSError: it cannot be moved; see `inside`.
@@ -136,7 +136,7 @@ def move(folder: str, old: str, new: str) -> None:
 
 
 def remove(folder: str, name: str) -> None:
-    """Remove a file, a link, or a folder with all in it; nothing if there is none.
+    """Remove a file, a link, or a folder and everything in it; nothing if there is none.
 
     Raises:
         OSError: it cannot be removed; see `inside`.
@@ -149,7 +149,7 @@ def remove(folder: str, name: str) -> None:
 
 
 def _remove_folder(above: int, name: str) -> None:
-    """Remove a folder, however deep, with three descriptors: what is deep in it is moved up."""
+    """Remove a folder of any depth with three descriptors, by moving its subfolders up."""
     top = os.open(name, _NOT_THROUGH_LINKS, dir_fd=above)
     try:
         waiting = _cleared(top, top)
@@ -167,12 +167,12 @@ def _remove_folder(above: int, name: str) -> None:
 
 
 def _cleared(folder: int, top: int) -> list[str]:
-    """Remove the files of a folder and move its folders into `top`; gives their new names."""
+    """Remove a folder's files and move its subfolders into `top`; returns their new names."""
     with os.scandir(folder) as found:
         entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in found]
     moved = []
     for name, is_folder in entries:
-        with contextlib.suppress(FileNotFoundError):  # its writer removed it meanwhile
+        with contextlib.suppress(FileNotFoundError):  # its writer removed it first
             if is_folder:
                 new = uuid.uuid4().hex
                 os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
@@ -184,22 +184,22 @@ def _cleared(folder: int, top: int) -> list[str]:
 
 @contextlib.contextmanager
 def locked(folder: str, name: str) -> Iterator[bool]:
-    """Hold a lock file while the block runs; it is given up when the process dies.
+    """Hold a lock file while the block runs; the lock is released if the process dies.
 
-    A disk that has no locks is as a bucket is: the block runs without.
+    On a disk without locks, as on a bucket, the block runs without one.
 
     Returns:
-        False where another process, or another thread, holds it.
+        False if another process or thread holds the lock.
 
     Raises:
-        OSError: the file cannot be made or opened; see `inside`.
+        OSError: the file cannot be created or opened; see `inside`.
     """
     with inside(folder, name, make=True) as (above, last):
         descriptor = _opened_lock(above, last, name)
     try:
         yield _is_free(descriptor)
     finally:
-        # Not by closing alone: a process that was forked meanwhile has the descriptor too.
+        # Closing alone is not enough: a process forked in the meantime has the descriptor too.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""All other schemes (hdfs, oci, memory, …), by fsspec and the package that it needs for each."""
+"""All other schemes (hdfs, oci, memory, …), by fsspec and the package it needs for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfrecorder.storage.upload import spooled
 
 T = TypeVar("T")
 
-#: What to install for the schemes that people use; for others fsspec's message says it.
+#: What to install for the schemes people use; for others fsspec's message says it.
 PACKAGES = {
     **dict.fromkeys(("adl",), "adlfs"),
     **dict.fromkeys(("hdfs",), "pyarrow"),
@@ -39,7 +39,7 @@ PACKAGES = {
     **dict.fromkeys(("hf",), "huggingface_hub"),
 }
 
-#: Schemes that fsspec knows and that are no place of a data set's files, or not of their own.
+#: Schemes that fsspec knows but that do not store a data set's files, or not by themselves.
 NO_STORAGE = frozenset(
     (
         *("http", "https", "data", "file", "local", "zip", "tar", "libarchive", "reference"),
@@ -48,7 +48,7 @@ NO_STORAGE = frozenset(
     )
 )
 
-#: Where a file appears only once it is written whole; elsewhere it is renamed when it is.
+#: Schemes where a file appears only once it is complete; elsewhere we rename it when it is.
 _WHOLE_UPLOADS = frozenset(("adl", "oci", "oss", "memory"))
 
 
@@ -88,7 +88,7 @@ class FsspecStore:
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         system, name = _system(path)
-        # In large parts: most of these open files ask for each part again.
+        # In large parts: most of these file objects make a request for each part.
         _asked(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
 
     def size(self, path: str) -> int | None:
@@ -103,7 +103,7 @@ class FsspecStore:
         system, name = _system(path)
         _asked(lambda: system.invalidate_cache(name))
         found = self._described(path)
-        # Each file system names its own times, tags and numbers.
+        # Each file system has its own names for times, tags and numbers.
         return None if found is None else repr(sorted(found.items()))
 
     def descriptions(self, folder: str) -> dict[str, Description]:
@@ -203,7 +203,7 @@ class FsspecStore:
 
 
 def refusal(scheme: str) -> str | None:
-    """Why files cannot be read from a scheme, and what to do; None where they can.
+    """Why files cannot be read from a scheme, and what to do; None if they can.
 
     >>> refusal("http")
     'put the files on a disk or into a bucket first'
@@ -227,7 +227,7 @@ def refusal(scheme: str) -> str | None:
 
 
 def _system(path: str) -> tuple[Any, str]:
-    """The file system of a path, and the path as it names it."""
+    """The file system of a path, and the path in that file system's form."""
     import fsspec
 
     return _asked(lambda: fsspec.core.url_to_fs(path))
@@ -237,7 +237,7 @@ def _asked(request: Callable[[], T]) -> T:
     return asked(request, _translated)
 
 
-def _translated(error: Exception) -> Exception:  # each package behind fsspec raises what it likes
+def _translated(error: Exception) -> Exception:  # packages behind fsspec raise what they like
     for kind, code in _CODES.items():
         if isinstance(error, kind):
             return UnreadableError(code, _words(error))
@@ -246,12 +246,12 @@ def _translated(error: Exception) -> Exception:  # each package behind fsspec ra
     return UnreadableError("read_failed", _words(error))
 
 
-#: What azure-core, which adlfs uses, calls a connection that failed, and is no OSError.
+#: The failed connections of azure-core, which adlfs uses; they are not OSErrors.
 _CONNECTION_FAILED = frozenset(("ServiceRequestError", "ServiceResponseError"))
 
 
 def _passes(error: BaseException) -> bool:
-    """Whether a failure may pass: by its status, its kind, or those of what it came from."""
+    """Whether a failure may pass: by its own status and kind, or by those of its cause."""
     status = getattr(error, "status_code", None) or getattr(error, "status", None)
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if (isinstance(status, int) and is_transient(status)) or may_pass(error):
@@ -266,5 +266,5 @@ def _told(request: Callable[[], T]) -> T:
 
 
 def _words(error: BaseException) -> str:
-    """The first line of a failure, or its kind."""
+    """The first line of an error's message, or the error's kind."""
     return (str(error) or type(error).__name__).splitlines()[0]

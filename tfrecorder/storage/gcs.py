@@ -1,4 +1,7 @@
-"""Google Cloud Storage: uploads by Google's client, all else by short requests; one per process."""
+"""Google Cloud Storage: uploads by Google's client, everything else by short requests.
+
+There is one store per process.
+"""
 
 from __future__ import annotations
 
@@ -44,17 +47,17 @@ from tfrecorder.threads import map_at_once
 
 T = TypeVar("T")
 
-#: Seconds to wait for a connection, and for each answer.
+#: Seconds to wait for a connection, and for each response.
 TIMEOUT = (10, 60)
 
-#: Bytes of a file that go up in one request while it is still being written.  The service takes
-#: multiples of 256 KiB; what is smaller in all goes up at once, in its end.
+#: Bytes sent in one request while a file is still being written.  The service takes multiples of
+#: 256 KiB.  A smaller file goes up in one request when it is complete.
 PIECE = 2**24
 
-#: The status of an upload in pieces whose session the service has ended.
+#: The status of a resumable upload whose session the service has ended.
 GONE = 410
 
-#: Requests under way where many objects are removed.
+#: Concurrent requests when many objects are removed.
 REMOVALS = 16
 
 
@@ -62,9 +65,9 @@ class Connection(NamedTuple):
     """The service, accessed in one way.
 
     Attributes:
-        client: the service's own, which uploads.
+        client: Google's own client, for uploads.
         ask: makes short requests with the same credentials.
-        unsigned: there are no credentials: what is public can be read.
+        unsigned: there are no credentials, so only public objects can be read.
     """
 
     client: Any
@@ -73,7 +76,7 @@ class Connection(NamedTuple):
 
 
 class BucketStore:
-    """Objects `gs://bucket/name`; a folder is what the names of objects begin with."""
+    """Objects `gs://bucket/name`; a folder is a prefix of object names."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -83,11 +86,11 @@ class BucketStore:
         return _asked(lambda: read_object(*self._at(path)))
 
     def open(self, path: str) -> BinaryIO:
-        at = self._at(path)  # Arrow reads in separate threads, which know nothing of ours
+        at = self._at(path)  # here: Arrow reads in its own threads, without our context
         found = _asked(lambda: describe_object(*at))
 
         def read(start: int, end: int) -> bytes:
-            # Of the generation that was just looked at: no two of them are mixed.
+            # From the generation just described, so that two generations are never mixed.
             return _asked(lambda: read_range(*at, found.generation, start, end))
 
         return in_parts(path, found.size, read)
@@ -100,7 +103,7 @@ class BucketStore:
         return None if found is None else found.size
 
     def describe(self, path: str) -> Description | None:
-        if not split_path(path)[1]:  # which the service would take for a listing
+        if not split_path(path)[1]:  # the service would take it for a listing
             return None
         try:
             return _asked(lambda: describe_object(*self._at(path)))
@@ -149,7 +152,7 @@ class BucketStore:
         metadata: dict[str, str] | None = None,
         generation: int | None = None,
     ) -> None:
-        """One upload to the final name: the object is there whole, or not at all."""
+        """Upload to the final name: the object appears whole, or not at all."""
         blob = self._blob(path, chunk_size=PIECE)
         blob.metadata = metadata
         with _in_session():
@@ -171,7 +174,7 @@ class BucketStore:
         claim: Claim,
         metadata: dict[str, str] | None,
     ) -> None:
-        """An upload that replaces other bytes only where the claim to them is held."""
+        """Upload, replacing other bytes only if the claim to them is held."""
         put_claimed(
             claim,
             look=lambda: _told(lambda: self.describe(path)),
@@ -196,7 +199,7 @@ class BucketStore:
                         timeout=TIMEOUT,
                     )
             except OtherStandsError:
-                # An attempt of ours, whose answer was lost, may have put it.
+                # An earlier attempt of ours may have written it, and the response was lost.
                 standing = self.describe(path)
                 if standing is None or not standing.is_of(len(data), google_crc32c.value(data)):
                     raise
@@ -218,18 +221,18 @@ class BucketStore:
             try:
                 generation = describe_object(*source).generation
                 copy_object(*source, *target, generation)
-                # What is deleted is what was copied.
+                # Delete exactly the generation that was copied.
                 delete_object(*source, generation)
             except UnreadableError as error:
                 if error.code != "not_found" or self.size(f"{folder}/{new}") is None:
                     raise
-            except OtherStandsError as error:  # replaced or moved meanwhile: look again
+            except OtherStandsError as error:  # replaced or moved in between: look again
                 raise TransientError(str(error)) from error
 
         _told(move)
 
     def is_unsigned(self) -> bool:
-        """Whether there are no credentials, so that what is public can be read and no more."""
+        """Whether there are no credentials, so that only public objects can be read."""
         return self._connection().unsigned
 
     def _blob(self, path: str, chunk_size: int | None = None) -> Any:
@@ -243,7 +246,7 @@ class BucketStore:
     def _list(
         self, folder: str, delimiter: str = "", contents: bool = False
     ) -> tuple[dict[str, Description], list[str]]:
-        """The objects below a folder; with a delimiter those right in it, and its folders."""
+        """The objects below a folder; with a delimiter, those directly in it, and its folders."""
         at = self._at(_below(folder))
         files, folders = _asked(lambda: list_objects(*at, delimiter, contents=contents))
         prefix, cut = at[2], len(at[2])
@@ -253,7 +256,7 @@ class BucketStore:
         )
 
     def _at(self, path: str) -> tuple[Ask, str, str]:
-        """What asks for something, and the bucket and the name that it asks for."""
+        """The function that makes requests, and the bucket and name to request."""
         bucket, name = split_path(path)
         return self._connection().ask, bucket, name
 
@@ -268,7 +271,7 @@ class BucketStore:
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """The bucket and the name of an object.
+    """An object's bucket and name.
 
     >>> split_path("gs://bucket/a/b.jpg")
     ('bucket', 'a/b.jpg')
@@ -280,7 +283,7 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def _below(folder: str) -> str:
-    """What the paths of the objects below a folder begin with."""
+    """The prefix of the paths of the objects below a folder."""
     return f"gs://{folder.removeprefix('gs://').rstrip('/')}/"
 
 
@@ -290,21 +293,21 @@ def _connect(chosen: Access) -> Connection:
     from google.cloud import storage
 
     unsigned = False
-    if os.environ.get("STORAGE_EMULATOR_HOST"):  # which asks for none
+    if os.environ.get("STORAGE_EMULATOR_HOST"):  # an emulator needs none
         credentials: Any = AnonymousCredentials()
     else:
         try:
             credentials = find_credentials(chosen.account, storage.Client.SCOPE)
         except DefaultCredentialsError as error:
             named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-            if named or chosen.account is not None:  # somebody is meant, not nobody
+            if named or chosen.account is not None:  # an account was named
                 words = str(error).partition("\n")[0].rstrip(".")
                 where = f"GOOGLE_APPLICATION_CREDENTIALS={named}: {words}"
                 raise UnreadableError(
                     "no_credentials", where if named else NO_CREDENTIALS
                 ) from error
             credentials, unsigned = AnonymousCredentials(), True
-    # A project is asked for only where buckets are made or listed, which nothing here does.
+    # A project is needed only to create or list buckets, and nothing here does that.
     project = os.environ.get("GOOGLE_CLOUD_PROJECT", "unused")
     client = storage.Client(project=project, credentials=credentials)
     signed = None if unsigned else credentials
@@ -322,9 +325,9 @@ def _told(request: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _in_session() -> Iterator[None]:
-    """An upload whose session the service may end: then another attempt begins a new one.
+    """An upload whose session the service may end; the next attempt then starts a new one.
 
-    Its failures are raised in our terms.
+    Its failures are raised as our errors.
     Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#410-gone
     """
     from google.api_core.exceptions import GoogleAPICallError
@@ -338,7 +341,7 @@ def _in_session() -> Iterator[None]:
 
 
 def _in_our_terms(error: Exception) -> Exception | None:
-    """What a failure of Google's packages or of the system means; None where it is another."""
+    """Our error for a failure of Google's packages or the system; None for any other failure."""
     import requests
     from google.api_core.exceptions import GoogleAPICallError
     from google.auth.exceptions import GoogleAuthError, TransportError
@@ -351,14 +354,14 @@ def _in_our_terms(error: Exception) -> Exception | None:
         case GoogleAPICallError():
             return refused(int(error.code or 0), error.message, None, {})
         case DataCorruption() | TransportError() | requests.RequestException() | ConnectionError():
-            # A body that was cut short among them: it is not what its checksum says.
+            # This includes a body that was cut short: its checksum does not match.
             return TransientError(failure_words(error))
-        case GoogleAuthError() if error.retryable:  # who gives tokens is busy
+        case GoogleAuthError() if error.retryable:  # the token server is busy
             return TransientError(failure_words(error))
         case GoogleAuthError():
             return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({failure_words(error)})")
         case OSError() if may_pass(error):
             return TransientError(failure_words(error))
-        case OSError():  # of this machine: a file of certificates, a full disk
+        case OSError():  # on this machine: a certificate file, a full disk
             return UnreadableError("read_failed", failure_words(error))
     return None

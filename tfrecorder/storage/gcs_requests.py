@@ -1,9 +1,9 @@
-"""What is asked of Google Cloud Storage without its client, by its JSON API: all but uploads.
+"""Requests to Google Cloud Storage's JSON API without Google's client: everything but uploads.
 
 google-cloud-storage's own download of an image takes about five times the CPU, and its client keeps
-ten connections, which is fewer than there are threads that ask.
-Sources: https://cloud.google.com/storage/docs/json_api/v1/objects and, for the parts of a
-description that are wanted, https://cloud.google.com/storage/docs/json_api#partial-response
+only ten connections, fewer than the threads that make requests.
+Sources: https://cloud.google.com/storage/docs/json_api/v1/objects and, for requesting only some
+fields, https://cloud.google.com/storage/docs/json_api#partial-response
 """
 
 from __future__ import annotations
@@ -35,43 +35,43 @@ from tfrecorder.storage.store import (
     too_large,
 )
 
-#: A request by its path, method and headers: a block in which the answer of a request that was
-#: granted can be read.
+#: Sends a request (path, method, headers).  If it succeeds, the response can be read inside the
+#: block.
 Ask = Callable[..., AbstractContextManager[HTTPResponse]]
 
 _CODES = {403: "no_permission", 404: "not_found", 410: "not_found"}
 
-#: The status of a request that wants another generation to stand there.
+#: The status of a request that expected another generation.
 _NOT_THAT_GENERATION = 412
 
-#: Why a 403 is no matter of rights, but of how much was asked for.
+#: Reasons of a 403 that is about too many requests and not about permissions.
 #: Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#403-forbidden
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded")
 _LIMIT_WORDS = re.compile(r"(The )?(\w+ )?(rate limit|quota)\b", re.IGNORECASE)
 
-#: What is said where a bucket's reader pays and names no project, or one that it may not use.
+#: What the service says about a requester-pays bucket if the reader names no project to bill, or
+#: one it may not use.
 #: Source: https://cloud.google.com/storage/docs/requester-pays
 _PAYER_WORDS = re.compile(r"user project|serviceusage\.services\.use", re.IGNORECASE)
 
-#: The longest answer that is read for its words.
+#: Bytes of an error response to read for its message, at most.
 _ERROR_BYTES = 65536
 
-#: What is wanted of the some 20 fields of an object.
+#: The fields to request, out of an object's 20 or so.
 _DESCRIBED = "size,crc32c,generation"
 
-#: Under which an object's metadata hold its content in base64, and where that is too long,
-#: compressed: a listing gives these of 1,000 objects at once, where their bytes would take a
-#: request each.
+#: The metadata keys that hold an object's content in base64, and compressed if that is too long.
+#: One listing gives the metadata of 1,000 objects; reading their bytes takes a request each.
 _CONTENT, _ZIPPED = "tfrecorder-content", "tfrecorder-content-deflated"
 
-#: The longest that is kept so: the service allows metadata of 8 KiB.
+#: The most bytes kept in metadata this way: the service allows 8 KiB of metadata.
 #: Source: https://cloud.google.com/storage/quotas#objects
 _CONTENT_BYTES = 4096
 
-#: The longest content that is compressed for it.
+#: The longest content that we compress for it.
 _MOST_ZIPPED = 2**16
 
-#: Bytes read at a time of a file that goes to the disk.
+#: Bytes read at a time when an object is copied to disk.
 _PART_BYTES = 2**20
 
 _NOT_WHOLE = "the bytes that came are not those that are stored"
@@ -81,16 +81,16 @@ _NOT_ZIPPED = "its Content-Encoding is gzip, but it is not zipped; correct it in
 def asker(
     endpoint: str, credentials: Any, timeout: tuple[float, float], user_project: str | None = None
 ) -> Ask:
-    """A function that makes requests over connections that it keeps; threads may share it.
+    """A function that makes requests over kept-alive connections; threads may share it.
 
-    Where its block begins, and in it, TransientError, UnreadableError and OtherStandsError say what
-    went wrong.
+    It raises TransientError, UnreadableError and OtherStandsError, also inside its block.
 
     Args:
-        endpoint: of the service, as "https://storage.googleapis.com".
-        credentials: of google-auth; None where there are none: what is public can be read.
-        timeout: seconds for a connection, and for each wait for a part of an answer.
-        user_project: that is billed.
+        endpoint: of the service, such as "https://storage.googleapis.com".
+        credentials: of google-auth; None if there are none, so that only public objects can be
+            read.
+        timeout: seconds for a connection, and for each wait for a part of a response.
+        user_project: the project to bill.
     """
     from google.auth.transport.requests import Request
 
@@ -116,7 +116,7 @@ def asker(
                 if response.status != 401 or credentials is None:
                     yield _granted(response, unsigned=credentials is None)
                     return
-            credentials.refresh(tokens)  # a token can end before its time
+            credentials.refresh(tokens)  # a token can become invalid before it expires
             with send(method, path, signed(method, path, headers)) as response:
                 yield _granted(response)
         except (OSError, HTTPException) as error:
@@ -126,7 +126,7 @@ def asker(
 
 
 def read_object(ask: Ask, bucket: str, name: str) -> bytes:
-    """An object's bytes, which are those that are stored."""
+    """An object's bytes, checked against the stored checksum if they come as stored."""
     with ask(_media(bucket, name)) as response:
         if response.length is not None and response.length > MAX_FILE_BYTES:
             raise too_large(response.length)
@@ -134,12 +134,12 @@ def read_object(ask: Ask, bucket: str, name: str) -> bytes:
         data = response.read()
         if stored is not None and google_crc32c.value(data) != stored:
             raise TransientError(_NOT_WHOLE)
-        # What is stored zipped is sent so only where its owner forbids another form.
+        # A gzipped object is sent as stored only if its owner forbids decompression in transit.
         return _unzipped(data) if response.headers["Content-Encoding"] == "gzip" else data
 
 
 def fetch_object(ask: Ask, bucket: str, name: str, file: BinaryIO) -> None:
-    """Copy an object's bytes, which are those that are stored, to a file."""
+    """Copy an object's bytes to a file, checked as in `read_object`."""
     with ask(_media(bucket, name)) as response:
         stored, crc = _stored_crc32c(response), 0
         is_zipped = response.headers["Content-Encoding"] == "gzip"
@@ -148,7 +148,7 @@ def fetch_object(ask: Ask, bucket: str, name: str, file: BinaryIO) -> None:
             crc = google_crc32c.extend(crc, data)
             try:
                 file.write(unzip(data))
-            except OSError as error:  # of this machine: its disk is full
+            except OSError as error:  # on this machine: its disk is full
                 raise UnreadableError("read_failed", failure_words(error)) from error
             except zlib.error as error:
                 raise UnreadableError("read_failed", _NOT_ZIPPED) from error
@@ -157,7 +157,7 @@ def fetch_object(ask: Ask, bucket: str, name: str, file: BinaryIO) -> None:
 
 
 def read_range(ask: Ask, bucket: str, name: str, generation: int, start: int, end: int) -> bytes:
-    """The bytes from one offset up to another, not included, of one generation of an object."""
+    """The bytes from `start` up to, not including, `end` of one generation of an object."""
     wanted = {"Range": f"bytes={start}-{end - 1}"}
     with ask(f"{_media(bucket, name)}&generation={generation}", headers=wanted) as response:
         return response.read()
@@ -176,12 +176,12 @@ def list_objects(
     most: int | None = None,
     contents: bool = False,
 ) -> tuple[dict[str, Description], list[str]]:
-    """The objects whose names begin with a prefix; and the folders, where a delimiter is given.
+    """The objects whose names begin with a prefix, and with a delimiter the folders too.
 
     Args:
-        delimiter: names are listed up to the first one after the prefix only.
-        most: so many objects are enough.
-        contents: also those that stand in `content_metadata`.
+        delimiter: names with one after the prefix are cut there and listed as folders.
+        most: stop after this many objects.
+        contents: also the contents kept by `content_metadata`.
     """
     query = {"prefix": prefix, "delimiter": delimiter}
     wanted = f"{_DESCRIBED},metadata" if contents else _DESCRIBED
@@ -201,7 +201,7 @@ def list_objects(
 
 
 def delete_object(ask: Ask, bucket: str, name: str, generation: int | None = None) -> None:
-    """Remove an object, where a generation is given that one; nothing if there is none."""
+    """Remove an object, or only the given generation of it; nothing if there is none."""
     only = "" if generation is None else f"?ifGenerationMatch={generation}"
     try:
         with ask(f"{_place(bucket, name)}{only}", "DELETE") as response:
@@ -214,11 +214,11 @@ def delete_object(ask: Ask, bucket: str, name: str, generation: int | None = Non
 def copy_object(
     ask: Ask, bucket: str, name: str, new_bucket: str, new_name: str, generation: int
 ) -> None:
-    """Copy a generation of an object within the service."""
+    """Copy one generation of an object within the service."""
     target = _place(new_bucket, new_name).removeprefix("/storage/v1")
     path = f"{_place(bucket, name)}/rewriteTo{target}"
     query, done = {"ifSourceGenerationMatch": str(generation)}, False
-    while not done:  # a large object to another place takes several requests
+    while not done:  # a large object going to another location takes several requests
         found = _json(ask, f"{path}?{urllib.parse.urlencode(query)}", "POST")
         done, query["rewriteToken"] = bool(found.get("done")), found.get("rewriteToken", "")
 
@@ -252,7 +252,7 @@ def _description(found: Mapping[str, Any]) -> Description:
 
 
 def content_metadata(data: bytes) -> dict[str, str] | None:
-    """The metadata that let a listing give an object's content; None where it is too long."""
+    """The metadata that lets a listing give an object's content; None if that is too long."""
     name, kept = _CONTENT, data
     if len(data) > _CONTENT_BYTES:
         name, kept = _ZIPPED, zlib.compress(data[:_MOST_ZIPPED])
@@ -262,7 +262,7 @@ def content_metadata(data: bytes) -> dict[str, str] | None:
 
 
 def _content(metadata: Any, size: int, crc: int | None) -> bytes | None:
-    """An object's content by its metadata, where the service's own checksum proves it."""
+    """An object's content from its metadata, if it matches the service's own checksum."""
     try:
         if _ZIPPED in metadata:
             unzip = zlib.decompressobj()
@@ -275,7 +275,7 @@ def _content(metadata: Any, size: int, crc: int | None) -> bytes | None:
 
 
 def _granted(response: HTTPResponse, unsigned: bool = False) -> HTTPResponse:
-    """The answer to a request that was granted; else the error that it means."""
+    """The response of a successful request; raises the matching error for any other."""
     if 200 <= response.status < 300:
         return response
     text = response.read(_ERROR_BYTES).decode(errors="replace")
@@ -289,9 +289,9 @@ def _granted(response: HTTPResponse, unsigned: bool = False) -> HTTPResponse:
 def refused(
     status: int, text: str, reason: str | None, headers: Mapping[str, str] | HTTPMessage
 ) -> UnreadableError | TransientError | OtherStandsError:
-    """What an answer means that grants nothing, with the service's words."""
+    """The error that an unsuccessful response means, with the service's words."""
     words = answer_words(status, text, reason)
-    # A 401 comes here only after a new token was asked for; the next attempt asks for another.
+    # A 401 gets here only after a token refresh; the next attempt refreshes it again.
     if status == 401 or is_transient(status) or (status == 403 and is_rate_limit(text)):
         return TransientError(words, seconds_to_wait(headers.get("Retry-After")))
     if status == _NOT_THAT_GENERATION:
@@ -309,21 +309,21 @@ def _unzipped(data: bytes) -> bytes:
 
 
 def _stored_crc32c(response: HTTPResponse) -> int | None:
-    """The CRC32C of the bytes to come; None where they are sent in another form than stored.
+    """The CRC32C of the bytes to come; None if they are not sent in the form they are stored in.
 
     Raises:
-        TransientError: nothing says how many bytes will come, or what they are: the head of the
-            answer may have been cut.
+        TransientError: there is neither a length nor a checksum: the response's headers may have
+            been cut off.
     """
     sent = response.headers.get("Content-Encoding", "identity")
     stored = None
     if response.headers.get("X-Goog-Stored-Content-Encoding", "identity") == sent:
-        # All in one header, or each in its own, in any order.
+        # All in one header or one header each, in any order.
         told = ",".join(response.headers.get_all("X-Goog-Hash", [])).split(",")
         sums: dict[str, str] = dict(one.strip().partition("=")[::2] for one in told)
         try:
             stored = decode_crc32c(sums.get("crc32c"))
-        except ValueError as error:  # not base64: the header is not what was sent
+        except ValueError as error:  # not base64: the header was damaged
             raise TransientError(_NOT_WHOLE) from error
     if stored is None and response.length is None and not response.chunked:
         raise TransientError("the answer ended within the headers, or has no length")
@@ -331,15 +331,15 @@ def _stored_crc32c(response: HTTPResponse) -> int | None:
 
 
 def decode_crc32c(told: str | None) -> int | None:
-    """A checksum as the service writes it, in base64, as a number."""
+    """A checksum in the service's base64 form, as a number."""
     return None if told is None else int.from_bytes(base64.b64decode(told), "big")
 
 
 def answer_words(status: int, text: str, reason: str | None) -> str:
-    """The service's words for a refusal, in a line.
+    """The service's words for a refusal, in one line.
 
     Args:
-        text: JSON with a message, a line of text, or the page of a proxy between us.
+        text: JSON with a message, a line of text, or the HTML page of a proxy in between.
         reason: the status in words.
 
     >>> answer_words(404, '{"error": {"message": "No such object: b/o"}}', "Not Found")
@@ -347,17 +347,17 @@ def answer_words(status: int, text: str, reason: str | None) -> str:
     >>> answer_words(502, "<!DOCTYPE html>", "Bad Gateway")
     '502 Bad Gateway'
     """
-    with contextlib.suppress(LookupError, TypeError, ValueError):  # no JSON
+    with contextlib.suppress(LookupError, TypeError, ValueError):  # not JSON
         text = str(json.loads(text)["error"]["message"] or "")
     lines = [] if text.lstrip().startswith("<") else text.strip().splitlines()
     return f"{status} {(lines or [reason or 'no reason was given'])[0][:200].rstrip('.')}"
 
 
 def is_rate_limit(text: str) -> bool:
-    """Whether the service refuses for the moment only, because too much was asked for.
+    """Whether the service refuses only for now, because of too many requests.
 
     Args:
-        text: of an answer of the status 403: JSON with reasons or, to a download, words alone.
+        text: the body of a 403: JSON with reasons or, for a download, only words.
 
     >>> is_rate_limit('{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}')
     True
@@ -372,7 +372,7 @@ def is_rate_limit(text: str) -> bool:
 
 
 def failure_words(error: BaseException) -> str:
-    """A failed connection in words: of the failure that libraries have wrapped, one by one.
+    """A failed connection in words: those of the innermost error that libraries have wrapped.
 
     >>> failure_words(OSError("aborted", ConnectionResetError(104, "Connection reset by peer")))
     'Connection reset by peer'

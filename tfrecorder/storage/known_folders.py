@@ -1,7 +1,7 @@
-"""Local folders that files were read from: one that is gone now is a disk that went away.
+"""Local folders that files were read from: if one is gone now, a disk went away.
 
-A disk that is unmounted answers as if its files had never been, "no such file", and often leaves
-an empty folder in its place.  A missing image is a property of its row; a missing disk is not.
+An unmounted disk answers "no such file", as if its files had never existed, and often leaves an
+empty folder in its place.  A missing image is a problem of its row; a missing disk is not.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import threading
 
 
 class KnownFolders:
-    """Folders that were there, each with those above it, as far as one conversion has seen.
+    """The folders that one conversion has seen, and all folders above them.
 
     Args:
-        folder: one that was there when the conversion was planned.
+        folder: one that existed when the conversion was planned.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -24,7 +24,7 @@ class KnownFolders:
             self.add(folder)
 
     def add(self, folder: str) -> None:
-        """Know a folder: a file was just read from it."""
+        """Add a folder: a file was just read from it."""
         if folder in self._known:  # nearly always
             return
         with self._lock:
@@ -33,9 +33,9 @@ class KnownFolders:
                 folder = os.path.dirname(folder)
 
     def vanished(self, path: str) -> str | None:
-        """The folder above a missing file that was there before, and is gone or empty now.
+        """The folder above a missing file that existed before and is gone or empty now.
 
-        None if there is no such folder: then it is the file alone that is missing.
+        None if there is no such folder: then only the file is missing.
         """
         folder = os.path.dirname(path)
         while folder not in self._known:

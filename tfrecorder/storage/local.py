@@ -36,7 +36,7 @@ _CODES = {
     errno.ENAMETOOLONG: "bad_name",
 }
 
-#: Below the folder that is written to: files that are not complete yet.
+#: Where incomplete files are kept, below the folder being written.
 TMP = f"{folders.PRIVATE}/tmp"
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -49,7 +49,7 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         try:
-            # Non-blocking, or a named pipe without a writer would be waited for without end.
+            # Non-blocking: a named pipe without a writer would block forever.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 return _read_regular(descriptor)
@@ -57,7 +57,7 @@ class LocalStore:
                 os.close(descriptor)
         except OSError as error:
             raise _as_unreadable(error) from error
-        except ValueError as error:  # a NUL, or what the file system cannot encode
+        except ValueError as error:  # a NUL, or a character the file system cannot encode
             raise UnreadableError("bad_name", "the uri has a character no path can have") from error
 
     def open(self, path: str) -> BinaryIO:
@@ -84,7 +84,7 @@ class LocalStore:
 
     def version(self, path: str) -> Hashable:
         try:
-            with self.open(path) as file:  # opened: a disk of another machine may keep old answers
+            with self.open(path) as file:  # opened: a network disk may cache old answers
                 found = os.fstat(file.fileno())
         except UnreadableError as error:
             if error.code == "not_found":
@@ -126,7 +126,7 @@ class LocalStore:
                 descriptor = os.open(temporary, _NEW, 0o666, dir_fd=aside)
                 with open(descriptor, "wb", buffering=0) as file:
                     yield file
-                # A link by the final name is replaced, not followed.
+                # A link with the final name is replaced, not followed.
                 os.replace(temporary, final, src_dir_fd=aside, dst_dir_fd=there)
             except BaseException:
                 with contextlib.suppress(FileNotFoundError):
@@ -144,11 +144,11 @@ class LocalStore:
             folders.move(folder, name, new)
         except FileNotFoundError:
             with folders.inside(folder, new) as (there, last):
-                os.stat(last, dir_fd=there, follow_symlinks=False)  # or it is nowhere
+                os.stat(last, dir_fd=there, follow_symlinks=False)  # raises if nowhere
 
 
 def _size_of(found: os.DirEntry[str]) -> int | None:
-    """Of a file; None of a folder, and 0 of what vanished or leads nowhere."""
+    """A file's size; None for a folder, 0 for a broken link or a file that just vanished."""
     try:
         return None if found.is_dir() else found.stat().st_size
     except OSError:
@@ -156,14 +156,14 @@ def _size_of(found: os.DirEntry[str]) -> int | None:
 
 
 def _status(path: str) -> os.stat_result | None:
-    """What a path leads to; None where there is nothing, or nothing can have such a name."""
+    """The status of what a path leads to; None if nothing is there or the name is impossible."""
     try:
         return os.stat(path)
     except OSError as error:
         if _CODES.get(error.errno or 0) in ("not_found", "bad_name"):
             return None
         raise _as_unreadable(error) from error
-    except ValueError:  # a NUL, or what the file system cannot encode
+    except ValueError:  # a NUL, or a character the file system cannot encode
         return None
 
 
@@ -185,11 +185,11 @@ def _read_regular(descriptor: int) -> bytes:
         raise UnreadableError("not_a_file", _SPECIAL)
     if status.st_size > MAX_FILE_BYTES:
         raise too_large(status.st_size)
-    # One byte more than there should be: a file that just grew is then read on, not cut.
+    # One byte more than expected: if the file just grew, we keep reading and do not cut it off.
     try:
         data = os.read(descriptor, status.st_size + 1)
     except OSError as error:
-        # A disk need not be read for no bytes: this is a file of the system, as /proc/self/mem.
+        # An empty file needs no read from a disk: this is a system file, such as /proc/self/mem.
         if status.st_size or error.errno != errno.EIO:
             raise
         raise UnreadableError("read_failed", os.strerror(errno.EIO)) from error
@@ -203,12 +203,12 @@ def _read_regular(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-#: Of the names that a file has before it is whole.
+#: The prefix of a file's name until the file is complete.
 TEMPORARY = ".tfrecorder-"
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Write a file that is seen whole or not at all, in place of any that is there.
+    """Write a file that appears whole or not at all, replacing any existing one.
 
     Raises:
         OutputError: it cannot be written.

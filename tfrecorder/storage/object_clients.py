@@ -1,4 +1,4 @@
-"""Clients of obstore for S3 and Azure Blob Storage: where, in whose name, and how patiently."""
+"""Clients of obstore for S3 and Azure Blob Storage: endpoints, credentials and timeouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = {
 
 _S3 = ("s3", "s3a")
 
-#: Whose credentials are missing, or refused, and what to do.
+#: Whose credentials are missing or refused, and what to do.
 _AWS = ("AWS", "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 _AZURE = (
     "Azure",
@@ -32,16 +32,18 @@ FORKED = (
     "worker processes with 'spawn' (in PyTorch's DataLoader multiprocessing_context='spawn')"
 )
 
-#: Time limits of short requests: for the connection, and for each wait for a part of an answer.
+#: Time limits of short requests: for the connection, for each wait for a part of the response, and
+#: in total.
 _SHORT = {"connect_timeout": "10 seconds", "read_timeout": "60 seconds", "timeout": "1 hour"}
 
-#: Of uploads, whose answer comes only after the last byte was sent.
+#: Time limits of uploads, where the response comes only after the last byte is sent.
 _UPLOAD = {"connect_timeout": "10 seconds", "timeout": "15 minutes"}
 
-#: We try again ourselves, as for every store.
+#: We do our own retries, as for every store.
 _NO_RETRIES = {"max_retries": 0}
 
-#: Where an environment names its AWS credentials, or wants none: botocore is not asked then.
+#: If one of these is set, the environment names its AWS credentials or wants none, and we do not
+#: ask botocore.
 _NAMED = ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ENDPOINTS = {
@@ -49,11 +51,11 @@ _ENDPOINTS = {
     False: ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
 
-#: botocore renews what ends; it is asked again so often.
+#: botocore renews credentials before they expire; this is how often we ask it again.
 _KEPT = timedelta(minutes=10)
 
-#: The process that has made the first client.  The threads behind all clients are that one's: in a
-#: fork of it every request would wait for ever.
+#: The process that made the clients.  The threads behind all clients belong to that process: in a
+#: fork of it every request would wait forever.
 _process: int | None = None
 
 
@@ -61,10 +63,10 @@ class Client(NamedTuple):
     """A bucket or container, accessed in one way.
 
     Attributes:
-        short: obstore's client for all but uploads.
+        short: obstore's client for everything but uploads.
         uploads: the one for uploads, which may take minutes.
-        unsigned: there are no credentials: what is public can be read.
-        credentials: whose they are, and what to do where there are none.
+        unsigned: there are no credentials, so only public objects can be read.
+        credentials: whose they are, and what to do if there are none.
     """
 
     short: Any
@@ -100,7 +102,7 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def connect(place: str) -> Client:
-    """A client of a bucket or container, as "s3://bucket"; nothing is asked of the service.
+    """A client for a bucket or container such as "s3://bucket"; makes no request to the service.
 
     Raises:
         UnreadableError: the environment names credentials or settings that cannot be used.
@@ -121,13 +123,13 @@ def connect(place: str) -> Client:
 
 
 def refusal(kind: str) -> str | None:
-    """What to install before files of a scheme can be read; None where nothing is missing."""
+    """What to install before files of a scheme can be read; None if nothing is missing."""
     missing = [one for one in PACKAGES[kind].split() if importlib.util.find_spec(one) is None]
     return f"run `pip install {' '.join(missing)}`" if "obstore" in missing else None
 
 
 def refuse_forks() -> None:
-    """Raise an UnreadableError in a process that was forked from one with clients."""
+    """Raise an UnreadableError in a process forked from one that has clients."""
     if _process is not None and _process != os.getpid():
         raise UnreadableError("wrong_setup", FORKED)
 
@@ -149,10 +151,10 @@ def _allows_http(endpoints: tuple[str, ...]) -> Mapping[str, bool]:
 
 
 def _of_profile() -> dict[str, Any]:
-    """What botocore knows of AWS that object_store does not.
+    """The AWS settings that botocore knows and object_store does not.
 
-    That is profiles in files, single sign-on, roles to assume and their regions; and whether there
-    are any credentials at all: without, what is public can be read.
+    These come from profiles in files, single sign-on, roles to assume and their regions.  They also
+    show whether there are any credentials; without them only public objects can be read.
     """
     if any(os.environ.get(name) for name in _NAMED):
         return {}

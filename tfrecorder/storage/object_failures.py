@@ -1,6 +1,6 @@
-"""What a failed request of obstore means: it gives a kind of exception, and words.
+"""What a failed obstore request means, from the type and message of its exception.
 
-The words are those of object_store (Rust), with the answer's status and body in them.
+The message is from object_store (Rust), and contains the response's status and body.
 Sources: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and
 https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 """
@@ -19,13 +19,13 @@ from tfrecorder.storage.store import (
     may_pass,
 )
 
-#: What object_store says before an answer that grants nothing: its status, and its body.
+#: How object_store reports an unsuccessful response: its status and body.
 _STATUS = re.compile(r"status code: (\d{3}) ?([^:\n]*)(?::\s*(.*))?", re.DOTALL)
 _DELETION = re.compile(r"DeleteObjects request failed for key .*?: (?P<words>.*) \(code: (\w+)\)")
 
 _NOT_IMPLEMENTED = 501
 
-#: Codes in the body of an answer, whatever its status is.
+#: Codes in the body of a response, whatever its status is.
 _PASSING = frozenset(
     ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted")
     + ("ConditionalRequestConflict", "ServerBusy", "OperationTimedOut")
@@ -40,22 +40,22 @@ _OF_REGION = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect"))
 _REGION = "set AWS_REGION to the region of the bucket"
 _UNCONDITIONAL = "this server knows no conditional writes: set AWS_CONDITIONAL_PUT=disabled"
 
-#: Where object_store looks for credentials when the environment names none.
+#: The places where object_store looks for credentials if the environment names none.
 _METADATA = re.compile(
     r"169\.254\.|fd00:ec2|metadata\.google|External \w+ credential|azure cli", re.I
 )
 
-#: What failed on the way, without an answer or in the midst of one.
+#: Failures of the connection, before or during a response.
 _ON_THE_WAY = re.compile(
     r"HTTP error|response body|error sending|error decoding|connection|timed out", re.I
 )
 
-#: Of a chain of causes, as Rust prints it for those who mend programs, the one of the system.
+#: The system's message in a chain of causes, in Rust's debug format.
 _CAUSE = re.compile(r'message: "([^"]+)"')
 
 
 def meaning(error: Exception, client: Client) -> Exception | None:
-    """A failure in our terms; None where it is none of obstore's."""
+    """Our error for a failure of obstore or the connection; None for any other failure."""
     from obstore import exceptions
 
     if not isinstance(error, (exceptions.BaseError, FileNotFoundError, NotImplementedError)):
@@ -93,7 +93,7 @@ def meaning(error: Exception, client: Client) -> Exception | None:
 
 
 def unusable(error: Exception) -> Exception | None:
-    """What in the environment allows no client; None where it is another fault."""
+    """Our error if the environment's settings make a client impossible; None for another fault."""
     from obstore import exceptions
 
     if not isinstance(error, (exceptions.BaseError, ValueError)):
@@ -103,7 +103,7 @@ def unusable(error: Exception) -> Exception | None:
 
 
 def _answer(text: str) -> tuple[int, str, str]:
-    """The status of an answer, 0 without one; the code in its body; and a line of words.
+    """A response's status (0 without one), the code in its body, and a line of words.
 
     >>> _answer("… status code: 503 Service Unavailable: <Error><Code>SlowDown</Code>"
     ...     "<Message>Reduce your rate.</Message></Error>")
@@ -115,7 +115,7 @@ def _answer(text: str) -> tuple[int, str, str]:
         return 0, deletion[2], f"{deletion[2]}: {deletion['words'].rstrip('.')}"
     found = _STATUS.search(text)
     if found is None:
-        code = _tag("Code", text)  # a body of errors under the status 200
+        code = _tag("Code", text)  # an error body with the status 200
         return 0, code, _line(text)
     status, reason, body = int(found[1]), found[2].strip(), found[3] or ""
     code, message = _tag("Code", body), _tag("Message", body)
@@ -129,6 +129,6 @@ def _tag(name: str, text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """The first line of some words, after what object_store says of every failure."""
+    """The first line of a message, without the prefix that object_store puts on every failure."""
     words = (text.strip() or "no reason was given").splitlines()[0]
     return words.rpartition(" - ")[2][:300].rstrip(". ")

@@ -1,4 +1,4 @@
-"""S3 and Azure Blob Storage (s3, az and their like) by obstore, Rust's object_store in Python."""
+"""S3 and Azure Blob Storage (s3, az and the like) by obstore, Rust's object_store for Python."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from tfrecorder.threads import ThreadPool, result_of
 
 T = TypeVar("T")
 
-#: Bytes of a file that is read or sent at a time.
+#: Bytes of a file to read or send at a time.
 _PART_BYTES = 2**23
 
-#: Files beyond this go up in parts, where no condition has to hold: services that take a condition
-#: take the whole file with it, up to 5 GB.
+#: Larger files are uploaded in parts if the write is unconditional.  A conditional write sends the
+#: whole file in one request, up to 5 GB.
 _AT_ONCE = 2**30
 
-#: Files beyond this may take longer than any answer.
+#: Larger files use the client for uploads: the response may take longer than `read_timeout`.
 _SHORT_BYTES = 2**20
 
-#: Names in an answer to a listing.
+#: Names per page of a listing.
 _PAGE = 1000
 
 
 class ObjectStore:
-    """Objects `scheme://bucket/name`; a folder is what the names of objects begin with.
+    """Objects `scheme://bucket/name`; a folder is a prefix of object names.
 
-    An object's generation is its entity tag, as a number.
+    An object's generation is its entity tag as a number.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class ObjectStore:
         found = self._asked(path, lambda client, name: obstore.head(client.short, name))
 
         def read_range(start: int, end: int) -> bytes:
-            # Of the object that was just looked at: no two of them are mixed.
+            # From the object just described, so that two versions are never mixed.
             only = {"if_match": found["e_tag"]} if found["e_tag"] else {}
             options: Any = {"range": (start, end), **only}
             try:
@@ -95,7 +95,7 @@ class ObjectStore:
             for part in obstore.get(client.short, name).stream(min_chunk_size=_PART_BYTES):
                 try:
                     file.write(part)
-                except OSError as error:  # of this machine: its disk is full
+                except OSError as error:  # on this machine: its disk is full
                     raise UnreadableError("read_failed", str(error)) from error
 
         self._asked(path, fetch)
@@ -110,7 +110,7 @@ class ObjectStore:
 
     def version(self, path: str) -> Hashable:
         found = self._head(path)
-        # Of S3 the same bytes have the same tag, whenever they were written.
+        # On S3 the same bytes have the same tag whenever they are written, so the time counts too.
         return None if found is None else (found["e_tag"], found["last_modified"])
 
     def descriptions(self, folder: str) -> dict[str, Description]:
@@ -161,7 +161,7 @@ class ObjectStore:
         try:
             return _number(self._put(path, data, _mode(generation)))
         except OtherStandsError:
-            # An attempt of ours, whose answer was lost, may have put it.
+            # An earlier attempt of ours may have written it, and the response was lost.
             standing = self.describe(path)
             if standing is None or self.read(path) != data:
                 raise
@@ -195,7 +195,7 @@ class ObjectStore:
         told(move, _unmeant)
 
     def _put(self, path: str, data: Any, mode: Any) -> str:
-        """One upload to the final name: the object is there whole, or not at all; gives its tag."""
+        """Upload to the final name and return its tag: the object appears whole or not at all."""
         import obstore
 
         def put(client: Client, name: str) -> str:
@@ -215,13 +215,13 @@ class ObjectStore:
         return self._told(path, put)
 
     def _delete(self, path: str, names: Sequence[str] = ()) -> None:
-        """Remove an object, or others in its bucket by their names; nothing if there are none."""
+        """Remove an object, or these names in its bucket; nothing if there are none."""
         import obstore
 
         def delete(client: Client, name: str) -> None:
             try:
                 obstore.delete(client.short, list(names) or name)
-            except FileNotFoundError:  # of Azure, which then may have left others
+            except FileNotFoundError:  # from Azure, which may then have left some
                 for one in names:
                     with contextlib.suppress(FileNotFoundError):
                         obstore.delete(client.short, one)
@@ -229,7 +229,7 @@ class ObjectStore:
         self._asked(path, delete)
 
     def _head(self, path: str) -> Any:
-        """What the service says of an object; None if there is none."""
+        """What the service says about an object; None if there is none."""
         import obstore
 
         if not split_path(path)[1]:
@@ -242,7 +242,7 @@ class ObjectStore:
             raise
 
     def _listing(self, folder: str) -> tuple[dict[str, Description], list[str]]:
-        """The objects right in a folder, and its folders, by their last names."""
+        """The objects directly in a folder, and its folders, by their last names."""
         import obstore
 
         found = self._asked(
@@ -256,7 +256,7 @@ class ObjectStore:
         )
 
     def _pages(self, folder: str, most: int = _PAGE) -> Iterator[list[Any]]:
-        """What lies below a folder at any depth, so many objects at a time."""
+        """The objects below a folder at any depth, at most `most` at a time."""
         import obstore
 
         pages = self._asked(
@@ -269,13 +269,13 @@ class ObjectStore:
             yield list(page)
 
     def _asked(self, path: str, request: Callable[[Client, str], T]) -> T:
-        """What a request returns that is given a client and a name, its failures in our terms."""
+        """Call `request` with a client and an object's name; its failures raise our errors."""
         place, name = split_path(path)
         client = self._client(place)
         return asked(lambda: _heard(lambda: request(client, name)), partial(meaning, client=client))
 
     def _told(self, path: str, request: Callable[[Client, str], T]) -> T:
-        """The same for requests that write."""
+        """`_asked` for requests that write."""
         return told(lambda: self._asked(path, request), _unmeant)
 
     def _client(self, place: str) -> Client:
@@ -287,7 +287,7 @@ class ObjectStore:
 
 
 def _heard(request: Callable[[], T]) -> T:
-    """What a request returns; Ctrl-C ends the wait for it, which obstore itself would not hear."""
+    """Make a request so that Ctrl-C ends the wait for it; obstore itself would not notice."""
     if threading.current_thread() is not threading.main_thread():
         return request()
     with ThreadPool(1) as pool:
@@ -295,13 +295,13 @@ def _heard(request: Callable[[], T]) -> T:
 
 
 def _prefix(folder: str) -> str:
-    """What the names of the objects below a folder begin with."""
+    """The prefix of the names of the objects below a folder."""
     name = split_path(folder)[1].strip("/")
     return f"{name}/" if name else ""
 
 
 def _without_markers(names: list[str]) -> list[str]:
-    """Names without those of folders, for which some tools keep an empty object."""
+    """These names without those of folders: some tools keep an empty object for each folder."""
     folders = set()
     for name in names:
         while (name := os.path.dirname(name)) and name not in folders:
@@ -328,17 +328,17 @@ def _tag(number: int) -> str:
 
 
 def _mode(generation: int) -> Any:
-    """What obstore calls a write where this generation stands, 0 for none."""
+    """obstore's mode for a write over this generation, 0 for none."""
     return {"e_tag": _tag(generation)} if generation else "create"
 
 
 def _is_conditional() -> bool:
-    """Whether writes may depend on what stands there; some servers of S3 cannot do that."""
+    """Whether conditional writes are on; some S3 servers do not support them."""
     return os.environ.get("AWS_CONDITIONAL_PUT", "").lower() != "disabled"
 
 
 def _mapped(path: str) -> Any:
-    """The bytes of a file, which stay on the disk until they are sent."""
+    """A file's bytes, which stay on disk until they are sent."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return b""
@@ -346,4 +346,4 @@ def _mapped(path: str) -> Any:
 
 
 def _unmeant(error: Exception) -> None:
-    """The failures are in our terms already."""
+    """The failures are our errors already."""

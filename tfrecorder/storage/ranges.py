@@ -1,4 +1,4 @@
-"""A file on a remote store to seek in and read in parts, with one request for each part."""
+"""A remote file that can be seeked and read in parts, with one request for each part."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import BinaryIO, cast
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.store import TransientError
 
-#: Bytes that a request asks for at least: the rows of a shard's plan, about.
+#: The least bytes per request: about the rows of one shard's plan.
 PART_BYTES = 2**18
 
 
 def in_parts(path: str, size: int, read_range: Callable[[int, int], bytes]) -> BinaryIO:
-    """A file of which only what is asked for is read.
+    """A file of which only the requested parts are read.
 
     Args:
         path: of the file.
         size: of the file, in bytes.
-        read_range: the bytes from one offset up to another, not included; one request, which fails
-            with a TransientError where another attempt may succeed.
+        read_range: reads the bytes from one offset up to, not including, another in one request;
+            raises a TransientError if another attempt may succeed.
 
     >>> data = bytes(range(100))
     >>> file = in_parts("memory://a", 100, lambda start, end: data[start:end])

@@ -1,7 +1,7 @@
-"""Patience: what failed in a way that may pass is tried again, for two minutes at least.
+"""Retries: a transient failure is retried for at least two minutes.
 
-All threads of a process wait together for a service that answers none of them, so that it is asked
-once every few seconds, and not by each of them.
+All threads of a process wait together for a service that answers none of them.  So the service gets
+one request every few seconds, and not one from each thread.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from tfrecorder.storage.store import UnreadableError, UnwritableError, may_pass
 
 T = TypeVar("T")
 
-#: Seconds for which a request is tried again, from its first failure on.  An outage of a bucket, or
-#: the restart of a file server, is mostly over by then.
+#: Seconds to retry a request, counted from its first failure.  A bucket outage or the restart of a
+#: file server is mostly over by then.
 PATIENCE = 120
 
-#: Attempts of a request whose service answers others: an upload of minutes may fail by chance,
-#: three times in as many attempts.
+#: Attempts at a request while its service answers other requests: an upload that takes minutes may
+#: fail by chance three times in a row.
 ATTEMPTS = 6
 
 
 def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lambda: None) -> T:
-    """What `attempt` returns, tried again while it fails in a way that may pass.
+    """The result of `attempt`, which is retried while its failures may pass.
 
     Args:
-        attempt: a failure that `may_pass` is followed by another attempt.
-        path: of the file or folder it is about: the threads of this process that ask its service
-            for something wait together, and the error names it.
-        note: is called before each further attempt, for whoever counts them.
+        attempt: called again after a failure that `may_pass`.
+        path: the file or folder it is about.  All threads of this process that use its service wait
+            together, and the error names the path.
+        note: called before each retry, to count them.
 
     Raises:
-        UnreachableError: it failed for `PATIENCE` seconds, or at once in a block of `impatient`.
+        UnreachableError: it failed for `PATIENCE` seconds, or once inside `impatient`.
         UnwantedError: nobody waits for the result any more.
         Whatever else `attempt` raises, at once.
     """
@@ -67,7 +67,7 @@ _PATIENT: ContextVar[bool] = ContextVar("patient", default=True)
 
 @contextlib.contextmanager
 def impatient() -> Iterator[None]:
-    """A block in which nothing is tried again: of notes and looks that may as well be left out."""
+    """A block in which nothing is retried, for reads and writes that we can do without."""
     before = _PATIENT.set(False)
     try:
         yield
@@ -76,7 +76,7 @@ def impatient() -> Iterator[None]:
 
 
 class _Request:
-    """A request that is tried until it is answered, or its patience ends."""
+    """A request that is retried until it is answered or its time is up."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -86,7 +86,7 @@ class _Request:
         self._asked_pause = 0.0
 
     def wait_for_others(self) -> None:
-        """Wait while the service is known to fail: others ask it already."""
+        """Wait while the service is known to be failing: other threads already retry it."""
         service = failing(self._path)
         now = time.monotonic()
         if service is not None and service.closed_until > now and _PATIENT.get():
@@ -99,9 +99,9 @@ class _Request:
             service.answer()
 
     def failed(self, began: float, error: Exception) -> None:
-        """Note a failure; raise an UnreachableError where it is not to be tried again."""
+        """Note a failure; raise an UnreachableError if it must not be retried."""
         now = time.monotonic()
-        # No stall lasts so long: every store ends one sooner.  The request worked until now.
+        # Every store ends a stall sooner than this, so the request was making progress until now.
         if self._since is None or now - began > PATIENCE:
             self._since = now
         self._failures += 1
@@ -112,7 +112,7 @@ class _Request:
         if not _PATIENT.get():
             raise UnreachableError(f"{self._path} cannot be reached: {self._words}.") from error
         waited = now - self._since
-        is_away = now - service.failing_since >= PATIENCE / 2  # and answers nobody
+        is_away = now - service.failing_since >= PATIENCE / 2  # it answers nobody
         if waited >= PATIENCE and (is_away or self._failures >= ATTEMPTS):
             words = f"could not be reached for {waited:,.0f} s: {self._words}."
             raise UnreachableError(f"{self._path} {words}") from error
@@ -120,13 +120,13 @@ class _Request:
     def pause(self) -> None:
         assert self._since is not None
         now, pause = time.monotonic(), growing(self._failures) * random.uniform(0.5, 1)
-        # A server may ask for more, but not for more than the patience that is left.
+        # A server may ask for a longer pause, but never longer than the time left.
         asked = min(self._asked_pause, self._since + PATIENCE - now)
         self._wait(service_of(self._path), ready=now + max(pause, asked))
 
     def _wait(self, service: Service, ready: float) -> None:
         assert self._since is not None
         end = self._since + PATIENCE
-        # Where the patience ends there is one more attempt, whatever the others do.
+        # When the time is up there is one last attempt, whatever the other threads do.
         last = end if end > time.monotonic() else float("inf")
         service.wait(Wait(service.name, self._since, self._words), ready, last)

@@ -1,4 +1,4 @@
-"""Which services and disks fail at present, as all threads of this process see it."""
+"""Which services and disks are failing right now, as seen by all threads of this process."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from tfrecorder.storage.uris import parent, scheme
 from tfrecorder.threads import UnwantedError, is_unwanted
 
-#: Seconds before the second attempt, twice as many before each further one, and the most.
+#: Seconds before the second attempt, doubled before each further one, and the maximum.
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 5
 
-#: Of these without a request, and a failure is the first of another outage.
+#: After this many longest pauses without a failed request, the next failure starts a new outage.
 STALE_PAUSES = 4
 
-#: Seconds of waiting after which it is said, and after which it is said again.
+#: Seconds of waiting before it is logged, and before it is logged again.
 QUIET_SECONDS = 3
 SAID_SECONDS = 60
 
-#: Seconds between two looks at whether anybody still waits for the result.
+#: Seconds between checks of whether anybody still waits for the result.
 LOOK_SECONDS = 0.1
 
 logger = logging.getLogger("tfrecorder")
@@ -32,12 +32,12 @@ logger = logging.getLogger("tfrecorder")
 
 @dataclass(frozen=True)
 class Wait:
-    """A service that requests of this process wait for.
+    """A request of this process that waits for a service.
 
     Attributes:
-        service: a bucket, as "gs://bucket", or a local folder.
-        since: when the first of these requests failed, as `time.monotonic` counts.
-        words: of the latest failure.
+        service: a bucket such as "gs://bucket", or a local folder.
+        since: when the request first failed or began to wait, on the clock of `time.monotonic`.
+        words: the message of the latest failure.
     """
 
     service: str
@@ -50,26 +50,26 @@ class Wait:
 
 
 def waits() -> list[Wait]:
-    """What this process has waited for, for some seconds at least; the longest wait first."""
+    """What this process has been waiting for, for at least a few seconds; longest wait first."""
     found = [wait for service in list(_SERVICES.values()) for wait in service.waiting()]
     long = [wait for wait in found if time.monotonic() - wait.since >= QUIET_SECONDS]
     return sorted(long, key=lambda wait: wait.since)
 
 
 def growing(failures: int) -> float:
-    """Seconds to pause after so many failures in a row."""
+    """Seconds to pause after this many failures in a row."""
     return float(min(FIRST_PAUSE * 2 ** min(failures - 1, 20), LONGEST_PAUSE))
 
 
 class Service:
-    """Whether a service answers, as all threads of this process see it.
+    """Whether a service answers, as seen by all threads of this process.
 
-    Rounds of failures are counted that have no answer between them.  Requests that were under way
-    together fail together: that is one round.  From the second on the service is closed: whoever
-    wants something waits, and waits on if the first who asks then fails too, which is soon noticed,
-    as they come at moments that chance decides.
+    We count rounds of failures with no answer in between.  Requests that were under way at the same
+    time and fail are one round.  From the second round on the service is closed, and every thread
+    waits.  The waits end at random moments, so one thread asks first; if it fails too, the others
+    soon notice and keep waiting.
 
-    A share of requests that fail while others are answered closes nothing.
+    If some requests fail while others are answered, the service is not closed.
     """
 
     def __init__(self, name: str) -> None:
@@ -104,17 +104,17 @@ class Service:
             self._changed.notify_all()
 
     def wait(self, wait: Wait, ready: float, last: float) -> None:
-        """Wait until `ready` and while the service is closed, at most until `last`.
+        """Wait until `ready`, and longer while the service is closed, but at most until `last`.
 
         Args:
-            wait: what is said meanwhile, by `waits` and in the log.
+            wait: what `waits` and the log say in the meantime.
 
         Raises:
             UnwantedError: nobody waits for the result any more.
         """
         opened, share = self._opened, random.uniform(0, 0.5)
         with self._changed, self._listed(wait):
-            while self._opened == opened:  # else it has answered again, after all had waited
+            while self._opened == opened:  # else it answers again, after everyone had to wait
                 closed = self.closed_until + share * (self.closed_until - self._latest_round)
                 left = min(max(ready, closed), last) - time.monotonic()
                 if left <= 0:
@@ -133,7 +133,7 @@ class Service:
             self._waiting.remove(wait)
 
     def _say(self, wait: Wait) -> None:
-        """Log what is waited for, once for all that wait, and every minute again."""
+        """Log what we wait for, once for all waiting threads and again every minute."""
         now = time.monotonic()
         if now - wait.since >= QUIET_SECONDS and now - self._said >= SAID_SECONDS:
             self._said = now
@@ -144,13 +144,13 @@ class Service:
             return list(self._waiting)
 
 
-#: The services that have failed in this process.  It belongs to the process, as what it says does:
-#: threads that know nothing of each other ask one and the same service.
+#: The services that have failed in this process.  This is global because the services are too:
+#: threads that know nothing of each other use the same service.
 _SERVICES: dict[str, Service] = {}
 
 
 def failing(path: str) -> Service | None:
-    """The service of a path if it has ever failed here; costs nothing where none has."""
+    """The service of a path if it has ever failed here; costs nothing if none has."""
     return _SERVICES.get(_name(path)) if _SERVICES else None
 
 
@@ -161,10 +161,10 @@ def service_of(path: str) -> Service:
 
 
 def _name(path: str) -> str:
-    """What fails as a whole: the bucket of a uri; of a local file its folder.
+    """The unit that fails as a whole: a uri's bucket, or a local file's folder.
 
-    Many folders may be on one disk, but a system whose file server is away does not say which: to
-    ask for that may take as long as the request itself.
+    Many folders may be on one disk, but while its file server is away the system cannot say which:
+    that question may hang for as long as the request itself.
     """
     kind = scheme(path)
     if not kind:

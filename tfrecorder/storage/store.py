@@ -1,4 +1,4 @@
-"""What every store of files can do, and how it fails."""
+"""What every file store can do, and how it fails."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tfrecorder.errors import TfrecorderError
 
 T = TypeVar("T")
 
-#: Refused rather than read: no image of this size fits a record, which ends at 2 GiB.
+#: Larger files are refused: no image of this size fits a record, which is limited to 2 GiB.
 MAX_FILE_BYTES = 2**30
 
 
-#: Codes of what says nothing of the file: whoever asks has to mend how.
+#: Error codes that are not about the file: the reader's setup has to be fixed.
 OF_THE_READER = frozenset(("no_credentials", "no_user_project", "wrong_setup"))
 
 
 class UnreadableError(TfrecorderError):
-    """A file cannot be read, and would not be if it were tried again.
+    """A file cannot be read, and a retry would not help.
 
     Attributes:
         code: what is wrong, in one word: not_found, no_permission, not_a_file, too_large,
             bad_name, no_credentials, no_user_project, wrong_setup or read_failed.
-        detail: the system's words, without the path.
+        detail: the system's message, without the path.
     """
 
     def __init__(self, code: str, detail: str) -> None:
@@ -42,14 +42,14 @@ class UnreadableError(TfrecorderError):
 
 
 class UnwritableError(OSError):
-    """A file cannot be written, and would not be if it were tried again; its words say why."""
+    """A file cannot be written, and a retry would not help; the message says why."""
 
 
 class TransientError(Exception):
     """A request failed in a way that may pass: a time-out, a reset connection, a busy server.
 
     Attributes:
-        after: seconds that the server asks to wait before the next attempt; 0 where it asks none.
+        after: seconds that the server asks us to wait before the next attempt; 0 if it does not.
     """
 
     def __init__(self, words: str, after: float = 0) -> None:
@@ -58,7 +58,7 @@ class TransientError(Exception):
 
 
 def seconds_to_wait(header: str | None) -> float:
-    """What a header `Retry-After` asks for: seconds, or a time; 0 without one.
+    """The seconds that a `Retry-After` header (seconds or a time) asks for; 0 without one.
 
     >>> seconds_to_wait("7"), seconds_to_wait("soon"), seconds_to_wait(None)
     (7.0, 0.0, 0.0)
@@ -72,8 +72,8 @@ def seconds_to_wait(header: str | None) -> float:
         return 0.0
 
 
-#: What a disk answers whose cable, server or daemon is away for a moment, what a network does, and
-#: what a process does that has too many files open.  None of it is a property of the file.
+#: The errors of a disk whose cable, server or daemon is briefly away, of a network, and of a
+#: process with too many open files.  None of them is about the file itself.
 _PASSING = frozenset(
     getattr(errno, name)
     for name in (
@@ -87,22 +87,22 @@ _PASSING = frozenset(
 
 
 def may_pass(error: BaseException) -> bool:
-    """True for a failure after which another attempt may succeed: of a store, or of the system."""
-    # The last is a name that has no address at the moment.
+    """True for a failure, of a store or of the system, after which another attempt may succeed."""
+    # gaierror: a host name that cannot be resolved right now.
     if isinstance(error, (TransientError, TimeoutError, ConnectionError, socket.gaierror)):
         return True
     return isinstance(error, OSError) and error.errno in _PASSING
 
 
 class OtherStandsError(Exception):
-    """Another file stands where one was to be written than the one that was to be replaced."""
+    """A file was to be replaced, but another one is there by now."""
 
 
 def asked(request: Callable[[], T], meaning: Callable[[Exception], Exception | None]) -> T:
-    """What a request of a store returns, its failures in our terms.
+    """Make a request of a store and raise its failures as our errors.
 
     Args:
-        meaning: of a failure of the packages behind the store; None where it is another fault.
+        meaning: our error for a failure of the packages behind the store; None for another fault.
     """
     try:
         return request()
@@ -116,7 +116,7 @@ def asked(request: Callable[[], T], meaning: Callable[[Exception], Exception | N
 
 
 def told(request: Callable[[], T], meaning: Callable[[Exception], Exception | None]) -> T:
-    """The same for requests that write."""
+    """`asked` for requests that write."""
     try:
         return asked(request, meaning)
     except UnreadableError as error:
@@ -128,11 +128,11 @@ class Description:
     """What a store says about a file without sending it.
 
     Attributes:
-        size: in bytes, as it is stored.
-        crc32c: None where the store keeps none.
-        generation: another number for each time the file is written, or for other bytes; 0 where
-            the store has none.
-        content: all its bytes, where a listing gives those of short files; else None.
+        size: in bytes, as stored.
+        crc32c: None if the store keeps none.
+        generation: a number that changes whenever the file is written, or whenever its bytes
+            change; 0 if the store has none.
+        content: all its bytes if a listing gives those of short files; else None.
     """
 
     size: int
@@ -150,12 +150,12 @@ def described(sizes: Mapping[str, int | None]) -> dict[str, Description]:
     return {name: Description(size) for name, size in sizes.items() if size is not None}
 
 
-#: Bytes read at a time where a file is summed.
+#: Bytes read at a time for a checksum.
 _SUMMED_BYTES = 2**20
 
 
 def sums_of(read: Callable[[int], bytes]) -> tuple[int, int]:
-    """Size and CRC32C of all that a function still reads."""
+    """Size and CRC32C of everything a function reads until it returns nothing."""
     import google_crc32c
 
     size = crc = 0
@@ -165,16 +165,16 @@ def sums_of(read: Callable[[int], bytes]) -> tuple[int, int]:
 
 
 class Claim(Protocol):
-    """Who may replace what stands under some names of a store with generations."""
+    """The right to replace existing files under some names of a store with generations."""
 
     def is_held(self) -> bool:
-        """True once whatever stands there may be replaced."""
+        """True once the files there may be replaced."""
 
     def take(self) -> None:
-        """Hold the claim, or see that it still is; raises what its owner likes where it is not.
+        """Take the claim, or check that it is still held; raises an error of its owner if not.
 
-        Who looks what stands, takes the claim and then replaces just that, never replaces what a
-        later holder has put there.
+        Look at the file that is there, take the claim, then replace exactly that file: this never
+        replaces a file written by a later holder.
         """
 
 
@@ -184,31 +184,31 @@ def put_claimed(
     put: Callable[[int], object],
     is_ours: Callable[[Description], bool],
 ) -> None:
-    """Put a file that replaces other bytes only where the claim to them is held.
+    """Put a file that replaces other bytes only if the claim to them is held.
 
     Args:
-        look: describes what stands there.
-        put: puts the file over a generation, 0 for none; raises an OtherStandsError where another
-            stands.
-        is_ours: whether what stands there has the bytes of the file.
+        look: describes the file that is there.
+        put: puts the file over a generation, 0 for none; raises an OtherStandsError if another one
+            is there.
+        is_ours: whether the file that is there has our bytes.
     """
     generation = 0
     if claim.is_held():
         standing = look()
         generation = 0 if standing is None else standing.generation
-        claim.take()  # after the look: whoever takes it from now on replaces what we saw
+        claim.take()  # after `look`: whoever takes it from now on replaces what we saw
     try:
         put(generation)
     except OtherStandsError:
         standing = look()
-        # An upload of ours, whose answer was lost, or one of the same shard by another worker.
+        # Ours: an upload whose response was lost, or another worker's upload of the same shard.
         if standing is None or not is_ours(standing):
             claim.take()
             put_claimed(claim, look, put, is_ours)
 
 
 def too_large(size: int) -> UnreadableError:
-    """The error of a file beyond `MAX_FILE_BYTES`; `size` is what it has, at least."""
+    """The error for a file larger than `MAX_FILE_BYTES`; it has at least `size` bytes."""
     return UnreadableError("too_large", f"{size:,} bytes; at most {MAX_FILE_BYTES:,}")
 
 
@@ -223,8 +223,8 @@ def is_transient(status: int) -> bool:
 class Store(Protocol):
     """Files by their full paths, scheme included.
 
-    Every method may raise what `may_pass`, whose caller tries again (`retry.retried`); those that
-    read UnreadableError, those that write UnwritableError or another OSError.
+    Every method may raise errors that `may_pass`; the caller retries those (`retry.retried`).
+    Methods that read raise UnreadableError; those that write, UnwritableError or another OSError.
     """
 
     def read(self, path: str) -> bytes:
@@ -243,45 +243,45 @@ class Store(Protocol):
         """What the store says about a file; None if there is no such file."""
 
     def version(self, path: str) -> Hashable:
-        """Another value once a file was replaced; None if there is no such file."""
+        """A value that changes when the file is replaced; None if there is no such file."""
 
     def descriptions(self, folder: str) -> dict[str, Description]:
-        """The files right in a folder, by name; empty without it."""
+        """The files directly in a folder, by name; empty if there is no such folder."""
 
     def names(self, folder: str) -> dict[str, int | None]:
-        """What lies in a folder, by name: a file's size, None for a folder; empty without it."""
+        """What is in a folder, by name: a file's size, None for a folder; empty if none exists."""
 
     def files(self, folder: str) -> Iterator[str]:
         """The paths of all files below a folder, relative to it, in any order."""
 
     def is_folder(self, path: str) -> bool:
-        """True where something lies below this path."""
+        """True if there is anything below this path."""
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
     ) -> AbstractContextManager[BinaryIO]:
-        """A file that stands as `name` below a folder only once the block ends well.
+        """A file that appears as `name` below a folder only if the block succeeds.
 
-        It is written from its beginning to its end, without seeking.  With a claim, in a store with
-        generations, a file of other bytes that stands there is replaced only once that is held.
-        Of a short file listings give the content too where `listed` is set, if the store can.
+        It is written from start to end, without seeking.  In a store with generations, a claim
+        means that an existing file with other bytes is replaced only once the claim is held.  With
+        `listed`, listings give a short file's content too, if the store can.
         """
 
     def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
-        """Write a short file below a folder where this generation stands, 0 for none.
+        """Write a short file below a folder over this generation, 0 for none.
 
-        Gives the new generation.  Listings then give its content too.
-        None of a store without generations: nothing was written.
+        Returns the new generation.  Listings then give the file's content too, if the store can.
+        A store without generations returns None and writes nothing.
 
         Raises:
-            OtherStandsError: another generation stands there, of other bytes.
+            OtherStandsError: another generation with other bytes is there.
         """
 
     def remove(self, folder: str, name: str) -> None:
-        """Remove a file below a folder, or a folder with all in it; nothing if there is none."""
+        """Remove a file below a folder, or a folder and all in it; nothing if there is none."""
 
     def move(self, folder: str, name: str, new: str) -> None:
-        """Give a file below a folder another name there, and replace the file that has it.
+        """Rename a file below a folder, replacing any file with the new name.
 
-        Nothing where it has its new name already: the old one is gone, the new one is there.
+        Does nothing if it has been renamed already: the old name is gone, the new one is there.
         """

@@ -1,4 +1,4 @@
-"""Files that are written here and copied to a store that cannot append."""
+"""Files that are written locally and copied to a store that cannot append."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from tfrecorder.storage.store import UnwritableError, sums_of
 
 @contextlib.contextmanager
 def spooled(final: str, upload: Callable[[str], None]) -> Iterator[BinaryIO]:
-    """A temporary file to write; when the block ends well, `upload` is given its path.
+    """A temporary file to write; if the block succeeds, `upload` is called with its path.
 
-    So a shard is on this machine's disk once, never in memory, and an upload that failed can be
-    tried again.
+    So a shard is on this machine's disk once, never in memory, and a failed upload can be retried.
 
     Args:
         final: the path that it is uploaded to.
 
     Raises:
         UnwritableError: there is no room for the temporary file, or `upload` failed.
-        UnreachableError: `upload` failed for longer than anybody waits.
+        UnreachableError: `upload` kept failing until the retries ended.
     """
     with _temporary() as (path, file):
         with _room_missed():
@@ -40,20 +39,20 @@ def spooled(final: str, upload: Callable[[str], None]) -> Iterator[BinaryIO]:
 def followed(
     final: str, upload: Callable[[Reader, int | None], None], piece: int
 ) -> Iterator[BinaryIO]:
-    """A temporary file to write from its beginning to its end, uploaded meanwhile.
+    """A temporary file to write from start to end, uploaded as it is written.
 
     Args:
         final: the path that it is uploaded to.
-        upload: is given a reader and the file's size, None where it still grows; its reads wait
-            for what is not written yet.  It runs in a separate thread, and again after a failure
-            that may pass.  What it uploads must appear nowhere before its reader has ended.
-        piece: bytes that the file must have, or its end, before the upload begins.
+        upload: called with a reader and the file's size (None while it still grows); reads wait
+            for bytes that are not written yet.  It runs in a separate thread, and again after a
+            failure that may pass.  Its upload must not appear anywhere before the reader's end.
+        piece: the upload begins once this many bytes are written, or the whole file.
 
     Raises:
         UnwritableError: there is no room for the temporary file, or `upload` failed.
-        UnreachableError: `upload` failed for longer than anybody waits.
+        UnreachableError: `upload` kept failing until the retries ended.
     """
-    # Without a name, so that nothing is left of it however this process ends.
+    # Without a name, so that nothing is left behind however this process ends.
     with tempfile.TemporaryFile(buffering=0) as temporary:
         file = cast(BinaryIO, temporary)
         growing, failures = Growing(file), list[BaseException]()
@@ -72,7 +71,7 @@ def followed(
                 failures.append(error)
 
         # A daemon: nobody waits for an upload that Ctrl-C has made pointless.
-        run = copy_context().run  # with what this thread knows of who waits for it
+        run = copy_context().run  # with this thread's context, which says who waits for it
         thread = threading.Thread(target=run, args=(follow,), name="tfrecorder-upload", daemon=True)
         thread.start()
         try:
@@ -98,7 +97,7 @@ def _temporary() -> Iterator[tuple[str, BinaryIO]]:
 
 @contextlib.contextmanager
 def _room_missed() -> Iterator[None]:
-    """A block in which a full disk is reported as that of the temporary folder."""
+    """A block in which the error of a full disk names the temporary folder."""
     try:
         yield
     except OSError as error:
@@ -110,20 +109,20 @@ def _room_missed() -> Iterator[None]:
         ) from error
 
 
-#: Seconds between two looks at how far the file has grown.
+#: Seconds between checks of how far the file has grown.
 LOOK_SECONDS = 0.02
 
 
 class AbandonedError(Exception):
-    """The writer gave up: what was read so far is not to be kept."""
+    """The writer gave up: do not keep what was read so far."""
 
 
 class Growing:
-    """A file that is written from its beginning to its end, and read meanwhile by other threads.
+    """A file that is written from start to end while other threads read it.
 
     Args:
-        writer: the unbuffered file that is written, also open for reading.  Its position shows how
-            far writing is; its size does not, as space may be reserved ahead.
+        writer: the unbuffered file being written, also open for reading.  Its position shows how
+            much is written; its size does not, because space may be reserved ahead.
     """
 
     def __init__(self, writer: BinaryIO) -> None:
@@ -133,17 +132,17 @@ class Growing:
         self._over = threading.Event()
 
     def end(self) -> None:
-        """All is written."""
+        """Everything is written."""
         self._size = self._writer.tell()
         self._over.set()
 
     def abandon(self) -> None:
-        """Nothing more will be written; unless the end was given, readers fail."""
+        """Nothing more will be written; readers fail unless `end` was called."""
         self._abandoned = self._size is None
         self._over.set()
 
     def wait(self, size: int) -> int | None:
-        """Wait until the file has `size` bytes, or all it will ever have: then their number.
+        """Wait until the file has `size` bytes or is complete; returns its size if complete.
 
         Raises:
             AbandonedError: the writer gave up.
@@ -156,8 +155,8 @@ class Growing:
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[Reader]:
-        """The file from its beginning."""
-        # A descriptor of its own: the writer may be closed while this one still reads.
+        """The file from its start."""
+        # A separate descriptor: the writer may be closed while this one still reads.
         with open(os.dup(self._writer.fileno()), "rb", buffering=0) as file:
             yield Reader(self, file)
 
@@ -174,7 +173,7 @@ class Reader:
         return self._at
 
     def read(self, size: int) -> bytes:
-        """The next `size` bytes, waited for; fewer only at the end of the file."""
+        """Wait for the next `size` bytes and return them; fewer only at the end of the file."""
         end = self._growing.wait(self._at + size)
         left = size if end is None else min(size, end - self._at)
         parts = []
@@ -185,9 +184,9 @@ class Reader:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def again(self) -> Reader:
-        """The same file from its beginning."""
+        """The same file from its start."""
         return Reader(self._growing, self._file)
 
     def sums(self) -> tuple[int, int]:
-        """Size and CRC32C of the file, waited for until it is written."""
+        """Size and CRC32C of the file; waits until it is fully written."""
         return sums_of(self.again().read)

@@ -1,6 +1,6 @@
-"""Uris: their schemes, and the paths that they stand for.
+"""Uris: their schemes, and the paths they stand for.
 
-A path without a scheme is a local one.
+A path without a scheme is local.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def scheme(uri: str) -> str:
 
 
 def resolve(uri: str, base: str) -> str:
-    """A uri as a path to open: a relative one is taken from the folder `base`.
+    """A uri as a path to open; a relative one is relative to the folder `base`.
 
     >>> resolve("a.jpg", "gs://bucket/photos"), resolve("file:///a%20b.jpg", "x")
     ('gs://bucket/photos/a.jpg', '/a b.jpg')
@@ -32,17 +32,17 @@ def resolve(uri: str, base: str) -> str:
     match = _SCHEME.match(uri)
     if match is None:
         return os.path.join(base, uri)
-    if match[1].lower() == "file":  # RFC 8089: what is not a letter or digit may be escaped
+    if match[1].lower() == "file":  # RFC 8089: anything but a letter or digit may be escaped
         return unquote(uri[match.end() :].removeprefix("localhost"))
     return uri
 
 
 def absolute(path: str) -> str:
-    """A local path from the root, however the working directory changes; a uri as it is."""
+    """An absolute local path, unaffected by later changes of directory; a uri as it is."""
     match = _SCHEME.match(path)
     if match is None or not scheme(path):
         return os.path.abspath(resolve(path, ""))
-    # Of "gs://" one "/" stays, or it were a folder here, "gs:", or a bucket by the name of a file.
+    # "gs://" keeps one "/", or it would be a local folder "gs:" or a bucket named like a file.
     return path[: match.end()] + (path[match.end() :].rstrip("/") or "/")
 
 

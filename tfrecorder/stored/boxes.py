@@ -1,4 +1,4 @@
-"""Boxes as records hold them, in NumPy: those of this package, and those of other tools."""
+"""Boxes as stored in records, in NumPy: both this package's and other tools'."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def stored_corners(field: Field, values: Mapping[str, Any]) -> np.ndarray:
     """Boxes in the unit of the record: float32 of [n, 4], ymin, xmin, ymax, xmax.
 
     Raises:
-        ValueError: their edges are not equal in number.
+        ValueError: the four edges differ in number.
     """
     if field.box_key is not None:
         return np.asarray(values.get(field.box_key, ()), np.float32).reshape(-1, 4)
@@ -30,10 +30,10 @@ def corners_of(
     """Boxes as fractions of the stored image: float32 of [n, 4], ymin, xmin, ymax, xmax.
 
     Args:
-        shape: height and width of the image, which boxes in pixels need.
+        shape: height and width of the image, needed for boxes in pixels.
 
     Raises:
-        ValueError: their edges are not equal in number.
+        ValueError: the four edges differ in number.
     """
     corners = stored_corners(field, values)
     if not field.in_pixels:

@@ -1,4 +1,4 @@
-"""How many records each class has, from the staged plan: no shard is read."""
+"""How many records each class has, from the staged plan, without reading a shard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ClassCounts = dict[str, dict[int, int]]
 def count_classes(
     directory: str, split_rows: Mapping[str, int], labels: Field
 ) -> ClassCounts | None:
-    """The records of each class, split by split: planned rows less the rejected ones.
+    """The number of records of each class, split by split: planned rows minus rejects.
 
     Args:
         directory: of a committed dataset of this package.
@@ -36,7 +36,7 @@ def count_classes(
         labels: the column with the classes.
 
     Returns:
-        The counts; an empty dict for a split without labels.  None where the plan is not there.
+        The counts; an empty dict for a split without labels.  None if there is no plan.
 
     Raises:
         DatasetError: the plan or the list of rejects cannot be read.
@@ -61,7 +61,10 @@ def count_classes(
 
 
 def _plan_columns(directory: str, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The source row of every planned row; and for each of its classes, once, its place and it."""
+    """Three arrays: each planned row's source row, then a planned row and a class for each label.
+
+    Planned rows are given by their position in the plan.  A class counts once per row.
+    """
     import pyarrow as pa
 
     def chosen(schema: pa.Schema) -> list[str] | None:
@@ -92,7 +95,7 @@ def read_side_file(directory: str, name: str) -> Sequence[Sequence[str]]:
     """The rows of `rejects.csv` or `suspects.csv` without the header, with their exact values.
 
     Raises:
-        DatasetError: it is not there, or is not such a list.
+        DatasetError: the file is missing or damaged.
     """
     path = os.path.join(directory, name)
     try:

@@ -1,4 +1,4 @@
-"""Which columns an element holds, as inputs and as targets, and how their images are prepared."""
+"""Which columns are an element's inputs and targets, and how their images are prepared."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _CLASSES = (Label, Labels, Boxes, Mask)
 def selected(
     stored: StoredDataset, options: ReadOptions
 ) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
-    """The columns that are inputs, and those that are targets.
+    """The input columns and the target columns.
 
-    By default, inputs are the images, or if there are none, all numbers and texts; targets are
-    labels, boxes, masks and the numbers that the schema marks as targets.
+    By default, inputs are the images or, if there are none, all numbers, texts and bytes that are
+    not targets.  Targets are labels, boxes, masks and the numbers that the schema marks as targets.
 
     Raises:
         OptionError: there is no such column.
-        DatasetError: there is a label, boxes or a mask that is not understood, and no `targets`.
+        DatasetError: a label, boxes or a mask is not understood, and `targets` is not given.
     """
     _refuse_empty(stored)
     if stored.unread and options.targets is None:
@@ -45,13 +45,13 @@ def selected(
 
 
 def _refuse_empty(stored: StoredDataset) -> None:
-    """Refuse files of other tools without a record: nobody knows what they would hold."""
+    """Refuse files of other tools without any record: we cannot know their columns."""
     if not stored.fields:
         raise DatasetError(f"{stored.directory}: there is no record in any file. Check the path.")
 
 
 def unread_words(stored: StoredDataset) -> str:
-    """What is not understood in records of other tools, and how to read the rest."""
+    """What we do not understand in records of other tools, and how to read the rest."""
     targets = [one.column for one in stored.fields if isinstance(one.kind, _CLASSES)]
     others = [one.column for one in stored.fields if not isinstance(one.kind, Image)]
     name = (targets or others or ["…"])[0]
@@ -72,7 +72,7 @@ def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Fie
 
 
 def is_ragged(stored: StoredDataset, options: ReadOptions) -> bool:
-    """True if elements hold lists whose lengths differ, so that a batch of them is ragged."""
+    """True if elements hold lists of different lengths, so that batches are ragged."""
     if options.features:
         return any(None in one.shape for one in stored.record)
     inputs, targets = selected(stored, options)
@@ -163,5 +163,5 @@ def needed_keys(field: Field, stored: StoredDataset, options: ReadOptions) -> tu
 
 
 def needs_size(boxes: Field, options: ReadOptions) -> bool:
-    """Whether boxes need the size of the stored image, to be placed or turned into fractions."""
+    """Whether boxes need the stored image's size, to be placed or turned into fractions."""
     return options.size is not None or boxes.in_pixels or boxes.masks_key is not None

@@ -1,4 +1,4 @@
-"""An opened dataset as a value, and its files."""
+"""An opened dataset as a value object, and its files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ShardFile:
 
     Attributes:
         path: of the file, with its scheme.
-        records: in it; None where that is not known without reading it.
-        bytes: of the file.
-        crc32c: of the file; None where that is not known without reading it.
+        records: number of records; None if that is not known without reading the file.
+        bytes: size of the file.
+        crc32c: of the file; None if that is not known without reading it.
         compression: of the whole file: "GZIP", "ZLIB", or "" for none.
     """
 
@@ -48,15 +48,15 @@ class StoredDataset:
         splits: the shards of each split, in order.
         fields: the columns.
         record: every key of a record.
-        shapes: of each key of encoded images, (height, width, channels) of all of them, None where
-            they differ.
-        sides: (smallest, largest) of the first image's shorter sides and of its longer sides, in
-            pixels; None where that is not known.
-        raw: images are stored as their pixels.
-        generations: the directories that hold the records, oldest first; of a dataset that was
-            never appended to, its own alone.
-        unread: of records of other tools, the keys of labels, boxes and masks that are not
-            understood, with a sentence on each.
+        shapes: for each key of encoded images, their common (height, width, channels), with None
+            where they differ.
+        sides: (smallest, largest) of the shorter sides and of the longer sides of the first image
+            column, in pixels; None if not known.
+        raw: images are stored as pixels.
+        generations: the directories that hold the records, oldest first; only the dataset's own if
+            it was never appended to.
+        unread: keys of labels, boxes and masks in other tools' records that we do not understand,
+            with a sentence on each.
     """
 
     directory: str
@@ -72,27 +72,27 @@ class StoredDataset:
 
     @property
     def features(self) -> dict[str, str]:
-        """The kind of each key of a record, as "image" or "int64"."""
+        """The kind of each key of a record, such as "image" or "int64"."""
         return {one.key: one.kind for one in self.record}
 
     @property
     def image_key(self) -> str:
-        """The key of the encoded image, the first one; "" if there is none."""
+        """The key of the first encoded image; "" if there is none."""
         first = primary_image(self.fields)
         return first.encoded_key if first else ""
 
     @property
     def image_shape(self) -> Shape:
-        """(height, width, channels) of every first image, None where they differ."""
+        """(height, width, channels) of the images under `image_key`, None where they differ."""
         return self.shape_of(self.image_key)
 
     def shape_of(self, key: str) -> Shape:
-        """The same of the images under a key."""
+        """(height, width, channels) of the images under a key, None where they differ."""
         return self.shapes.get(key, (None, None, 3))
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """By integer; None without classes, or where several columns have classes."""
+        """Indexed by the class's integer; None if no column or several columns have classes."""
         labels = class_field(self.fields)
         return labels.class_names if labels else None
 
@@ -119,12 +119,12 @@ class StoredDataset:
         )
 
     def records(self, split: str) -> int | None:
-        """The number of records of a split, or None where that is not known."""
+        """The number of records of a split, or None if not known."""
         counts = [shard.records for shard in self.splits[split]]
         return None if None in counts else sum(count or 0 for count in counts)
 
     def uncounted(self) -> str | None:
-        """Why records cannot be read by their number, and the remedy; None where they can."""
+        """Why records cannot be read by number, and the remedy; None if they can."""
         shards = [shard for of_split in self.splits.values() for shard in of_split]
         packed = next((shard for shard in shards if shard.compression), None)
         if packed is not None:
@@ -144,14 +144,14 @@ class StoredDataset:
         return sum(shard.bytes for shard in self.splits[split])
 
     def by_generation(self, split: str) -> list[tuple[ShardFile, ...]]:
-        """The shards of a split in each generation, the oldest first."""
+        """The shards of a split in each generation, oldest first."""
         shards: dict[str, list[ShardFile]] = {one: [] for one in self.generations}
         for shard in self.splits[split]:
             shards[os.path.dirname(shard.path)].append(shard)
         return list(map(tuple, shards.values()))
 
     def first(self, generations: int) -> StoredDataset:
-        """The records of so many generations, as the newest of all describes them."""
+        """Only the records of the first generations, still as the newest one describes them."""
         kept = self.generations[:generations]
         splits = {
             split: tuple(one for one in shards if os.path.dirname(one.path) in kept)
@@ -162,17 +162,17 @@ class StoredDataset:
 
 @dataclass(frozen=True)
 class Files:
-    """How files are reached: the local disk here, TensorFlow's file systems in the reader.
+    """How files are read: from the local disk, a bucket, or TensorFlow's file systems.
 
     Attributes:
         read: a path -> its bytes; raises `UnreadableError` or `OSError`.
         sizes: a folder -> the size of each file in it; empty if there is no such folder.
         folders: a folder -> the names of the folders in it; none if there is no such folder.
-        glob: a pattern -> the paths that match it, sorted.
-        count: a path -> the records in it, or None where that would mean reading it whole.
+        glob: a pattern -> the matching paths, sorted.
+        count: a path -> its number of records, or None if the whole file would have to be read.
         compression: a path -> how the whole file is compressed: "GZIP", "ZLIB", or "" for none.
-        records: a path and its compression -> its records from the first on; raises ValueError
-            where one is damaged.
+        records: a path and its compression -> its records in order; raises ValueError if one is
+            damaged.
     """
 
     read: Callable[[str], bytes]
@@ -185,7 +185,7 @@ class Files:
 
 
 def shard_faults(sizes: Mapping[str, int | None], written: Mapping[str, int | None]) -> list[str]:
-    """Each shard that is missing or of another size than was written, in words; see below."""
+    """A sentence on each shard that is missing or has the wrong size; see `check_shards`."""
     faults = [f"{name} is missing" for name in written if name not in sizes]
     return faults + [
         f"{name} has {sizes[name]:,} bytes, but {size:,} were written"
@@ -200,14 +200,14 @@ def check_shards(
     """Compare the files that are there with those that were written.
 
     Args:
-        directory: for the messages.
+        directory: for the message.
         sizes: the size of each file found.
-        written: the size of each shard as it was written; None where only its name is known.
+        written: the size of each shard as written; None if only its name is known.
         remedy: a sentence for the message.
 
     Raises:
-        DatasetError: the first few files that are missing, of another size, or not of this
-            dataset, each with its name.
+        DatasetError: names the first few files that are missing, have another size, or do not
+            belong to this dataset.
     """
     faults = shard_faults(sizes, written)
     faults += [
@@ -221,7 +221,7 @@ def check_shards(
 
 
 def parse_json(data: bytes, directory: str, name: str) -> Any:
-    """A metadata file's content.
+    """The content of a metadata file.
 
     Raises:
         DatasetError: it is not JSON.
@@ -233,13 +233,13 @@ def parse_json(data: bytes, directory: str, name: str) -> Any:
 
 
 def damaged(directory: str, name: str, fault: object) -> DatasetError:
-    """The error of a file that is not as it was written."""
+    """The error for a file that is not as it was written."""
     path = os.path.join(directory, name)
     return DatasetError(f"{path} is damaged: {fault}. Copy it again, or convert again.")
 
 
 def exchange_words(directory: str) -> str:
-    """What to say of a directory whose exchange was begun, and how to end it."""
+    """The message for a directory in the middle of an exchange, with the way to finish it."""
     return (
         f"{directory} is not committed: a new dataset is about to take the place of the old one. "
         f"Wait for it; or, if it was interrupted, run `tfrecorder repair {directory}` or the same "

@@ -1,4 +1,4 @@
-"""Reaching the files of a dataset directory without TensorFlow, and counting records in them."""
+"""Reading the files of a dataset directory without TensorFlow, and counting their records."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _sizes(folder: str) -> dict[str, int]:
     with storage.failing_as(DatasetError, folder or "."):
         found = storage.sizes(folder)
     here = storage.is_local(folder)
-    # A pipe, and a link that leads nowhere, have no bytes: on a disk only these are looked at.
+    # A pipe and a broken link have size 0, so on a disk we check only files of size 0.
     return {
         name: size
         for name, size in found.items()
@@ -76,10 +76,10 @@ def _records(path: str, compression: str) -> Iterator[bytes]:
 
 
 def count_records(path: str) -> int:
-    """The records of a local TFRecord file, by their lengths alone; the data are not read.
+    """The number of records in a local TFRecord file, from their lengths, without reading the data.
 
     Raises:
-        DatasetError: the lengths do not lead to the end of the file.
+        DatasetError: the records do not end where the file ends.
     """
     end = os.path.getsize(path)
     records = at = 0

@@ -1,7 +1,7 @@
-"""A dataset that grows while it is read: looking for new generations, and waiting for them.
+"""A dataset that grows while it is read: looking for new generations and waiting for them.
 
-What is made of a record is settled when the dataset is opened, as a graph or as the form of arrays.
-So a newer generation is refused where its elements would have another form.
+The form of an element is fixed when the dataset is opened, as a graph or as the shapes of arrays.
+So a newer generation is refused if its elements would have another form.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tfrecorder.stored.dataset import Files, StoredDataset
 from tfrecorder.stored.generations import Generation
 from tfrecorder.stored.open import open_generations
 
-#: Seconds between two looks for the next generation: one request to a bucket, or none to a disk.
+#: Seconds between checks for the next generation; each costs one request on a bucket, none on disk.
 LOOK = 1.0
 
-#: Seconds between two looks at the whole dataset, which may have been lost or written anew.
+#: Seconds between checks of the whole dataset, which may have been lost or rewritten.
 WHOLE_LOOK = 30.0
 
-#: Seconds for which a reader that waits does not return: so late it hears that nobody waits.
+#: Seconds that a waiting reader sleeps: it notices up to this late that nobody waits any more.
 PAUSE = 0.2
 
 
@@ -37,7 +37,7 @@ class Following:
 
     Args:
         directory: of the dataset.
-        files: gives the functions that read files.
+        files: returns the functions that read files.
         options: what an element holds.
     """
 
@@ -50,11 +50,11 @@ class Following:
         self._opened: StoredDataset | None = None
 
     def look(self) -> StoredDataset:
-        """The dataset with all generations that are committed now; only new ones are read.
+        """The dataset with all generations committed by now; only reads the new ones.
 
         Raises:
-            DatasetError: it is not whole, was written anew, is not one that this package wrote, or
-                its elements have another form than when it was first looked at.
+            DatasetError: it is not whole, was rewritten, was not written by this package, or its
+                elements no longer have the form they had on the first call.
         """
         found, known = open_generations(self._directory, self._files(), known=self._known)
         if not known:
@@ -68,13 +68,13 @@ class Following:
         return found
 
     def grown(self, known: int, idle: float | None) -> Iterator[StoredDataset | None]:
-        """The dataset each time that it has more generations, and every PAUSE seconds None.
+        """Yields the dataset each time it has more generations, and None every PAUSE seconds.
 
-        A bucket that cannot be reached meanwhile is waited for, with a warning.
+        If the bucket cannot be reached, it warns and waits.
 
         Args:
-            known: generations that the reader has; with more than these it is given at once.
-            idle: ends after so many seconds in which none came; None never.
+            known: how many generations the reader has; if there are more, yields at once.
+            idle: ends after this many seconds without a new generation; None never ends.
 
         Raises:
             DatasetError: as `look`.
@@ -108,7 +108,7 @@ class Following:
 
 
 def of_any_size(stored: StoredDataset, options: ReadOptions) -> StoredDataset:
-    """A dataset of whose images no size is expected, where they get a given one anyway."""
+    """The dataset with no expected image size, if all images are resized to a given one anyway."""
     if stored.raw or options.size is None:
         return stored
     shapes = {key: (None, None, shape[2]) for key, shape in stored.shapes.items()}
@@ -116,7 +116,7 @@ def of_any_size(stored: StoredDataset, options: ReadOptions) -> StoredDataset:
 
 
 def _refuse_other_form(before: StoredDataset, now: StoredDataset, options: ReadOptions) -> None:
-    """Refuse a dataset whose elements have no longer the form that they had."""
+    """Refuse a dataset whose elements no longer have the form they had."""
     words = f"{now.generations[-1]}: since {now.directory} was opened"
     for field in decodes(now, options) if options.decode else ():
         was, shape = (picture_for(one, field, options).shape for one in (before, now))

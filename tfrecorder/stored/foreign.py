@@ -1,7 +1,6 @@
-"""Directories that other tools wrote: TFDS's, and TFRecord files without metadata.
+"""Directories written by other tools: TFDS's, and TFRecord files without metadata.
 
-Which files they are and what their records are is found here; what their keys mean is in
-`known_keys.py`.
+This module finds the files and what their records are; `known_keys.py` decides what the keys mean.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from tfrecorder.stored.known_keys import USUAL_KINDS, Found, Meaning, meaning_of
 from tfrecorder.stored.samples import features_of, take_samples
 from tfrecorder.stored.tfds_features import Told, told_features
 
-#: TFDS's own template, where a dataset names no other.
+#: TFDS's own template, used if a dataset names no other.
 _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
-#: Names of files of records: with the usual endings, or those of one of several shards.
+#: Names of record files: with the usual endings, or numbered as one of several shards.
 _RECORDS = re.compile(r"(\.(tfrec|records?)|-\d{3,}-of-\d{3,})(\.(gz|gzip|zlib|zz))?$")
-#: What other tools put next to them under nearly the same name.
+#: Endings of the files that other tools put next to them under nearly the same name.
 _SIDE_FILES = (".idx", ".index", ".json", ".txt", ".csv", ".crc", ".md5", ".sha256", ".pbtxt")
 
-#: The split in names by TFDS's template.
+#: The split in file names that follow TFDS's template.
 _TFDS_SPLIT = re.compile(r"-([a-z]+)\.tfrecord-\d+-of-\d+$")
 
-#: Splits in the names that COCO's scripts give, besides the usual spellings.
+#: Splits in the file names of COCO's scripts, in addition to the usual spellings.
 _SPLITS = {**SPELLINGS, "minival": "VALIDATION", "eval": "VALIDATION", "testdev": "TEST"}
 
 _WORD = re.compile(r"[a-z]+")
@@ -79,12 +78,12 @@ def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> Sto
 
 
 def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
-    """Files of records without metadata; a file's name says its split, else it is TRAIN.
+    """Record files without metadata; the file's name gives its split, or else it is TRAIN.
 
-    Without a record in any of them, there are no columns.
+    If none of them has a record, there are no columns.
 
     Raises:
-        DatasetError: there is none, or they hold no image.
+        DatasetError: there is no file, or their records have no image.
     """
     if not paths:
         raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
@@ -112,10 +111,12 @@ def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
 
 
 def _shard(path: str, size: int, before: Sequence[ShardFile], files: Files) -> ShardFile:
-    """A file; in a bucket, where each look is a request, it is packed as those before are.
+    """One record file.
+
+    In a bucket each check is a request, so the compression is taken from the files before it.
 
     Args:
-        before: the files of its split that are known already.
+        before: the files of its split found so far.
     """
     known = [one.compression for one in before if one.bytes]
     ask = storage.is_local(path) or not known
@@ -129,7 +130,7 @@ def _meaning_by_samples(
     folders: Mapping[str, Mapping[str, int]],
     files: Files,
 ) -> Meaning:
-    """What the keys of some records of each split mean."""
+    """What the keys mean, judging by some records of each split."""
     samples = take_samples(splits, files)
     if not samples:
         return Meaning((), (), {})
@@ -140,7 +141,7 @@ def _meaning_by_samples(
 
 
 def _split_of(name: str) -> str:
-    """The split that a file's name speaks of, TRAIN if of none."""
+    """The split that a file's name mentions; TRAIN if none."""
     if (match := _TFDS_SPLIT.search(name.lower())) and match[1] in _SPLITS:
         return _SPLITS[match[1]]
     words = (_SPLITS.get(word) for word in _WORD.findall(name.lower()))
@@ -153,7 +154,7 @@ def _split_order(split: str) -> int:
 
 @contextlib.contextmanager
 def _in_tfds_form(directory: str) -> Iterator[None]:
-    """A block that takes apart what TFDS wrote; anybody else may have written it too."""
+    """A block that parses TFDS's metadata, which may have been written by anybody else too."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -167,7 +168,7 @@ def open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredData
     """A TFDS directory of images.
 
     Raises:
-        DatasetError: it is not whole, or holds no image.
+        DatasetError: it is not whole, or its records have no image.
     """
     with _in_tfds_form(directory):
         return _open_tfds(directory, sizes, files)
@@ -217,7 +218,7 @@ def _found_by_tfds(
     supervised: tuple[str, str] | None,
     files: Files,
 ) -> Found:
-    """The keys that `features.json` tells."""
+    """The keys listed in `features.json`."""
     return Found(
         where=os.path.join(directory, layout.FEATURES),
         features={one.feature.key: one.feature for one in told if one.feature.kind},
@@ -234,7 +235,7 @@ def _shapes(told: Sequence[Told]) -> dict[str, Any]:
 
 
 def _supervised(info: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The keys of the image and of what is to be learnt, if the dataset names them."""
+    """The keys of the image and of the target, if the dataset names them."""
     items = info.get("supervisedKeys", {}).get("tuple", {}).get("items", [])
     keys = [item.get("featureKey") for item in items]
     return (keys[0], keys[1]) if len(keys) == 2 and all(keys) else None
@@ -259,7 +260,7 @@ def _tfds_shards(
             "NUM_SHARDS": f"{len(lengths):05d}",
             "SHARD_X_OF_Y": f"{index:05d}-of-{len(lengths):05d}",
         }
-        # Not `format`, which would look into attributes, or pad to any length, as a file asks it.
+        # Not `format`: a file could make it read attributes or pad to any length.
         name = _TEMPLATE_WORD.sub(partial(_word_of, words), template)
         shards.append(ShardFile(os.path.join(directory, name), length, sizes.get(name, 0)))
     return tuple(shards)
@@ -268,9 +269,9 @@ def _tfds_shards(
 def _names(
     directory: str, sizes: Mapping[str, int], files: Files, key: str
 ) -> tuple[str, ...] | None:
-    """The classes of a key by the file that TFDS keeps of them; None if there is none.
+    """The class names of a key from the file that TFDS keeps for them; None if there is none.
 
-    TFDS writes a point for the slash in a feature's name, a hyphen between those of nested ones.
+    TFDS writes a dot for a slash in a feature's name, and a hyphen between nested features.
     """
     usual = (layout.labels_file(key), layout.labels_file(key.replace("/", "-")))
     name = next((name for name in usual if name in sizes), None)

@@ -1,4 +1,4 @@
-"""Records of other tools as a frame: a row a record, a column for each column that is known."""
+"""Records of other tools as a frame: one row per record, one column per known column."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number, T
 from tfrecorder.stored.boxes import stored_corners
 from tfrecorder.stored.dataset import Files, StoredDataset
 
-#: Where tools keep the name of the image's file, besides the key of the image with this ending.
+#: Keys where tools keep an image's file name, other than the image's own key with `/filename`.
 _FILENAMES = (FILENAME, "filename", "file_name")
 
 _DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.bool_}
@@ -30,11 +30,12 @@ def foreign_frame(
 ) -> pd.DataFrame:
     """All records of some splits; see `to_frame`.
 
-    Boxes are lists in the unit of the record, and next to them are the PNGs of their masks.
+    Boxes are lists in the unit of the record, and the PNGs of their masks are in a column next to
+    them.
 
     Raises:
         DatasetError: a file is damaged.
-        OptionError: images="uri", and the records have no names of their images.
+        OptionError: images="uri", and the records do not name their image files.
     """
     rows: list[Row] = []
     names: list[str] = []
@@ -45,7 +46,7 @@ def foreign_frame(
     columns = {SPLIT_COLUMN: pd.Series(names, dtype=object)}
     used = {_name_key(stored, one) for one in stored.fields} if images == "uri" else set()
     for field in stored.fields:
-        if field.key not in used:  # whose values are those of the image's column
+        if field.key not in used:  # its values are the image column's
             columns.update(_columns(stored, field, rows, images))
     return pd.DataFrame(columns)
 
@@ -62,7 +63,7 @@ def _records(stored: StoredDataset, split: str, files: Files) -> list[Row]:
 
 
 def _name_key(stored: StoredDataset, field: Field) -> str | None:
-    """The key of the name of an image's or a mask's file; None if there is none."""
+    """The key with the file name of an image or a mask; None if there is none."""
     if not isinstance(field.kind, (Image, Mask)):
         return None
     usual = _FILENAMES if isinstance(field.kind, Image) else ()
@@ -108,7 +109,7 @@ def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> dict[str, pd.Serie
 
 
 def _classes(field: Field, row: Row) -> list[Any]:
-    """Classes as text where the record or the metadata have it, else as integers."""
+    """Classes as text if the record or the metadata has it, else as integers."""
     texts = row.get(field.text_key or "", ())
     if len(texts) and all(len(one) for one in texts):
         return [_text(one) for one in texts]
@@ -142,7 +143,7 @@ def _text(value: Any) -> str | None:
 
 
 def _series(cells: Sequence[Any]) -> pd.Series:
-    """Integers alone as such; all else as objects, of which lists are single cells."""
+    """Integers as int64 if all values are integers; else objects, with each list in one cell."""
     if cells and all(type(one) is int for one in cells):
         return pd.Series(cells, dtype=np.int64)
     made = np.empty(len(cells), dtype=object)

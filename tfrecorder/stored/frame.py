@@ -1,4 +1,4 @@
-"""`to_frame`: a dataset directory, turned back into the frame that it was made from."""
+"""`to_frame`: turns a dataset directory back into the frame it was made from."""
 
 from __future__ import annotations
 
@@ -34,26 +34,25 @@ def to_frame(
 ) -> pd.DataFrame:
     """The rows and columns that a dataset was made from, without TensorFlow.
 
-    Everything is in memory at once; with images="bytes" also every image.
+    Everything is in memory at once, with images="bytes" every image too.
 
     Args:
         directory: what `convert` wrote; or records of other tools, as for `load`.
         split: read only this split; None reads all.
-        images: "uri" gives images and masks as the source named them, "bytes" as they are stored.
-        at: read a dataset that was appended to up to this generation only; None is the newest.
+        images: "uri" gives images and masks as the source named them, "bytes" as stored.
+        at: read a dataset that was appended to only up to this generation; None is the newest.
 
     Returns:
-        The columns of the schema, in the order of the source's rows; a column `split` is added if
-        the schema has none.  The index is the row's number, which continues from one generation to
+        The columns of the schema, with rows in the source's order.  A column `split` is added if
+        the schema has none.  The index is the row number, which continues from one generation to
         the next.  Arrays are NumPy arrays, lists are lists; boxes are rows or lists, as in the
-        source.  Rows that became rejects are missing.  Of records of other tools, every column
-        that `info` lists, numbered in the order of the files; boxes are lists in the unit of the
-        record.
+        source.  Rejects are missing.  For records of other tools: every column that `info` lists,
+        with rows numbered in file order, and boxes as lists in the unit of the record.
 
     Raises:
-        DatasetError: the directory is not a whole dataset.
-        OptionError: there is no such split, `images` is neither "uri" nor "bytes", or it is "uri"
-            and records of other tools do not have the names of their images.
+        DatasetError: the directory is not a whole dataset, or has no such split.
+        OptionError: `images` is neither "uri" nor "bytes", or it is "uri" and records of other
+            tools do not name their image files.
 
     Example:
         >>> tfrecorder.to_frame("out")  # doctest: +SKIP
@@ -125,7 +124,7 @@ def _frame(
 def _columns(
     field: Field, rows: Sequence[Mapping[str, Values]], images: str
 ) -> dict[str, list[Any]]:
-    """The columns of the source that a field was made of."""
+    """The source columns that a field was made from."""
     kind, key = field.kind, field.key
     if isinstance(kind, (Image, Mask)):
         if images == "bytes":

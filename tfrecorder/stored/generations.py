@@ -1,8 +1,8 @@
 """The generations of a dataset: which are committed, and their metadata.
 
 Generation 0 is what `convert` wrote into the directory; each `append` adds one below `appended/`.
-A generation counts once its `dataset_info.json` is there.  The newest describes all: its columns,
-classes and sizes include those of every generation before it.
+A generation counts once its `dataset_info.json` is there.  The newest one describes them all: its
+columns, classes and sizes include those of every earlier generation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Generation:
         number: from 0.
         directory: where it is.
         sizes: of its files, by name.
-        metadata: what this package wrote about it.
+        metadata: from the file that this package wrote.
     """
 
     number: int
@@ -40,20 +40,20 @@ class Generation:
 
 
 def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[str]:
-    """The directories that hold the records of a dataset, the newest first.
+    """The directories that hold the records of a dataset, newest first.
 
     Use it to read all records with TFDS or plain tf.data. TFDS takes the features and class names
-    from the first directory; those of the newest generation cover all:
+    from the first directory, and the newest generation's cover all the others:
 
         tfds.builder_from_directories(tfrecorder.generations("out"))
         tf.data.Dataset.list_files([f"{g}/train-*.tfrecord" for g in tfrecorder.generations("out")])
 
     Args:
         directory: what `convert` and `append` wrote.
-        at: list generations up to this one only, from 0; None is the newest.
+        at: list generations only up to this one, counted from 0; None is the newest.
 
     Raises:
-        DatasetError: the directory is not a dataset that this package wrote, a generation of it is
+        DatasetError: the directory is not a dataset written by this package, a generation is
             missing, or there is no generation `at`.
         OptionError: `at` is not a whole number from 0.
 
@@ -80,18 +80,18 @@ def read_generations(
     at: int | None = None,
     known: Sequence[Generation] = (),
 ) -> list[Generation]:
-    """The committed generations of a dataset, oldest first; nothing else decides on them.
+    """The committed generations of a dataset, oldest first.  All readers get them from here.
 
     Args:
         directory: of the dataset.
         sizes: of its files, by name.
         metadata: of its generation 0.
         files: how to read them.
-        at: as of `generations`.
+        at: as in `generations`.
         known: those that an earlier call found; only later ones are read.
 
     Raises:
-        DatasetError, OptionError: as `generations`; or the dataset is not that of `known`.
+        DatasetError, OptionError: as `generations`; or the dataset is not the one in `known`.
     """
     if known and known[0].metadata != metadata:
         raise DatasetError(
@@ -123,7 +123,7 @@ def read_generations(
 
 
 def begun_numbers(names: Sequence[str]) -> list[int]:
-    """The numbers of the generations that have folders in `appended/`, ascending."""
+    """The numbers of the generations with a folder in `appended/`, ascending."""
     numbers = map(layout.generation_number, names)
     return sorted(number for number in numbers if number is not None)
 
@@ -155,13 +155,13 @@ def check_at(at: Any) -> None:
 
 
 def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
-    """Refuse a dataset that lacks a generation.
+    """Refuse a dataset with a missing generation.
 
     Args:
-        numbers: of the committed generations up to `at`, ascending, 0 among them.
+        numbers: of the committed generations up to `at`, ascending, including 0.
 
     Raises:
-        DatasetError: one is missing before the last, or there is none of the number `at`.
+        DatasetError: one before the last is missing, or there is no generation `at`.
     """
     last = numbers[-1]
     missing = sorted(set(range(last)).difference(numbers))
@@ -187,7 +187,7 @@ def _check_follows(one: Generation, next_one: Generation) -> None:
 
 
 def read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
-    """What this package wrote about a dataset; None if it wrote nothing.
+    """The metadata that this package wrote about a dataset; None if there is none.
 
     Raises:
         DatasetError: it is damaged.

@@ -1,4 +1,4 @@
-"""`info`: what a dataset directory holds, to print and to look at in a notebook."""
+"""`info`: what a dataset directory holds, to print or to show in a notebook."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.generations import Generation
 from tfrecorder.stored.open import open_generations
 
-#: How many generations the printed table shows, the newest; `as_dict` has all.
+#: How many of the newest generations the printed table shows; `as_dict` has all.
 SHOWN_GENERATIONS = 10
 
-#: From this many generations on, if they have fewer bytes than this, `compact` is recommended.
+#: From this many generations on, if they are smaller than this on average, we suggest `compact`.
 MANY_GENERATIONS, SMALL_GENERATION = 10, 128 * 2**20
 
 #: How many classes the printed table shows; `as_dict` has all.
@@ -37,9 +37,9 @@ class SplitInfo:
     """One split.
 
     Attributes:
-        records: how many; None if that is not known without reading everything.
+        records: how many; None if not known without reading everything.
         shards: how many files.
-        bytes: of the files.
+        bytes: total size of the files.
     """
 
     records: int | None
@@ -52,33 +52,33 @@ class DatasetInfo(Report):
     """A dataset directory.
 
     Attributes:
-        directory: as it was given.
+        directory: as given.
         form: "tfrecorder", "tfds" or "files".
         splits: by name, TRAIN first.
         class_names: by integer; for integer labels, the numbers as text; None without labels, or
-            if they are not known.
-        num_classes: None if it is not known; 0 without labels.
+            if not known.
+        num_classes: None if not known; 0 without labels.
         class_counts: for each split, the number of records of each class by name (by number, as
             text, if classes have no names); classes without a record are left out.  None if several
-            columns have classes, or if it is not known without reading everything.
+            columns have classes, or if not known without reading everything.
         image_shape: (height, width, channels) of every image, None where images differ.
         image_sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
-            pixels; None if that is not known.
+            pixels; None if not known.
         features: the kind of each key of a record: image, mask, label, text, bytes, int64, float
-            or bool.  In records of other tools without metadata, those of the first few records.
-        formats: records by image format; empty if it is not known.
-        rejects: rows without a record, by "stage/code".
-        suspects: records whose image decodes, but with a warning of the decoder.
-        oriented: records whose image carries an EXIF orientation other than upright.
+            or bool.  For other tools' records without metadata, as seen in the first few records.
+        formats: number of records by image format; empty if not known.
+        rejects: number of rows without a record, by "stage/code".
+        suspects: number of records whose image decodes, but with a warning from the decoder.
+        oriented: number of records whose image has an EXIF orientation other than upright.
         options: of the conversion, by name; empty for datasets of other tools.
-        statistics: of the source, by column and split: count, min, max, mean and std of numbers;
-            count, distinct and the most frequent values of others; of boxes also, under "boxes",
-            such numbers of per_image, x_min, y_min, x_max, y_max and area.
+        statistics: of the source, by column and split.  Numbers have count, min, max, mean and
+            std; other columns have count, distinct and the most frequent values.  Boxes also have,
+            under "boxes", the statistics of per_image, x_min, y_min, x_max, y_max and area.
         columns: the kind, type and shape of each, by name.
-        generations: records, shards and bytes of each, from generation 0 on; empty for datasets of
-            other tools.
-        unread: keys of labels, boxes and masks of other tools that are not understood, with a
-            sentence on each; `load` wants `targets` then.
+        generations: records, shards and bytes of each, starting with generation 0; empty for
+            datasets of other tools.
+        unread: keys of labels, boxes and masks in other tools' records that we do not understand,
+            with a sentence on each; `load` then needs `targets`.
     """
 
     directory: str
@@ -102,7 +102,7 @@ class DatasetInfo(Report):
 
     @property
     def records(self) -> int | None:
-        """Of all splits together."""
+        """The number of records in all splits together."""
         counts = [split.records for split in self.splits.values()]
         return None if None in counts else sum(count or 0 for count in counts)
 
@@ -111,7 +111,7 @@ class DatasetInfo(Report):
         return sum(split.bytes for split in self.splits.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values, with the totals; what `info --json` prints."""
+        """Everything as JSON values, with the totals; this is what `info --json` prints."""
         return {
             **dataclasses.asdict(self),
             "records": self.records,
@@ -143,7 +143,7 @@ class DatasetInfo(Report):
         return [Table(table, f"… {more:,} earlier" if more > 0 else "")]
 
     def _class_table(self) -> list[Table]:
-        """Records by class and split, the most frequent classes; empty if not known."""
+        """Records of the most frequent classes, by class and split; empty if not known."""
         totals = self._class_totals()
         if not totals or self.class_counts is None:
             return []
@@ -206,7 +206,7 @@ class DatasetInfo(Report):
         return [f"{name}: {words}" for name, words in notes]
 
     def _advice(self) -> str:
-        """What to do about many small generations, which are slow to read."""
+        """Advice for many small generations, which are slow to read."""
         count = len(self.generations)
         if count < MANY_GENERATIONS:
             return ""
@@ -219,7 +219,7 @@ class DatasetInfo(Report):
         )
 
     def _list(self, name: str) -> str:
-        """Where a list of rows is, in words."""
+        """Where to find a list of rows, in words."""
         where = os.path.join(self.directory, name)
         return f"{where}, and those of the generations" if len(self.generations) > 1 else where
 
@@ -243,11 +243,11 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def info(directory: str | os.PathLike[str], at: int | None = None) -> DatasetInfo:
-    """What a dataset directory holds; its shards are checked by name and size.
+    """What a dataset directory holds; checks the names and sizes of its shards.
 
     Args:
         directory: as for `load`.
-        at: read a dataset that was appended to up to this generation only; None is the newest.
+        at: read a dataset that was appended to only up to this generation; None is the newest.
 
     Raises:
         DatasetError: the directory is not a whole dataset, or cannot be read.
@@ -301,7 +301,7 @@ def _generation(one: Generation) -> SplitInfo:
 
 
 def _summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by name, added up, in the order of the names' first use."""
+    """The sum of counts by name, in the order in which the names first appear."""
     counts: dict[str, int] = {}
     for one in several:
         for name, count in one.items():
@@ -312,7 +312,7 @@ def _summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def _class_counts(
     stored: StoredDataset, labels: Field, found: Sequence[Generation]
 ) -> dict[str, dict[str, int]] | None:
-    """For each split, the records of each class by its name; None if that is not known.
+    """For each split, the number of records of each class by name; None if not known.
 
     Args:
         found: the generations; empty for datasets of other tools.
@@ -336,9 +336,9 @@ def _class_counts(
 
 
 def _told_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | None:
-    """The records of each class of an appended generation, if its metadata counts all of them.
+    """The number of records of each class of an appended generation, if its metadata has them all.
 
-    With many small generations, this saves reading as many plans.
+    With many small generations, this saves reading all their plans.
     """
     if not one.number or not isinstance(labels.kind, Label) or one.metadata["totals"]["reasons"]:
         return None
@@ -354,12 +354,12 @@ def _told_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | 
 
 
 def class_name(labels: Field, number: int) -> str:
-    """The name of a class of a column; its number if it has none."""
+    """The name of a column's class; its number if it has no name."""
     names = labels.names or ()
     return names[number] if 0 <= number < len(names) else str(number)
 
 
-#: The most frequent values that the table for people shows; a program gets ten.
+#: How many of the most frequent values the printed table shows; programs get ten.
 SHOWN_VALUES = 3
 
 
@@ -368,13 +368,13 @@ class ColumnInfo:
     """One column of a dataset.
 
     Attributes:
-        kind: its word in a schema's file, as "image" or "number".
-        dtype: "uint8" of pixels, "int64" of classes, "float32" of boxes, "string" of texts and
-            bytes; of numbers as the schema says.
-        shape: () is one value, (None,) a list of any length; of images and masks height, width
+        kind: its word in a schema file, such as "image" or "number".
+        dtype: "uint8" for pixels, "int64" for classes, "float32" for boxes, "string" for texts and
+            bytes; for numbers as in the schema.
+        shape: () is one value, (None,) a list of any length; for images and masks height, width
             and channels, None where they differ.
-        num_classes: of labels and of boxes with labels; None of others.
-        class_names: by integer; None where there are none.
+        num_classes: of labels and of boxes with labels; None for others.
+        class_names: by integer; None if there are none.
     """
 
     kind: str
@@ -385,7 +385,7 @@ class ColumnInfo:
 
 
 def columns_of(stored: StoredDataset) -> dict[str, ColumnInfo]:
-    """The columns by name, those that make features."""
+    """The columns that make features, by name."""
     return {field.column: _column(field, stored) for field in stored.fields}
 
 
@@ -415,7 +415,7 @@ def _pixels(image: Field, stored: StoredDataset) -> tuple[int | None, ...]:
 def column_tables(
     columns: Mapping[str, ColumnInfo], statistics: Mapping[str, Mapping[str, Mapping[str, Any]]]
 ) -> list[list[list[str]]]:
-    """Tables for people: the columns, the statistics of numbers, and the most frequent values."""
+    """Tables to print: the columns, the statistics of numbers, and the most frequent values."""
     kinds = [["column", "kind", "type", "classes", "shape"]]
     for name, column in columns.items():
         classes = "" if column.num_classes is None else f"{column.num_classes:,}"
@@ -438,7 +438,7 @@ def _most_frequent(found: Mapping[str, Any]) -> str:
 
 
 def _number(value: float | int | bool | None) -> str:
-    """A statistic as a cell; empty where no value is finite."""
+    """A statistic as a cell; empty if no value is finite."""
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"

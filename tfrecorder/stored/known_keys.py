@@ -1,6 +1,6 @@
-"""What the keys of other tools' records mean: the columns of our schema that they make.
+"""What the keys of other tools' records mean: which columns of our schema they make.
 
-This is the one place where that is decided.  The keys are those that are written by
+This is the only place where that is decided.  The keys are those written by
 
 - TensorFlow's ImageNet tools, and DeepLab's `datasets/build_data.py`;
 - the TF Model Garden: `official/vision/data/create_coco_tf_record.py` and `tfrecord_lib.py`, read
@@ -19,8 +19,8 @@ This is the one place where that is decided.  The keys are those that are writte
 | mask | `image/segmentation/class/encoded`, `image/panoptic/{category,instance}_mask`, and images
   of one channel that are named as masks |
 
-All other keys are columns with their values.  What looks like a label, boxes or a mask and is not
-understood is a column with its values too, and `unread` says why: a reader gives it only if asked.
+All other keys are columns with their values.  A key that looks like a label, boxes or a mask but is
+not understood is such a column too, and `unread` says why; a reader gives it only if asked to.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _OBJECT_LABEL, _OBJECT_TEXT = f"{_OBJECT.key}/class/label", f"{_OBJECT.key}/clas
 _OBJECT_MASK = f"{_OBJECT.key}/mask"
 _MASK = "image/segmentation/class/encoded"
 
-#: Keys whose PNGs are the classes, or the numbers of the objects, of an image's pixels.
+#: Keys whose PNGs hold the class, or the object's number, of each pixel of an image.
 _MASKS = (
     _MASK,
     "image/panoptic/category_mask",
@@ -57,13 +57,13 @@ _MASKS = (
     "segmentation_label",
 )
 
-#: The names of columns whose keys have a longer one.
+#: Column names that are shorter than the key.
 _COLUMNS = {ENCODED: URI_COLUMN, LABEL: LABEL_COLUMN, _MASK: "mask_uri"}
 
-#: The boxes of records of TFDS whose `features.json` is not there.
+#: The boxes in TFDS's records if there is no `features.json`.
 _ARRAY = "objects/bbox"
 
-#: What these keys hold where their lists are empty in all records that were looked at.
+#: The kinds of keys whose lists are empty in all the records we looked at.
 USUAL_KINDS = {
     **dict.fromkeys((*_OBJECT.edges, _ARRAY), "float"),
     **dict.fromkeys((_OBJECT_LABEL, "objects/label"), "int64"),
@@ -76,18 +76,18 @@ Unread = dict[str, str]
 
 @dataclass(frozen=True)
 class Found:
-    """The keys of some records, and what else is known of them.
+    """The keys of some records, and what else is known about them.
 
     Attributes:
-        where: what a message names: the file that was looked at.
-        features: the keys with their types.  "image", "mask" and "label" are known as such only
-            where metadata say so.
-        samples: some records; none where metadata say what they hold.
+        where: the file we looked at, for messages.
+        features: the keys with their types.  "image", "mask" and "label" are known only from
+            metadata.
+        samples: some records; none if metadata say what they hold.
         faults: keys that cannot be read, with the reason.
-        classes: of a key with classes, how many there are.
-        units: of arrays of boxes, "fraction" or "pixel".
-        supervised: the keys of input and target, where metadata name them.
-        names: a key with classes -> their names; None where they are not known.
+        classes: the number of classes of each key that has classes.
+        units: "fraction" or "pixel" for each array of boxes.
+        supervised: the keys of input and target, if metadata name them.
+        names: a key with classes -> their names; None if they are not known.
     """
 
     where: str
@@ -105,7 +105,7 @@ class Found:
         return one is not None and one.kind in kinds and one.shape == shape
 
     def vocabulary(self, key: str) -> tuple[tuple[str, ...] | None, int | None]:
-        """The names of classes, and how many there are; None where that is not known."""
+        """The names of a key's classes, and how many there are; None if not known."""
         names = self.names(key)
         return names, self.classes.get(key) if names is None else len(names)
 
@@ -117,7 +117,7 @@ class Meaning:
     Attributes:
         fields: the columns.
         record: every key.
-        unread: keys of labels, boxes and masks that are not understood, with a sentence on each.
+        unread: keys of labels, boxes and masks that we do not understand, with a sentence on each.
     """
 
     fields: tuple[Field, ...]
@@ -129,7 +129,7 @@ def meaning_of(found: Found) -> Meaning:
     """The columns that some keys make.
 
     Raises:
-        DatasetError: there is no image, or nobody can say which of several it is.
+        DatasetError: there is no image, or it is not clear which of several is meant.
     """
     unread: Unread = dict(found.faults)
     image = _image(found, unread)
@@ -160,14 +160,14 @@ def _image(found: Found, unread: Unread) -> Field:
         raise DatasetError(
             f"{found.where}: {key} {found.faults[key]}. Read it with tfds.builder_from_directory."
         )
-    if not named:  # else who wrote the metadata said what an element is
+    if not named:  # otherwise the metadata say what an element is
         words = "is a further image, whose use is not known"
         unread.update({other: words for other in images if other != key})
     return Field(_COLUMNS.get(key, key), Image(), key, held=(Feature(key, "image"),))
 
 
 def _is_one_image(found: Found, key: str) -> bool:
-    """Whether no record has several images; one without any is damaged, and fails when read."""
+    """Whether no record has several images; one with none is damaged, and reading it fails."""
     if not found.samples:
         return found.is_a(key, ("image",), ())
     values = [one.values.get(key, []) for one in found.samples]
@@ -196,7 +196,7 @@ def _labels(found: Found, unread: Unread) -> Iterator[Field]:
 
 
 def _label_fault(found: Found, key: str) -> str:
-    """Why a key does not hold one class a record, or none."""
+    """Why a key does not hold at most one class per record, or ""."""
     if key not in found.features:
         return ""
     for one in found.samples:
@@ -224,7 +224,7 @@ def _boxes(found: Found, image: str, columns: set[str], unread: Unread) -> Itera
 
     Args:
         image: the key of the encoded image.
-        columns: the names of the columns with labels.
+        columns: the names of the label columns.
     """
     label = "box_label" if LABEL_COLUMN in columns else LABEL_COLUMN
     edges = [key for key in _OBJECT.edges if key in found.features]
@@ -239,7 +239,7 @@ def _boxes(found: Found, image: str, columns: set[str], unread: Unread) -> Itera
         for key in (_OBJECT_LABEL, _OBJECT_TEXT, _OBJECT_MASK):
             if key in found.features:
                 unread[key] = "is of objects that have no boxes"
-    # Under this key, `convert(tfds_features=True)` repeats the edges.
+    # `convert(tfds_features=True)` repeats the edges under this key.
     others = [key for key in arrays if key != f"{_OBJECT.key}/bbox"] if edges else arrays[1:]
     for key in others:
         unread[key] = f"holds boxes next to those of {(edges or arrays)[0]}"
@@ -296,7 +296,7 @@ def _of_objects(found: Found, key: str, edge: str, unread: Unread) -> bool:
 
 def _boxes_in_array(found: Found, key: str, label: str, unread: Unread) -> Iterator[Field]:
     one = found.features[key]
-    if one.shape == (None,):  # as bare files show it
+    if one.shape == (None,):  # as seen in files without metadata
         one = replace(one, shape=(None, 4))
     prefix = key.rpartition("/")[0]
     near = [other for other in found.features if prefix and other.startswith(f"{prefix}/")]
@@ -316,7 +316,7 @@ def _boxes_in_array(found: Found, key: str, label: str, unread: Unread) -> Itera
 
 
 def _value(one: Feature, found: Found, unread: Unread) -> Field:
-    """A column of one key, as it is stored."""
+    """A column of one key, as stored."""
     if one.kind == "mask" and one.key not in unread:
         unread[one.key] = "holds masks of objects that have no boxes"
     kinds = {"image": "bytes", "mask": "bytes", "label": "int64"}

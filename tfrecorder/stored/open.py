@@ -1,8 +1,8 @@
-"""Opening a dataset directory: what is in it, and whether its files are all there.
+"""Opening a dataset directory: what is in it, and whether all its files are there.
 
 Three forms are known: a directory of this package with its generations, one of TFDS, and TFRecord
-files without metadata (`foreign.py` knows the last two).  No TensorFlow here: the caller gives the
-functions that read files.
+files without metadata (`foreign.py` handles the last two).  No TensorFlow here: the caller passes
+the functions that read files.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tfrecorder.stored.generations import (
 def open_dataset(
     directory: str | os.PathLike[str], files: Files, at: int | None = None
 ) -> StoredDataset:
-    """The dataset in a directory, its shards checked by name and size.
+    """The dataset in a directory; checks the names and sizes of its shards.
 
     Args:
-        directory: of one of the known forms, or a pattern of TFRecord files, as "in/*.tfrecord".
+        directory: in a known form, or a pattern of TFRecord files such as "in/*.tfrecord".
         files: how to read them.
-        at: the last generation that counts, of a dataset that was appended to; None is the newest.
+        at: the last generation to read, for a dataset that was appended to; None is the newest.
 
     Raises:
-        DatasetError: no known form, not committed yet, or a shard is missing, of another size
-            than was written, or of another conversion; or there is no generation `at`.
+        DatasetError: the form is not known, the dataset is not committed yet, a shard is missing,
+            has the wrong size or is from another conversion, or there is no generation `at`.
     """
     return open_generations(directory, files, at)[0]
 
@@ -49,7 +49,7 @@ def open_generations(
     at: int | None = None,
     known: Sequence[Generation] = (),
 ) -> tuple[StoredDataset, list[Generation]]:
-    """`open_dataset`, and its generations, oldest first; none of what other tools wrote.
+    """`open_dataset`, with the generations, oldest first; other tools' datasets have none.
 
     Args:
         known: generations that an earlier call found; only later ones are read.
@@ -82,7 +82,7 @@ def _is_file(where: str) -> bool:
 
 
 def _is_pattern(where: str) -> bool:
-    """True for TFRecord files, as "in/*.tfrecord"; a directory may have such a name too."""
+    """True for TFRecord files, such as "in/*.tfrecord"; a directory may have such a name too."""
     if storage.is_local(where) and os.path.isdir(where):
         return False
     named = is_record_file(os.path.basename(where))
@@ -90,7 +90,7 @@ def _is_pattern(where: str) -> bool:
 
 
 def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:
-    """All generations as one dataset: in each split the records of the oldest come first."""
+    """All generations as one dataset: in each split the oldest generation comes first."""
     remedy = f"`tfrecorder repair {directory}` mends it from the source; or copy the files again."
     splits: dict[str, list[ShardFile]] = {}
     for one in found:
@@ -118,7 +118,7 @@ def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:
 
 
 def _sides(found: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Two pairs of JSON; none from a conversion that did not note them, or of no image."""
+    """Two pairs from JSON; None if the conversion did not record them or there is no image."""
     if not found:
         return None
     shorter, longer = found

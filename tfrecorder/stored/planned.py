@@ -1,4 +1,4 @@
-"""Columns of the rows that were planned, from `plan.parquet`: no shard is read."""
+"""Columns of the planned rows, from `plan.parquet`, without reading a shard."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def read_planned(
     """Some columns of the planned rows of a committed dataset, as an Arrow table.
 
     Args:
-        chosen: the names of the wanted columns, by the schema of all; or None.
+        chosen: given the schema of all columns, returns the names of those to read, or None.
 
     Returns:
-        The columns in the order of their names; None where the plan is not there, or `chosen` gave
+        The columns in the order of these names; None if there is no plan or `chosen` returned
         None.
 
     Raises:
@@ -43,7 +43,7 @@ def read_planned(
             names = chosen(file.schema_arrow)
             if names is None:
                 return None
-            # Two columns need no threads, and Arrow's can abort a process that ends right after.
+            # Two columns need no threads, and Arrow's can abort a process that exits right after.
             found: Any = file.read(columns=names, use_threads=False)
             return found.select(names)
     except (OSError, storage.UnreadableError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Records of a dataset by their number, without reading the shards whole and without TensorFlow."""
+"""A dataset's records by number, without reading whole shards and without TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Record:
     """One record.
 
     Attributes:
-        split: that it is in.
-        number: in the split, from 0, in the order of the shards.
+        split: the one it is in.
+        number: in the split, from 0, in shard order.
         features: its values by key.
     """
 
@@ -35,13 +35,13 @@ class Record:
 
 
 def open_stored(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
-    """The dataset in a directory whose records can be read one by one.
+    """The dataset in a directory, for reading single records.
 
     Args:
-        at: the last generation that counts; None is the newest.
+        at: the last generation to read; None is the newest.
 
     Raises:
-        DatasetError: it is not a whole dataset, or not where records can be read one by one.
+        DatasetError: it is not a whole dataset, or its single records cannot be read.
     """
     where = os.fspath(directory)
     stored = open_dataset(where, files_by_number(where), at)
@@ -51,7 +51,7 @@ def open_stored(directory: str | os.PathLike[str], at: int | None = None) -> Sto
 
 
 def files_by_number(directory: str | os.PathLike[str]) -> Files:
-    """How files are reached where records are read one by one.
+    """How files are read for reading single records.
 
     Raises:
         DatasetError: they cannot be.
@@ -86,7 +86,7 @@ def read_numbered(
 
 
 def open_shard(shard: ShardFile) -> BinaryIO:
-    """A shard to be read here and there: the one place where looking opens it."""
+    """A shard opened for random access; reading by number always opens shards here."""
     try:
         return storage.open_seekable(shard.path)
     except storage.UnreadableError as error:
@@ -96,17 +96,17 @@ def open_shard(shard: ShardFile) -> BinaryIO:
 def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
     """Offset and size, with the framing, of each record of a shard: an int64 array of two columns.
 
-    From the index where the dataset has one, else by the records' lengths.
+    They come from the index of a dataset of this package, else from the records' lengths.
 
     Raises:
-        DatasetError: the index does not fit the shard.
+        DatasetError: the index does not match the shard.
     """
     folder, name = os.path.split(shard.path)
     path = os.path.join(folder, layout.INDEX, f"{name}.idx")
     if stored.form != "tfrecorder":
         return _walk_places(shard)
     try:
-        # Three times as quick as by `split`, and without an object for each number.
+        # Three times as fast as with `split`, and without an object for each number.
         places = np.fromstring(storage.read_bytes(path), np.int64, sep=" ").reshape(-1, 2)
     except (storage.UnreadableError, ValueError) as error:
         raise DatasetError(_damaged(path, f"it cannot be read: {error}", folder)) from error
@@ -142,13 +142,13 @@ def _read_features(file: BinaryIO, shard: ShardFile, offset: int, size: int) -> 
 
 
 def damaged_record(shard: ShardFile, offset: int, fault: object) -> DatasetError:
-    """The error of a record that is not as it was written."""
+    """The error for a record that is not as it was written."""
     words = f"of the record at byte {offset}, {fault}"
     return DatasetError(_damaged(shard.path, words, os.path.dirname(shard.path)))
 
 
 def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
-    """The bytes of a file from an offset on; fewer than asked only at its end."""
+    """`size` bytes of a file from an offset on; fewer only at its end."""
     file.seek(offset)
     data = file.read(size)
     while len(data) < size and (more := file.read(size - len(data))):

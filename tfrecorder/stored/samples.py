@@ -1,7 +1,7 @@
-"""The first records of files without metadata, and what can be seen in them.
+"""The first records of files without metadata, and what they show.
 
-A COCO script leaves out the keys of boxes where an image has none, and a test split often has no
-classes, so one record is not enough: the first few of several files of each split are read.
+A COCO script leaves out the keys of boxes if an image has none, and a test split often has no
+classes.  So one record is not enough, and we read the first few of several files of each split.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.schema.keys import DEFAULT_FEATURES, HEIGHT, WIDTH, Feature
 from tfrecorder.stored.dataset import Files, ShardFile
 
-#: Of each split so many files, spread evenly, and of each file so many records, but no more than
-#: the first that together have so many bytes.
+#: How many files to read per split, spread evenly, and how many records per file; we stop earlier
+#: once the records of a file exceed this many bytes.
 _FILES, _RECORDS, _BYTES = 4, 8, 2**24
 
-#: The largest edge of a box that is taken for a fraction: some tools round beyond 1.
+#: The largest box edge that we take as a fraction: some tools round to more than 1.
 _LARGEST_FRACTION = 1.5
 
-#: How far a box in pixels may reach beyond its image, as a share of its side.
+#: How far a box in pixels may extend beyond its image, as a fraction of the image's side.
 _BEYOND = 0.01
 
-#: The eight bytes that a PNG begins with, and where its header has bit depth and colour type.
+#: A PNG's first eight bytes, and the offsets of bit depth and colour type in its header.
 _PNG, _DEPTH, _COLOUR = b"\x89PNG\r\n\x1a\n", 24, 25
 
 
@@ -77,13 +77,13 @@ def _parsed(path: str, data: bytes) -> dict[str, Values]:
 def features_of(
     samples: Sequence[Sample], usual_kinds: Mapping[str, str]
 ) -> tuple[dict[str, Feature], dict[str, str]]:
-    """The keys of some records with their types, and what is wrong with any, in words.
+    """The keys of some records with their types, and what is wrong with any of them, in words.
 
-    A key has the shape () if each record holds one value of it, else that of a list.
+    A key has the shape () if every record holds one value of it, else the shape of a list.
 
     Args:
-        usual_kinds: of keys whose lists are empty in all records; others are then left out, as an
-            empty list has no type.
+        usual_kinds: the kinds of keys whose lists are empty in all records, because an empty list
+            has no type; other such keys are left out.
     """
     usual = [one.key for one in DEFAULT_FEATURES]
     present = dict.fromkeys(key for one in samples for key in one.values)
@@ -120,7 +120,7 @@ def _text_or_bytes(values: Iterable[Values]) -> str:
 
 
 def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str | None:
-    """What is wrong with keys that should hold as many values as each other, or None."""
+    """What is wrong with keys that should hold the same number of values, or None."""
     for one in samples:
         counts = {key: len(one.values.get(key, ())) for key in keys}
         if len(set(counts.values())) > 1:
@@ -149,7 +149,7 @@ def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tup
 
 
 def _pixel_fault(one: Sample, edges: Sequence[np.ndarray], image: str) -> str:
-    """Boxes in pixels mean nothing without the size of the image that they were drawn on."""
+    """Why boxes in pixels do not fit their image, or "": without its size they mean nothing."""
     data = one.values.get(image)
     size = _image_size(data[0]) if isinstance(data, list) and data else None
     if size is None:
@@ -171,7 +171,7 @@ def _pixel_fault(one: Sample, edges: Sequence[np.ndarray], image: str) -> str:
 
 
 def _image_size(data: bytes) -> tuple[int, int] | None:
-    """Height and width of an encoded image; None where it is not known."""
+    """Height and width of an encoded image; None if not known."""
     from PIL import Image
 
     try:
@@ -182,7 +182,7 @@ def _image_size(data: bytes) -> tuple[int, int] | None:
 
 
 def mask_fault(samples: Sequence[Sample], key: str) -> str:
-    """What is wrong with masks, or "" if each is a PNG whose decoded pixels are what was drawn."""
+    """What is wrong with masks, or "" if each is a PNG that decodes to exactly the drawn values."""
     for one in samples:
         values = one.values.get(key, [])
         if not isinstance(values, list):

@@ -1,7 +1,7 @@
-"""`features.json` of TensorFlow Datasets: the keys of its records, with what each is.
+"""`features.json` of TensorFlow Datasets: the keys of its records, and what each one is.
 
-How a feature becomes keys is that of `tensorflow_datasets/core/example_parser.py` and
-`core/features/*.py`, as of version 4.9.10.
+Features become keys as in `tensorflow_datasets/core/example_parser.py` and `core/features/*.py`,
+as of version 4.9.10.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 from tfrecorder.schema.keys import Feature
 from tfrecorder.stored.dataset import Shape
 
-#: Of the class of a feature, the name.
+#: The name of a feature's class, without its module.
 _CLASS = re.compile(r".*\.(\w+)$")
 
-#: Under these words in a key, an image of one channel is a mask.
+#: With one of these words in its key, a one-channel image is a mask.
 _MASK = re.compile(r"(^|[/_])(mask|segmentation)")
 
-#: How a feature stores boxes, and in which unit they then are; what is not here is not known.
+#: The unit of boxes by the format in which a feature stores them; we know no other formats.
 _BOX_UNITS = {"REL_YXYX": "fraction", "YXYX": "pixel"}
 
 
 @dataclass(frozen=True)
 class Told:
-    """What `features.json` says of one key.
+    """What `features.json` says about one key.
 
     Attributes:
-        feature: its kind is "image" of any image, "mask" of one whose pixels are classes, and
-            "label" of classes; of boxes "float" with the shape (4,) or (None, 4); "" where nobody
-            knows how it is stored.
-        classes: how many there are; None where that is not known.
+        feature: its kind is "image" for an image, "mask" for an image whose pixels are classes, and
+            "label" for classes; for boxes "float" with the shape (4,) or (None, 4); "" if we do not
+            know how it is stored.
+        classes: how many there are; None if not known.
         shape: of an image.
         unit: of boxes.
         fault: why it cannot be read, or "".
@@ -46,7 +46,7 @@ class Told:
 
 
 def told_features(document: Mapping[str, Any]) -> list[Told]:
-    """All keys of a record, in their order.
+    """All keys of a record, in order.
 
     Raises:
         LookupError, TypeError, ValueError: the document has another form.
@@ -63,7 +63,7 @@ def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[Told]:
     """The keys of a feature.
 
     Args:
-        depth: in how many sequences it is.
+        depth: how many sequences it is nested in.
     """
     if "featuresDict" in form:
         yield from _of_dict(form["featuresDict"].get("features", {}), f"{key}/", depth)
@@ -76,7 +76,7 @@ def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[Told]:
             yield from (_of_length(one, length) for one in _of(inner, key, depth))
     elif depth > 1:
         one = _single(form, key)
-        # A list of lists: its values one after the other, and how many are in each list.
+        # A list of lists: its values one after the other, then the length of each list.
         flat = Feature(f"{key}/ragged_flat_values", _plain(one.feature.kind), (None,))
         yield Told(flat, fault="holds lists of lists of boxes" if one.unit else one.fault)
         for level in range(depth - 1):
@@ -87,11 +87,11 @@ def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[Told]:
 
 
 def _of_length(one: Told, length: int | None) -> Told:
-    """A list of so many values of a kind; of boxes, an array with four numbers in each row."""
+    """A list of this many values of a kind; for boxes, an array with four numbers in each row."""
     feature = one.feature
     shape: tuple[int | None, ...] = (length, *feature.shape)
     if None in shape and not one.unit:
-        shape = (None,)  # as it is stored: one value after the other
+        shape = (None,)  # as stored: one value after the other
     return Told(
         Feature(feature.key, feature.kind, shape), one.classes, one.shape, one.unit, one.fault
     )
@@ -112,7 +112,7 @@ def _single(form: Mapping[str, Any], key: str) -> Told:
     if name == "Text":
         return Told(Feature(key, "text"))
     if name == "BBoxFeature":
-        # Before 4.9.4 there was one form, and nothing was said of it.
+        # Before 4.9.4 there was only one format, and the file did not name it.
         said = form.get("boundingBox", {"bboxFormat": "REL_YXYX"}).get("bboxFormat", "")
         words = f"holds boxes of the form {said or 'unknown'}, not REL_YXYX or YXYX"
         fault = "" if said in _BOX_UNITS else words
