@@ -63,7 +63,7 @@ class StreamSource(Protocol):
 
 
 class Unusable(dict[str, Any]):
-    """A row that its source cannot make sense of: it becomes a reject, and the stream goes on.
+    """A row that its source cannot make sense of: it becomes a reject, and the stream continues.
 
     Args:
         name: the message's name, such as its place in the source; the reject is listed under it.

@@ -28,8 +28,8 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     """Open the images and masks of some rows, a seeded sample.
 
     Raises:
-        ImagesUnreachableError: all images of a column cannot be read, or more than half of them and
-            than may be rejected; or their store does not answer.
+        ImagesUnreachableError: none of the images of a column can be read, or too many cannot: more
+            than half, and more than may be rejected.  Or their store does not answer.
     """
     columns = checked.files
     rows = sample_rows(len(checked.frame), OPENED_ROWS, options.seed)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def as_objects(column: pd.Series) -> pd.Series:
-    """Any column - object, string, categorical, Arrow - as Python values, None where missing."""
+    """Any column - object, string, categorical, Arrow - as Python values, None if missing."""
     return column.astype(object).where(column.notna(), None)
 
 

@@ -86,7 +86,7 @@ def unusable_files(
 
 
 def _sound_uris(checked: Checked) -> pd.DataFrame:
-    """The uris of images and masks by column, None where one has a fault; a row for each record."""
+    """The uris of images and masks by column, None for faulty ones; a row for each record."""
     rows = checked.frame.index
     found = pd.DataFrame({one.name: one for one in checked.files}, index=rows, dtype=object)
     for one in checked.findings:

@@ -302,7 +302,7 @@ def groups_of(
 
     Args:
         shell: remedies are for the command line, not for Python.
-        lines: of a text file, the line of a row.
+        lines: for a text file, the line of each row.
     """
     for code, found in report.groupby("code", sort=False):
         first, examples = found.iloc[0], []

@@ -352,7 +352,7 @@ def _fault_of_plan(directory: str, plan: Plan, listed: _List) -> Fault | None:
 def _read_done(
     directory: str, standing: Mapping[str, storage.Description], faults: list[Fault]
 ) -> Iterator[tuple[str, DoneRecord]]:
-    """The done-records that are in the form in which they were written, by their files."""
+    """The done-records that still have the form they were written in, by their files."""
 
     def read(file: str) -> DoneRecord | Fault:
         listed = standing.get(file)

@@ -139,9 +139,9 @@ class Worker:
 
 
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
-    """Commit the dataset, and put an overwrite in the place of the old one.
+    """Commit the dataset, and replace the old one if this is an overwrite.
 
-    Repeated, it continues from where it stopped.
+    If called again, it continues from where it stopped.
 
     Raises:
         OutputError: rows are missing, or there is another plan.
