@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @pd.api.extensions.register_dataframe_accessor("tensorflow")
 class TensorFlowAccessor:
-    """Verbs of a frame with the columns split, image_uri and label."""
+    """Methods of a frame with the columns split, image_uri and label."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
     def validate(self, check_images: bool = False, **options: Any) -> pd.DataFrame:
-        """Find every problem in the frame at once; the report is a frame, empty when all is well.
+        """Find every problem in the frame at once; the report is a frame, empty if there are none.
 
         See `tfrecorder.validate`.
         """
@@ -48,8 +48,8 @@ class TensorFlowAccessor:
     ) -> ConversionResult | DataflowJob:
         """Write the images as a TFRecord dataset, or with `append` add them to one.
 
-        See `tfrecorder.convert` for the errors and `tfrecorder.ConvertOptions` for the options;
-        and `tfrecorder.append` for what it does, and its option `duplicates`.
+        See `tfrecorder.convert` for the errors and `tfrecorder.ConvertOptions` for the options.
+        See `tfrecorder.append` for what `append` does and for the option `duplicates`.
 
         Example:
             >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP

@@ -80,12 +80,12 @@ def convert(
     To continue a conversion that was interrupted, repeat the call.
 
     Args:
-        source: a frame with the columns image_uri and, if known, split and label; a `Dataset` or
-            `DatasetDict` of Hugging Face; the path of such a CSV; a folder `split/label/file` or
-            `label/file`; or an open file to read a CSV from. An image_uri may also be the image
-            itself: the bytes of its file, {"bytes": …, "path": …}, a picture of Pillow, or a
-            `data:` uri.
-        output_dir: a new or empty directory, or that of the conversion to continue. With the
+        source: a frame with the columns image_uri and, if known, split and label; a Hugging Face
+            `Dataset` or `DatasetDict`; the path of such a CSV; a folder `split/label/file` or
+            `label/file`; or an open file to read a CSV from.  An image_uri may also be the image
+            itself: the bytes of its file, {"bytes": …, "path": …}, a Pillow picture, or a `data:`
+            uri.
+        output_dir: a new or empty directory, or that of the conversion to continue.  With the
             option `name`, the dataset is the directory output_dir/name/version.
         **options: see `tfrecorder.ConvertOptions`.
 
@@ -220,7 +220,7 @@ def _where_listed(source: Any, options: ConvertOptions) -> str:
         call = f"see tfrecorder.validate({str(source)!r})"
     elif hasattr(source, "read") and isinstance(name, str) and os.path.isfile(name):
         call = f"see tfrecorder.validate({name!r})"
-    elif hasattr(source, "read"):  # a pipe, which can be read once
+    elif hasattr(source, "read"):  # a pipe, which can be read only once
         call = "to list them, save the table in a file and see tfrecorder.validate('table.csv')"
     default = ConvertOptions()
     given = any(getattr(options, one) != getattr(default, one) for one in _OF_VALIDATION)
@@ -248,10 +248,10 @@ def check_table(
     """A table without errors, and the report on it.
 
     Args:
-        known: the columns of the dataset that the table is added to.
+        known: the columns of the dataset to which the table is added.
 
     Raises:
-        ValidationError: it has faults.
+        ValidationError: the table has faults.
     """
     checked = check_source(table, options.division, known)
     report = report_on(checked.report, table, checked, options.strict)
@@ -272,7 +272,7 @@ def stage(
 ) -> ConversionStatus:
     """Check a table and plan its shards, for any number of machines to write without Beam.
 
-    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done. The
+    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done.  The
     dataset has the same bytes as one written by `tfrecorder.convert`.  To continue a staged
     conversion that was not finished, repeat the call.
 
@@ -377,7 +377,7 @@ class Prepared(NamedTuple):
 
 
 def follow(prepared: Prepared, options: ConvertOptions) -> DataflowJob | None:
-    """Carry out a staged plan; the handle of a job that still runs, or None if all is committed."""
+    """Carry out a staged plan; return the handle of a job that still runs, or None if committed."""
     folder, plan = prepared.folder, prepared.plan
     _warn_of_escapes(plan)
     stays = options.wait or options.runner != "DataflowRunner"
@@ -387,14 +387,14 @@ def follow(prepared: Prepared, options: ConvertOptions) -> DataflowJob | None:
 
 
 def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> str:
-    """The dataset directory: all that comes after knows this one alone.
+    """The dataset directory: the only one that later steps know.
 
     Args:
         output_dir: as the user gave it.
-        options: with a name, the dataset stands below it, where TFDS looks.
+        options: with a name, the dataset is below it, where TFDS looks.
 
     Raises:
-        OptionError: no dataset can be written there.
+        OptionError: a dataset cannot be written there.
     """
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
         raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
@@ -491,9 +491,10 @@ def stage_or_continue(
 
     Args:
         planned: its rows.
-        sizes_of: given whether sizes decide on the shards, the file sizes in bytes of some images.
+        sizes_of: takes whether sizes decide on the shards; returns file sizes in bytes of some
+            images.
         look: raises an error if the images are not there; called before anything is changed.
-        spool: given where the plan is staged and the shards that are to be written, puts their
+        spool: takes where the plan is staged and which shards will be written; puts those of their
             images there that came as bytes.
     """
     exchanged = complete(output_dir)
@@ -501,7 +502,7 @@ def stage_or_continue(
     if keeps and is_finished(output_dir, plan):
         # Check that the shards of the finished dataset are there, by name and size.
         open_dataset(output_dir, local_files() if storage.is_local(output_dir) else stored_files())
-        if plan.spooled:  # whoever committed may have ended before it removed them
+        if plan.spooled:  # the process that committed may have ended before removing them
             remove_spool(output_dir)
         return None
     folder = folder_to_write(output_dir, options)
@@ -532,8 +533,8 @@ def stage_or_continue(
 def _pending(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:
     """The shards to write: those not done, and those with rejects to try again.
 
-    Rejects are tried again if they could not be read; all of them, if the conversion would
-    otherwise only stop for them again.
+    Rejects are tried again if they could not be read.  All rejects are tried again if the
+    conversion would otherwise only stop for them again.
     """
     done = read_all_done(output_dir, plan.shards, plan.digest)
     rejects = sum(one.rejects for one in done.values() if one)
@@ -573,8 +574,8 @@ def convert_and_load(
         output_dir: as for `tfrecorder.convert`, where `tfrecorder.load` can read it.
         load_options: options of `tfrecorder.load`, such as {"split": "TRAIN"}; see
             `tfrecorder.LoadOptions`.
-        **options: of the conversion; see `tfrecorder.ConvertOptions`.  It waits for a Dataflow
-            job to end.
+        **options: options of the conversion; see `tfrecorder.ConvertOptions`.  The call waits for a
+            Dataflow job to end.
 
     Returns:
         What `load` returns: a dict of all splits, or one of them if load_options has a split.

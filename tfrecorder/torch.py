@@ -1,6 +1,6 @@
-"""What PyTorch takes: batches as tensors, and batches of numbers for a `DataLoader` of `Records`.
+"""For PyTorch: batches as tensors, and batches of numbers for a `DataLoader` of `Records`.
 
-Only this file imports torch, and only once tensors are asked for.
+Only this file imports torch, and only when tensors are asked for.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tfrecorder.options.checks import is_whole
 def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Batches:
     """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
 
-    They share the arrays' memory. With CUDA they are in pinned memory, so that
-    `images.to("cuda", non_blocking=True)` copies while the GPU works. Texts and bytes are lists.
+    The tensors share the arrays' memory.  With CUDA they are in pinned memory, so that
+    `images.to("cuda", non_blocking=True)` copies while the GPU works.  Texts and bytes are lists.
 
     Args:
         directory: as for `tfrecorder.batches`.
         split: as for `tfrecorder.batches`.
-        **options: those of `tfrecorder.batches`, with the same defaults; most models of PyTorch
-            want `layout="NCHW"`.
+        **options: those of `tfrecorder.batches`, with the same defaults; most PyTorch models want
+            `layout="NCHW"`.
 
     Raises:
         OptionError: an option's name or value is wrong.
@@ -50,7 +50,7 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
 
 
 class Batches(of_arrays.Batches):
-    """What `tfrecorder.torch.batches` gives: `tfrecorder.Batches`, of tensors."""
+    """What `tfrecorder.torch.batches` returns: `tfrecorder.Batches`, made of tensors."""
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""
@@ -63,11 +63,11 @@ class Batches(of_arrays.Batches):
 class BatchSampler:
     """Which records make each batch of a `DataLoader`, with a position.
 
-    Each `for` over the loader is one epoch, and the next one is the next epoch. The order is that
-    of `tfrecorder.batches` with the same options.
+    Each `for` over the loader is one epoch, and the next `for` is the next epoch.  The order is
+    that of `tfrecorder.batches` with the same options.
 
     In torchdata's `StatefulDataLoader`, whose `state_dict` includes this sampler's, training
-    continues exactly after the last batch that its loop took. A plain `DataLoader` does not say
+    continues exactly after the last batch that its loop took.  A plain `DataLoader` does not say
     what its loop took, so the position is this sampler's: with workers it is ahead by the batches
     that they hold, at most `num_workers * prefetch_factor`.
 
@@ -75,8 +75,8 @@ class BatchSampler:
         records: those of the loader, or those that the loader's dataset is made from.
         batch_size: records per batch; with `shard`, on each host.
         shuffle: as for `tfrecorder.batches`: "exact", the default of TRAIN, "blocks" or False.
-        seed: of the order, 0 to 2**32 - 1; None takes that of the records.
-        shard: (rank, world): which of how many hosts this one is. All need the same seed.
+        seed: for the order, 0 to 2**32 - 1; None takes that of the records.
+        shard: (rank, world): this host's number and the number of hosts.  All need the same seed.
         drop_remainder: as for `tfrecorder.batches`; but a `DataLoader` cannot make an empty batch,
             so with False the last step is left out too if it has fewer records than hosts.
 
@@ -118,8 +118,9 @@ class BatchSampler:
         self._takes_seed = seed is None
         chosen = records.seed if seed is None else int(seed)
         mode = options.mode(records.split)
-        # Of the next loop, and of what was drawn last: a loader draws ahead, starts again where its
-        # loop was left, and asks for iterators that it does not use.
+        # The position of the next loop, and of what was drawn last.  They can differ because a
+        # loader draws ahead, starts again where its loop stopped, and asks for iterators that it
+        # does not use.
         self._begin = self._drawn = Position(records.fingerprint, records.split, mode, chosen)
         self._is_loaded = False
 
@@ -133,7 +134,7 @@ class BatchSampler:
         A loaded state that is in this epoch is kept.
 
         Raises:
-            OptionError: it is not a whole number from 0.
+            OptionError: the value is not a whole number from 0.
         """
         if not is_whole(epoch) or epoch < 0:
             raise OptionError(f"epoch={epoch!r}: give a whole number from 0.")
@@ -164,8 +165,8 @@ class BatchSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         """The numbers of each batch, from the position to the end of its epoch."""
-        # torchdata's loader throws the rest of a loaded epoch away where nothing is left of it, and
-        # asks again for the next one; with workers it has then drawn that rest, else it has not.
+        # If nothing is left of a loaded epoch, torchdata's loader discards the empty rest and asks
+        # again for the next epoch.  With workers it has drawn that rest by then, otherwise not.
         if not self._is_loaded and not len(self):
             self._begin = self._begin.next_epoch()
         self._is_loaded = False
@@ -177,7 +178,7 @@ class BatchSampler:
         start, steps = position.next, self._steps(position.next)
         for step in range(1, steps + 1):
             numbers = order.numbers(np.array(self._share.places(start))).tolist()
-            # What is dropped behind the last step stays dropped, whatever steps come later.
+            # What is dropped after the last step stays dropped, whatever steps come later.
             start = self._share.after(start) if step < steps else self._records
             self._drawn = replace(position, next=start)
             yield [NumberInEpoch(one, position.epoch) for one in numbers]
@@ -198,14 +199,14 @@ def _torch() -> Any:
 
 
 def _tensors(torch: Any, values: Any, pinned: bool) -> Any:
-    """A batch of arrays as one of tensors, of the same form."""
+    """A batch of arrays as a batch of tensors, with the same structure."""
     if isinstance(values, Mapping):
         return {key: _tensors(torch, value, pinned) for key, value in values.items()}
     if isinstance(values, tuple):
         return tuple(_tensors(torch, value, pinned) for value in values)
     if values.dtype == object:  # texts and bytes
         return values.tolist()
-    if values.dtype.name == "bfloat16":  # as a further package of NumPy's has it
+    if values.dtype.name == "bfloat16":  # from a package that extends NumPy
         found = torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
     else:
         found = torch.from_numpy(values)

@@ -51,7 +51,7 @@ runner_option = click.option(
 
 
 def _sep(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    r"""A separator as typed: "\t" is a tab, which is hard to type in a shell."""
+    r"""A separator as typed: "\t" means a tab, which is hard to type in a shell."""
     return "\t" if value == r"\t" else value
 
 
@@ -111,7 +111,7 @@ def opened(source: str) -> Any:
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
-    """NAME=VALUE arguments as a dict, or None without any."""
+    """NAME=VALUE arguments as a dict, or None if there are none."""
     pairs = {}
     for value in values:
         name, equals, given = value.partition("=")
@@ -170,7 +170,7 @@ _label_option = click.option(
     help="A class name; repeat it in the order of the integers. Default: the labels found, sorted.",
 )
 
-#: Fields whose command line form does not follow from their default value.
+#: Fields whose command-line form does not follow from their default value.
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "columns": _column_option,
     "labels": _label_option,
@@ -198,7 +198,7 @@ def convert_options(
     """An option for each field of ConvertOptions, except those in `without`.
 
     Args:
-        appends: options that decide on the records have no default: the dataset has them.
+        appends: options that decide on the records have no default, because the dataset has them.
     """
     for item in reversed(dataclasses.fields(ConvertOptions)):
         if item.name not in without:
@@ -290,7 +290,7 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
 
 
 def given_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that the command line names; a dataset keeps its own for the others."""
+    """The options that the command line gives; a dataset keeps its own for the others."""
     given = {
         name: value
         for name, value in options.items()

@@ -91,7 +91,7 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
 
 
 def _short(name: str) -> str:
-    """A column's name without the prefix that all share."""
+    """A column's name without the prefix that all of them share."""
     return {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}.get(
         name, name.removeprefix("image/")
     )

@@ -28,7 +28,7 @@ from tfrecorder.options.checks import RENAMED, nearest
 from tfrecorder.process_limits import address_space_left
 from tfrecorder.version import __version__
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 class _Failure(click.ClickException):
@@ -45,7 +45,7 @@ class _UsageError(_Failure):
 
 
 class _Group(click.Group):
-    """Turns the errors that users can meet into one clear message and an exit code."""
+    """Turns the errors that users may meet into one clear message and an exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with _in_one_line(ctx):

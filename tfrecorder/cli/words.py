@@ -1,7 +1,7 @@
 """The library's messages, in the words of the command line.
 
-The library names options as Python does: `num_shards=0`, "give overwrite=True".  A shell has
-`--num-shards 0` and `--overwrite`.
+The library writes options as Python does: `num_shards=0`, "give overwrite=True".  On a command line
+they are `--num-shards 0` and `--overwrite`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _VALUE = (
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]|…"
     r"|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|True|False|None|nan|-?inf"
 )
-#: What may surround an option's name, but not a name within a path or a quoted value.
+#: What may surround an option's name, but not a name inside a path or a quoted value.
 _BEFORE, _AFTER = r"(?<![\w/.'\"=-])", r"(?![\w/'\"=]|\.\w)"
 
-#: Calls of functions that are commands too.
+#: Calls of functions that are also commands.
 _CALL = re.compile(r"\btfrecorder\.(validate|stage|work|commit)\(([^()]*)\)")
 
 #: Values that need no quotes in a shell.
@@ -36,7 +36,7 @@ def shell_words(text: str, flags: Mapping[str, str]) -> str:
     """A message of the library, with options as the command line spells them.
 
     Args:
-        flags: for each option's name in Python its flag; for an argument, its name in capitals.
+        flags: each option's flag, by its name in Python; for an argument, its name in capitals.
 
     >>> flags = {"num_shards": "--num-shards", "splits": "--splits", "overwrite": "--overwrite"}
     >>> shell_words("splits={'TRAIN': 70.0, 'TEST': 30.0}: give overwrite=True.", flags)
@@ -53,13 +53,13 @@ def shell_words(text: str, flags: Mapping[str, str]) -> str:
         lambda found: _typed(flags[found[1]], found[2]),
         text,
     )
-    # One of several, as runner_options['machine_type']='n1-standard-4'.
+    # One of several options, such as runner_options['machine_type']='n1-standard-4'.
     text = re.sub(
         rf"{_BEFORE}({names})\['(\w+)'\](?:=({_VALUE}))?(?![\w/])",
         lambda found: _typed(flags[found[1]], repr({found[2]: _unquoted(found[3])})),
         text,
     )
-    # A name alone may be an English word: where it has an underscore, or begins the message.
+    # A name alone may be an English word: replace it if it has an underscore or begins the message.
     text = re.sub(rf"^({names})(?=:| is | and )", lambda found: flags[found[1]], text)
     several = "|".join(name for name in flags if "_" in name) or "(?!)"
     return re.sub(rf"{_BEFORE}({several}){_AFTER}", lambda found: flags[found[1]], text)

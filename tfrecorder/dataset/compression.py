@@ -1,6 +1,6 @@
-"""TFRecord files that are compressed as a whole, as `TFRecordOptions` of TensorFlow writes them.
+"""TFRecord files compressed as a whole, as TensorFlow's `TFRecordOptions` writes them.
 
-This package never writes such files: JPEG does not shrink, and nobody can seek in them.
+This package never writes such files: JPEG does not shrink, and readers cannot seek in them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tfrecorder.dataset.tfrecord import HEADER_BYTES, is_header, read_records, s
 
 GZIP, ZLIB = "GZIP", "ZLIB"
 
-#: Bytes that show how a file is compressed: a record's header is ruled out by its checksum.
+#: Bytes that show how a file is compressed; a record's header is recognised by its checksum.
 HEAD_BYTES = HEADER_BYTES
 
 _ONCE = 2**16
 
 
 def compression_of(head: bytes) -> str:
-    """How a whole file is compressed, by its first bytes: "GZIP", "ZLIB", or "" for none.
+    """How a whole file is compressed, from its first bytes: "GZIP", "ZLIB", or "" for none.
 
     The marks are those of RFC 1952 and RFC 1950.
 
@@ -40,7 +40,7 @@ def records_of(file: BinaryIO, compression: str) -> Iterator[bytes]:
     """The records of an open file, in order, unpacked on the way.
 
     Raises:
-        ValueError: a record is damaged, or what was compressed cannot be unpacked.
+        ValueError: a record is damaged, or the compressed data cannot be unpacked.
     """
     if not compression:
         yield from (data for _, data in read_records(file))
@@ -53,7 +53,7 @@ def records_of(file: BinaryIO, compression: str) -> Iterator[bytes]:
 
 
 class _ZLib(io.RawIOBase):
-    """What a file in the form of RFC 1950 holds, as a stream."""
+    """The contents of a file in the form of RFC 1950, as a stream."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._inflate = file, zlib.decompressobj()
@@ -65,7 +65,7 @@ class _ZLib(io.RawIOBase):
         data = b""
         while not data and not self._inflate.eof:
             packed = self._inflate.unconsumed_tail or self._file.read(_ONCE)
-            data = self._inflate.decompress(packed, len(buffer))  # perhaps of what it was given
+            data = self._inflate.decompress(packed, len(buffer))  # perhaps from an earlier piece
             if not packed and not data and not self._inflate.eof:
                 raise EOFError("the file ends too early")
         buffer[: len(data)] = data

@@ -1,5 +1,5 @@
-"""CRC32Cs: of joined data from those of its parts, without reading the data again; of a file; and
-of a document within itself.
+"""CRC32Cs: of joined data, from those of the parts and without reading the data again; of a file;
+and of a document within itself.
 
 A CRC is linear: crc(a + b) is crc(a), moved on by len(b) zero bytes, xor crc(b).  Moving on by
 2**k zero bytes is a 32 by 32 matrix over GF(2), kept here as four tables of 256, one for each byte
@@ -22,15 +22,15 @@ _Tables = tuple[tuple[int, ...], ...]
 #: Bytes of a file read at a time.
 _PIECE = 1 << 20
 
-#: What stands before the checksum of a sealed document.
+#: What comes before the checksum of a sealed document.
 _SEAL = b',\n  "crc32c": '
 
 
 def sum_file(file: BinaryIO, advance: Callable[[int], None] = lambda size: None) -> tuple[int, int]:
-    """Size and CRC32C of what is left of an open file.
+    """Size and CRC32C of the rest of an open file.
 
     Args:
-        advance: called with the number of bytes of each piece that was read.
+        advance: called with the number of bytes of each piece read.
     """
     size = crc = 0
     while piece := file.read(_PIECE):
@@ -51,13 +51,13 @@ def seal(document: bytes) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """True for what `seal` gave, unchanged."""
+    """True for an unchanged result of `seal`."""
     body, seal_, _ = data.rpartition(_SEAL)
     return bool(seal_) and seal(body + b"\n}\n") == data
 
 
 def combine(first: int, second: int, size: int) -> int:
-    """The CRC32C of two pieces of data, one behind the other.
+    """The CRC32C of two pieces of data, one after the other.
 
     Args:
         first: the CRC32C of the first piece.
@@ -86,7 +86,7 @@ def combine(first: int, second: int, size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _tables(power: int) -> _Tables:
-    """What moves a CRC on by 2**power zero bytes."""
+    """The tables that move a CRC on by 2**power zero bytes."""
     if power == 0:
         columns = [_move_one_byte(1 << bit) for bit in range(32)]
     else:
@@ -111,7 +111,7 @@ def _apply(tables: _Tables, crc: int) -> int:
 
 
 def _table(columns: list[int]) -> tuple[int, ...]:
-    """The images of all values of one byte, of whose bits the images are given."""
+    """The images of all values of one byte, from the images of its bits."""
     table = [0]
     for column in columns:
         table += [value ^ column for value in table]

@@ -1,4 +1,4 @@
-"""The first form of a plan and of a dataset's metadata, as the form of today.
+"""The first form of a plan and of a dataset's metadata, converted to the present form.
 
 It had two ways to say what the columns are: the class names alone for an image with one label, and
 "stated" for every other schema.
@@ -18,10 +18,10 @@ from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The number of that form.
+#: The number of the first form.
 VERSION = 1
 
-#: Under which the rows of a plan name the key of the uris that rejects are listed with.
+#: The name under which the rows of a plan give the key of the uris that rejects are listed with.
 URI_OF_ROWS = "tfrecorder.plan.uri"
 
 _LABEL_KINDS = ("text", "integer", "none")
@@ -29,19 +29,19 @@ _OF_COLUMNS = ("label_kind", "class_names", "num_classes", "stated")
 
 
 def plan_as_now(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan of the first form, as values of JSON, in the form of today.
+    """A plan of the first form, as JSON values, converted to the present form.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: it is not a plan of that form.
     """
     return _as_now(plan, "rows")
 
 
 def metadata_as_now(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A dataset's metadata of the first form, as values of JSON, in the form of today.
+    """A dataset's metadata of the first form, as JSON values, converted to the present form.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: it is not metadata of that form.
     """
     found = _as_now(metadata, "split_rows")
     found.setdefault("image_shapes", {ENCODED: found.get("image_shape")})
@@ -49,19 +49,19 @@ def metadata_as_now(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def further_values(metadata: Mapping[str, Any], record: Iterable[Feature]) -> dict[str, Any]:
-    """What the first form also held of a dataset whose metadata and keys are these."""
+    """What else the first form held for a dataset with this metadata and these keys."""
     shapes = [*metadata["image_shapes"].values(), [None, None, 3]]
     return {"features": {one.key: one.kind for one in record}, "image_shape": shapes[0]}
 
 
 def digest_of_plan(plan: Mapping[str, Any]) -> str:
-    """The digest that a plan of the first form was known by."""
+    """The digest that identified a plan of the first form."""
     decides = {k: v for k, v in plan.items() if k not in ("version", "base", "remote")}
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
 def rows_as_now(rows: pa.Table) -> pa.Table:
-    """Rows of a plan: those of the first form as they are staged today, others as they are."""
+    """Rows of a plan: those of the first form as they are staged today, others unchanged."""
     import pyarrow as pa
 
     if "row" not in rows.column_names or SOURCE_ID in rows.column_names:
@@ -77,7 +77,7 @@ def rows_as_now(rows: pa.Table) -> pa.Table:
 
 
 def names_of_rows(names: Collection[str], key: str) -> list[str]:
-    """Under which names rows with such columns hold their number, and the class of a key."""
+    """The names under which rows with such columns hold their number, and the class of a key."""
     if SOURCE_ID in names:
         return [SOURCE_ID, key]
     return ["row", "" if "values" in names else "label"]

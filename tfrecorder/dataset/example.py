@@ -10,10 +10,10 @@ The wire format (protocol buffers, proto3) of tensorflow/core/example/{example,f
     Int64List  { repeated int64 value = 1 [packed]; }
 
 The bytes are those of `Example.SerializeToString(deterministic=True)`: map entries in the order of
-their keys. (Where one key begins another, the longer comes first, as in upb, the protocol buffers
-of Python; those of C++ have it the other way round.) Hand-written because a bundled `example_pb2`
-registers the package `tensorflow` and so breaks any process that also imports TensorFlow, and
-because the image, nearly all of a record, is passed on here without a copy.
+their keys.  (If one key begins another, the longer one comes first, as in upb, Python's protocol
+buffers; those of C++ do it the other way round.)  It is hand-written for two reasons.  A bundled
+`example_pb2` registers the package `tensorflow` and so breaks any process that also imports
+TensorFlow.  And the image, nearly all of a record, is passed on here without a copy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ONE_VARINT, _ONE_FLOAT = 0x08, 0x0D
 _BYTES, _FLOAT, _INT64 = bytes((_ONE,)), bytes((_TWO,)), bytes((_THREE,))
 
 
-#: Bytes from which a value is passed on rather than copied.
+#: Values of at least this many bytes are passed on rather than copied.
 _LARGE = 4096
 
 
@@ -54,14 +54,14 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 
     Args:
         features: for each key one value, a list of bytes or str, or an array.  bytes and str (as
-            UTF-8) become a bytes list, also an array of bytes; a float and an array of floating
-            point a float list (float32); an int, a bool and an array of integers an int64 list.
-            Arrays are flattened in C order.
+            UTF-8) become a bytes list, and so does an array of bytes; a float and an array of
+            floating point become a float list (float32); an int, a bool and an array of integers
+            become an int64 list.  Arrays are flattened in C order.
 
     Raises:
-        TypeError: a value of another type, or a missing value.
-        OverflowError: an integer outside -2**63 to 2**63 - 1.
-        ValueError: a text that UTF-8 cannot hold.
+        TypeError: a value has another type, or is missing.
+        OverflowError: an integer is outside -2**63 to 2**63 - 1.
+        ValueError: UTF-8 cannot hold a text.
 
     >>> parse_example(encode_example({"image/height": 375}))
     {'image/height': array([375])}
@@ -72,7 +72,7 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
 def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
     """`encode_example` in pieces whose concatenation is the result; large bytes are not copied.
 
-    Small pieces are joined, so there are few, and they are quick to sum and write.
+    Small pieces are joined, so there are only a few, and these are quick to sum and write.
     """
     parts: list[bytes] = []
     small: list[bytes] = []
@@ -97,7 +97,7 @@ def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
 
 
 def _entry_parts(key: str, value: Any) -> tuple[bytes, bytes]:
-    """An entry of the map of features; a single bytes value stands apart, uncopied."""
+    """An entry of the map of features; a single bytes value is kept apart, uncopied."""
     if type(value) is int:
         return _int_entry(key, value), b""
     if type(value) is str:
@@ -110,12 +110,12 @@ def _entry_parts(key: str, value: Any) -> tuple[bytes, bytes]:
 
 
 def _entry_head(key: str, size: int) -> bytes:
-    """All of an entry that stands before its Feature of `size` bytes."""
+    """All of an entry that comes before its Feature of `size` bytes."""
     name, size_field = _key_field(key), varint(size)
     return b"\x0a" + varint(len(name) + 1 + len(size_field) + size) + name + b"\x12" + size_field
 
 
-# Of a data set's records most sizes and labels are alike, and texts of few lengths.
+# In a dataset, most sizes and labels repeat, and texts have few different lengths.
 @lru_cache(maxsize=4096)
 def _int_entry(key: str, value: int) -> bytes:
     feature = _int64_feature((value,))
@@ -123,7 +123,7 @@ def _int_entry(key: str, value: int) -> bytes:
 
 
 def _bytes_head(key: str, size: int) -> bytes:
-    """All of an entry that stands before its only value, of `size` bytes."""
+    """All of an entry that comes before its only value, of `size` bytes."""
     head = b"\x0a" + varint(size)
     feature = _BYTES + varint(len(head) + size) + head
     return _entry_head(key, len(feature) + size) + feature
@@ -134,7 +134,7 @@ _small_head = lru_cache(maxsize=4096)(_bytes_head)
 
 @lru_cache(maxsize=1024)
 def _order(key: str) -> bytes:
-    """What keys are sorted by: their UTF-8, a key behind those that begin with it."""
+    """What keys are sorted by: their UTF-8; a key comes after those that start with it."""
     if not isinstance(key, str):
         raise TypeError(f"feature {key!r}: a key must be a str")
     return key.encode(errors="surrogatepass") + b"\xff"  # a byte that UTF-8 never holds
@@ -151,7 +151,7 @@ def _feature(value: Any) -> bytes:
         return _array_feature(value)
     if isinstance(value, float):
         return _float_feature(np.array([value]))
-    if isinstance(value, int):  # a truth, as 0 or 1
+    if isinstance(value, int):  # or a bool, as 0 or 1
         return _int64_feature((int(value),))
     if isinstance(value, list):
         return _bytes_feature(value)
@@ -193,7 +193,7 @@ def _two_complement(value: int) -> int:
 
 
 def _float_feature(values: np.ndarray) -> bytes:
-    with np.errstate(over="ignore"):  # beyond float32 is infinite, as in TensorFlow
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite, as in TensorFlow
         return _packed_feature(_FLOAT, values.astype("<f4").tobytes())
 
 
@@ -203,10 +203,10 @@ def _packed_feature(tag: bytes, packed: bytes) -> bytes:
 
 
 def parse_example(data: bytes) -> dict[str, Values]:
-    """The features of a serialized tf.train.Example, in the order in which they are stored.
+    """The features of a serialized tf.train.Example, in the order they are stored.
 
     Args:
-        data: a record of a TFRecord file, without its frame.
+        data: a record of a TFRecord file, without its framing.
 
     Returns:
         For each key a list of bytes, a float32 array, or an int64 array.
@@ -226,11 +226,12 @@ def parse_example(data: bytes) -> dict[str, Values]:
 def parse_features(
     data: bytes, keys: Container[str] | None, take: Callable[[memoryview], Any]
 ) -> dict[str, Any]:
-    """`parse_example` of some features.
+    """`parse_example` for some of the features.
 
     Args:
-        keys: of the features that are wanted; None takes all.
-        take: makes what is wanted of a value of a bytes list, as `bytes`; a view is not copied.
+        keys: the features that are wanted; None takes all.
+        take: turns a value of a bytes list into what is wanted, such as `bytes`; a view is not
+            copied.
     """
     features: dict[str, Any] = {}
     try:
@@ -271,7 +272,7 @@ def _integers(item: Any) -> Iterator[int]:
 
 
 def _fields(message: memoryview, *tags: int) -> Iterator[Any]:
-    """The contents of a message's fields with these tags; the others are passed over."""
+    """The contents of a message's fields with these tags; the other fields are skipped."""
     return (content for tag, content in _tagged(message) if tag in tags)
 
 
@@ -279,7 +280,7 @@ def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
     """(tag, content) of each field of a message: an int for a varint, else its bytes."""
     at, end = 0, len(message)
     while at < end:
-        tag, at = message[at], at + 1  # of most fields one byte, and so is the size
+        tag, at = message[at], at + 1  # for most fields one byte, and so is the size
         if tag >= 0x80:
             tag, at = _read_varint(message, at - 1)
         wire = tag & 7
@@ -302,14 +303,14 @@ def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
 
 
 def find_value(head: bytes, at: int, key: str) -> tuple[int, int] | None:
-    """Where the only value of a feature begins, a text or bytes, and its length.
+    """Where the only value of a feature, a text or bytes, begins, and its length.
 
     Args:
         head: holds an Example, or only its first bytes.
         at: where the Example begins in it.
 
     Returns:
-        None where the head ends before the value begins, or has no such value.
+        None if the head ends before the value begins, or has no such value.
 
     >>> example = b"".join(encode_parts({"a": b"xyz"}))
     >>> start, size = find_value(example, 0, "a")

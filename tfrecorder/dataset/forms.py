@@ -30,7 +30,7 @@ from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.schema.statistics import BOX_NUMBERS
 
-#: The forms of a plan's files and of the metadata; another number is another form.
+#: The form numbers of a plan's files and of the metadata; another number is another form.
 PLAN_VERSION = 2
 METADATA_VERSION = 2
 
@@ -80,11 +80,11 @@ def _fields(value: Any) -> str | None:
     return next(faults, None)
 
 
-#: What a plan and a dataset's metadata both say of the columns.
+#: What a plan and a dataset's metadata both say about the columns.
 _COLUMNS = {
     "fields": _fields,
     "statistics": _STATISTICS,
-    # A byte of memory each, where rows are counted.
+    # Each takes one byte of memory when rows are counted.
     "source_rows": whole(1, 2**32),
 }
 
@@ -98,7 +98,7 @@ def _field_fault(field: Field) -> str | None:
     return None
 
 
-#: More shards than any split has; each is an object in memory before its file is looked at.
+#: More shards than any split has; each one is an object in memory before its file is looked at.
 _MOST_SHARDS = 10**6
 
 SPLIT = word(*SPLITS)
@@ -125,12 +125,12 @@ _SIDES = either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE)))
 _FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
 _SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
 
-#: What an appended generation says of those before it.
+#: What an appended generation says about those before it.
 _BEFORE = record(
     {"plan": string, "rows": whole(1), "image_shapes": table(_SHAPE), "image_sides": _SIDES}
 )
 
-#: How far the sources of streams were read: positions have the form that their source gives them.
+#: How far the sources of streams were read; a position has the form its source gives it.
 _STREAMS = table(record({"to": anything}, {"from": anything, "spooled": whole()}))
 
 _PLAN = record(
@@ -197,7 +197,7 @@ _SHARD = record(
     {"file": text, "split": SPLIT, "records": whole(), "bytes": whole()}, {"crc32c": whole()}
 )
 
-#: Of the parts that readers use; an earlier version wrote fewer, a later one may write more.
+#: Only the parts that readers use; an earlier version wrote fewer, a later one may write more.
 METADATA = record(
     {
         **_COLUMNS,
@@ -225,7 +225,7 @@ METADATA = record(
 
 
 def parse_plan(data: bytes) -> dict[str, Any]:
-    """The values of a plan, also of an earlier version: `version` still says which.
+    """The values of a plan, including one of an earlier version: `version` still says which.
 
     Raises:
         ValueError: it is not a plan.
@@ -234,7 +234,7 @@ def parse_plan(data: bytes) -> dict[str, Any]:
 
 
 def parse_metadata(data: bytes) -> dict[str, Any]:
-    """The values of a dataset's metadata, also of an earlier version.
+    """The values of a dataset's metadata, including that of an earlier version.
 
     Raises:
         ValueError: it is not metadata.

@@ -1,6 +1,6 @@
-"""JSON from a directory that anybody may have written: parsed only where it has the form wanted.
+"""JSON from a directory that anyone may have written: parsed only if it has the wanted form.
 
-A form is a function that says what is wrong with a value, or None.  Forms are put together:
+A form is a function that says what is wrong with a value, or returns None.  Forms can be combined:
 
     >>> person = record({"name": text, "age": whole(0, 150)})
     >>> parse(b'{"name": "Ada", "age": 36}', person)
@@ -19,15 +19,15 @@ from typing import Any
 
 Form = Callable[[Any], str | None]
 
-#: What a double still counts exactly; no file, row or byte count is beyond it.
+#: The limit up to which a double counts exactly; no file, row or byte count is beyond it.
 _LARGEST = 2**53
 
 
 def parse(data: bytes, form: Form) -> Any:
-    """A document of a form.
+    """Parse a document of a form.
 
     Raises:
-        ValueError: it is not JSON, or of another form; the message says where.
+        ValueError: it is not JSON, or has another form; the message says where.
     """
     try:
         document = json.loads(data)
@@ -67,7 +67,7 @@ def truth(value: Any) -> str | None:
 
 
 def whole(low: int = 0, high: int = _LARGEST) -> Form:
-    """An integer of a range."""
+    """An integer in a range."""
 
     def form(value: Any) -> str | None:
         if type(value) is int and low <= value <= high:
@@ -77,12 +77,12 @@ def whole(low: int = 0, high: int = _LARGEST) -> Form:
     return form
 
 
-#: A form: how many classes there are, one more than the largest label.
+#: A form: the number of classes, one more than the largest label.
 classes = whole(0, 2**63)
 
 
 def word(*words: str) -> Form:
-    """One of some texts."""
+    """One of several texts."""
 
     def form(value: Any) -> str | None:
         ok = isinstance(value, str) and value in words
@@ -92,7 +92,7 @@ def word(*words: str) -> Form:
 
 
 def either(*forms: Form) -> Form:
-    """Any of some forms; the last one's words if it is none."""
+    """Any of several forms; if the value has none of them, the last one says what is wrong."""
 
     def form(value: Any) -> str | None:
         faults = [one(value) for one in forms]
@@ -102,7 +102,7 @@ def either(*forms: Form) -> Form:
 
 
 def each(inner: Form) -> Form:
-    """A list of values of one form."""
+    """A list of values that all have one form."""
 
     def form(value: Any) -> str | None:
         if not isinstance(value, list):
@@ -113,7 +113,7 @@ def each(inner: Form) -> Form:
 
 
 def row(*inner: Form) -> Form:
-    """A list of as many values, each of its own form."""
+    """A list with one value for each of these forms, in their order."""
 
     def form(value: Any) -> str | None:
         if not isinstance(value, list) or len(value) != len(inner):
@@ -124,7 +124,7 @@ def row(*inner: Form) -> Form:
 
 
 def table(inner: Form, keys: Form = text) -> Form:
-    """An object of any number of values of one form."""
+    """An object with any number of values of one form."""
 
     def form(value: Any) -> str | None:
         if not isinstance(value, dict):
@@ -136,7 +136,7 @@ def table(inner: Form, keys: Form = text) -> Form:
 
 
 def record(required: Mapping[str, Form], optional: Mapping[str, Form] | None = None) -> Form:
-    """An object with certain keys; others are passed over."""
+    """An object with certain keys; others are ignored."""
 
     def form(value: Any) -> str | None:
         if not isinstance(value, dict):

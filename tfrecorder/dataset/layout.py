@@ -1,4 +1,4 @@
-"""Every file name of a dataset directory, for writing and for reading: the one place that knows.
+"""Every file name of a dataset directory, for writing and for reading: all of them are here.
 
 out/
   train-00000-of-00012.tfrecord     a shard
@@ -55,13 +55,13 @@ SPOOL = f"{PRIVATE}/spool"
 NEXT = f"{PRIVATE}/next"
 APPENDED = folders.APPENDED
 
-#: Folders with a file a shard; and all else in our folder but the lock and `next/`.
+#: Folders with a file per shard; and everything else in our folder except the lock and `next/`.
 SHARD_FOLDERS = (DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS)
 PRIVATE_FILES = (PLAN, PLAN_ROWS, METADATA, FAILURE, PARTS, TMP, PROGRESS, SPOOL)
 
 PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS, SPOOL)
 
-#: Written by desktops into any folder that somebody looked at; never ours, never in the way.
+#: Desktops write these into any folder that someone opens; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
 
 #: How TFDS finds the shards of a split (tfds.core.ShardedFileTemplate).
@@ -113,7 +113,7 @@ class Shard:
 
     @property
     def beside(self) -> dict[str, str]:
-        """The three files that are written with a shard, by the words of its done-record."""
+        """The three files that are written with a shard, by the names in its done-record."""
         return {"index": self.index_file, "rejects": self.rejects, "suspects": self.suspects}
 
     @property
@@ -122,18 +122,18 @@ class Shard:
 
 
 def parse_shard(file: str) -> Shard | None:
-    """The shard that a file name stands for, or None where it is not a shard's name."""
+    """The shard that a file name stands for, or None if it is not a shard's name."""
     match = _SHARD.fullmatch(file)
     return Shard(match[1].upper(), int(match[2]), int(match[3])) if match else None
 
 
 def next_of(output_dir: str) -> str:
-    """Where the dataset is written that is to replace the one in a directory."""
+    """Where the dataset that will replace the one in a directory is written."""
     return os.path.join(output_dir, NEXT)
 
 
 def dataset_of(folder: str) -> str:
-    """The directory in which a dataset that is written to a folder stands in the end.
+    """The final directory of a dataset that is written to a folder.
 
     >>> dataset_of("out"), dataset_of("out/_tfrecorder/next")
     ('out', 'out')
@@ -151,7 +151,7 @@ def generation_of(output_dir: str, number: int) -> str:
 
 
 def spool_of(folder: str) -> tuple[str, str]:
-    """Where the images that came as bytes wait until what is written to a folder is committed.
+    """Where images that came as bytes are kept until what is written to a folder is committed.
 
     Returns:
         The dataset directory, and the name of the spool below it.
@@ -199,7 +199,7 @@ def labels_file(key: str) -> str:
 
 
 def tfds_directory(data_dir: str, name: str, version: str) -> str:
-    """Where `tfds.load(name, data_dir=…)` looks for a dataset; a path that ends so stays.
+    """Where `tfds.load(name, data_dir=…)` looks for a dataset; a path that already ends so is kept.
 
     >>> tfds_directory("data", "flowers", "1.0.0")
     'data/flowers/1.0.0'

@@ -1,6 +1,6 @@
 """The TFRecord file format: framing of records, and reading them back.
 
-A record is `length, crc(length), data, crc(data)`: the length a little-endian uint64, each CRC a
+A record is `length, crc(length), data, crc(data)`: the length is a little-endian uint64, each CRC a
 little-endian uint32, a CRC32C that is rotated and offset ("masked").
 Source: tensorflow/core/lib/io/record_writer.h and tensorflow/core/lib/hash/crc32c.h.
 """
@@ -23,7 +23,7 @@ HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
 
-#: Where a protocol buffer ends, and with it an Example: no record of ours is larger.
+#: The largest size of a protocol buffer, and so of an Example: no record of ours is larger.
 MAX_RECORD_BYTES = 2**31 - 1
 
 _LENGTH = struct.Struct("<Q")
@@ -63,7 +63,7 @@ def _unmasked_crc(masked: int) -> int:
 
 
 def frame(parts: Sequence[bytes]) -> list[bytes]:
-    """One record around data that is given in parts, themselves not copied.
+    """Frame data that is given in parts as one record, without copying the parts.
 
     Args:
         parts: the data's pieces, in order; together at least 0 bytes.
@@ -88,7 +88,7 @@ def framed_crc(buffers: Sequence[bytes], before: int = 0) -> int:
 
     Args:
         buffers: what `frame` returned.
-        before: the CRC32C of all that stands before the record.
+        before: the CRC32C of everything before the record.
 
     >>> one, two = frame([b"abc"]), frame([b"de"])
     >>> framed_crc(two, framed_crc(one)) == google_crc32c.value(b"".join(one + two))
@@ -101,20 +101,20 @@ def framed_crc(buffers: Sequence[bytes], before: int = 0) -> int:
     return google_crc32c.extend(crc, footer)
 
 
-#: Where a record begins, and its bytes with the framing.
+#: Where a record begins, and its size in bytes with the framing.
 Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """One record as it was met.
+    """One record as the walk found it.
 
     Attributes:
-        number: in the file, from 0.
+        number: its number in the file, from 0.
         offset: where it begins, in bytes.
-        size: with its framing, in bytes; 0 where its end is not known.
-        data: the Example; None where it is damaged, or was not read.
-        fault: what is wrong with it, in words; "" where it is sound.
+        size: with its framing, in bytes; 0 if its end is not known.
+        data: the Example; None if it is damaged, or was not read.
+        fault: what is wrong with it, in words; "" if it is sound.
     """
 
     number: int
@@ -129,14 +129,14 @@ def walk(
 ) -> Iterator[Walked]:
     """The records of a file that may be damaged, in order, one in memory at a time.
 
-    A record whose data are damaged is passed over by its length.  Where the length is damaged,
-    the walk continues at the next record that the index knows; without one it ends.
+    A record whose data are damaged is skipped, using its length.  If the length is damaged, the
+    walk continues at the next record that the index knows; without one it ends.
 
     Args:
         file: open to read, from its start.
         end: its size in bytes.
-        places: of the records by the index, one behind the other; may be empty.
-        lengths: read the lengths alone; then the last record may end beyond the file.
+        places: the places of the records from the index, one after another; may be empty.
+        lengths: read only the lengths; then the last record may end beyond the file.
     """
     number = at = 0
     while at < end:
@@ -153,10 +153,10 @@ def walk(
 
 
 def read_records(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """The records of an open file, with the offset at which each begins.
+    """The records of an open file, each with the offset where it begins.
 
     Args:
-        end: the file's size in bytes; found by a seek where it is not given.
+        end: the file's size in bytes; if it is not given, it is found by a seek.
 
     Raises:
         CorruptRecordError: a record is damaged, or the file ends inside it.
@@ -171,7 +171,7 @@ def read_records(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, 
 
 
 def stream_records(file: BinaryIO) -> Iterator[bytes]:
-    """The records of a stream of unknown length, as that of a compressed file.
+    """The records of a stream of unknown length, such as that of a compressed file.
 
     Raises:
         CorruptRecordError: a record is damaged, or the stream ends inside it.
@@ -198,10 +198,10 @@ def is_header(data: bytes) -> bool:
 
 
 def unframe(framed: bytes) -> bytes:
-    """The data of one record, its checksums compared.
+    """The data of one record, after its checksums were compared.
 
     Raises:
-        ValueError: it is damaged; the words say how.
+        ValueError: it is damaged; the message says how.
 
     >>> unframe(b"".join(frame([b"abc"])))
     b'abc'
@@ -220,7 +220,7 @@ def unframe(framed: bytes) -> bytes:
 
 
 def read_places(file: BinaryIO, end: int) -> Iterator[Place]:
-    """Offset and size, with the framing, of each record of an open file, by the lengths alone.
+    """Offset and size, with the framing, of each record of an open file, from the lengths alone.
 
     The last record may end beyond the file.
 
@@ -256,7 +256,7 @@ def _record_after(
     framed = FRAMING_BYTES + size
     if lengths:
         return Walked(number, at, framed, None)
-    # No memory is taken for a record that ends beyond the file.
+    # No memory is allocated for a record that ends beyond the file.
     body = file.read(size + FOOTER_BYTES) if at + framed <= end else b""
     if len(body) < size + FOOTER_BYTES:
         return damaged(f"the file ends inside the data of {size:,} bytes")

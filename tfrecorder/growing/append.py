@@ -1,11 +1,11 @@
 """`append`: more rows for a dataset, as a further generation.
 
 A generation is an ordinary dataset directory, `appended/00001/`, written by the same conversion:
-the same checks, plan, runners and commit.  What it must know of those before it stands in its plan,
-so that workers, the commit and `verify` need nothing else.
+the same checks, plan, runners and commit.  What it must know of the generations before it is in its
+plan, so that workers, the commit and `verify` need nothing else.
 
-One append at a time writes the next number.  On a disk the lock of the dataset sees to that; on a
-bucket the staged plan claims the number, which only one of two can put there.
+Only one append at a time writes the next number.  On a disk the lock of the dataset ensures that;
+on a bucket the staged plan claims the number, and only one of two appends can put it there.
 """
 
 from __future__ import annotations
@@ -65,34 +65,35 @@ def append(
     duplicates: str = "skip",
     **options: Any,
 ) -> ConversionResult | DataflowJob:
-    """Add rows to a finished dataset, as a further generation; nothing in it is written again.
+    """Add rows to a finished dataset, as a further generation; nothing in it is rewritten.
 
-    All readers then see the old records and the new ones as one dataset. Rows whose image is in
-    the dataset already are passed over and counted: appending a longer table adds the rest, and the
-    same table again adds nothing. An append that was interrupted is continued by the same call.
+    All readers then see the old records and the new ones as one dataset.  Rows whose image is
+    already in the dataset are skipped and counted: appending a longer table adds the rest, and
+    appending the same table again adds nothing.  To continue an interrupted append, repeat the
+    call.
 
     Args:
-        source: as for `tfrecorder.convert`. The columns must be those of the dataset; labels may
+        source: as for `tfrecorder.convert`.  The columns must be those of the dataset; labels may
             be new, and get the next integers.
-        output_dir: the directory of a finished dataset; or with `name`, and `version` unless it
-            is 1.0.0, the folder that it was converted into.
-        duplicates: "skip" passes over rows whose image_uri is in the dataset, as a record or as a
-            reject; "keep" adds all rows.
-        **options: see `tfrecorder.ConvertOptions`. What decides on the records, as image_size,
-            schema or seed, is by default as it was for the dataset. retry_rejects=True adds rows
-            that are in the dataset as rejects alone.
+        output_dir: the directory of a finished dataset; or with `name`, and `version` unless it is
+            1.0.0, the folder that it was converted into.
+        duplicates: "skip" skips rows whose image_uri is in the dataset, as a record or as a reject;
+            "keep" adds all rows.
+        **options: see `tfrecorder.ConvertOptions`.  Options that decide on the records, such as
+            image_size, schema or seed, are by default as they were for the dataset.
+            retry_rejects=True adds rows that are in the dataset only as rejects.
 
     Returns:
-        What `tfrecorder.convert` returns, of the new generation; `generation` is its number, and
-        `rows_there` how many rows were passed over. Where no row is left, nothing is written.
+        What `tfrecorder.convert` returns, for the new generation; `generation` is its number, and
+        `rows_there` says how many rows were skipped.  If no row is left, nothing is written.
 
     Raises:
-        OptionError: an option's name or value is wrong, or does not go with the dataset.
-        DatasetError: there is no finished dataset that this package wrote.
+        OptionError: an option's name or value is wrong, or does not fit the dataset.
+        DatasetError: there is no finished dataset written by this package.
         SourceError: the source cannot be read as a table, or its columns are not the dataset's.
-        OutputError: another conversion or append is at work there, or another one was begun and
-            not finished.
-        TfrecorderError: else as `tfrecorder.convert` raises them.
+        OutputError: another conversion or append is running there, or another one was begun and not
+            finished.
+        TfrecorderError: otherwise as `tfrecorder.convert` raises them.
 
     Example:
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
@@ -111,7 +112,7 @@ def append(
     where = storage.absolute(path)
     try:
         with storage.acting_as(chosen.account):
-            _open(where)  # or the claim would make a directory
+            _open(where)  # otherwise the claim would make a directory
             with claim(where):
                 found = _append(source, where, duplicates == "keep", options, started)
     except (UnreachableError, KeyboardInterrupt) as error:
@@ -166,7 +167,7 @@ def _append(
         begin("planning")
         _refuse_foreign(folder)
         prepared = prepare(folder, table, numbered(checked, table, before["rows"]), options, before)
-    del table, checked  # a million rows, which only the plan was made from
+    del table, checked  # a million rows, which only the plan needed
     job = None if prepared is None else follow(prepared, options)
     if job is not None:
         return dataclasses.replace(job, passed_over=known.passed_over)
@@ -188,7 +189,7 @@ def _nothing(
     passed_over: dict[str, int],
     seconds: float,
 ) -> ConversionResult:
-    """The result of an append that had no new row."""
+    """The result of an append that found no new row."""
     return ConversionResult(
         output_dir=stored.directory,
         splits={},

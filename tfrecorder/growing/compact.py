@@ -1,7 +1,7 @@
 """`compact`: all generations of a dataset as one new dataset, by copying records.
 
-The plan of the new dataset says of each row where its record lies in the old one; workers copy it,
-compare its checksums and decode nothing.  All else is a conversion as any other.
+The plan of the new dataset says for each row where its record is in the old one; workers copy it,
+compare its checksums and decode nothing.  Otherwise it is a conversion like any other.
 """
 
 from __future__ import annotations
@@ -60,28 +60,28 @@ def compact(
     at: int | None = None,
     **options: Any,
 ) -> ConversionResult | DataflowJob:
-    """Write all generations of a dataset as one new dataset, shuffled anew.
+    """Write all generations of a dataset as one new dataset, shuffled again.
 
     Records are copied as they are, with their checksums compared; no image is decoded, and the
-    sources are not needed. Rejects are listed again. The old dataset is only read. An interrupted
-    compaction is continued by the same call.
+    sources are not needed.  Rejects are listed again.  The old dataset is only read.  To continue
+    an interrupted compaction, repeat the call.
 
     Args:
         directory: what `convert` and `append` wrote.
-        output_dir: a directory, new, empty, or that of the compaction to continue.
-        drop: image uris whose records are left out, or the path of a text file with one a line.
-            Nothing of them is in the new dataset.
-        at: the last generation that counts; None is the newest.
-        **options: num_shards, shard_size, shuffle, seed, name, version, overwrite, and those of
-            runners and progress, as for `tfrecorder.convert`.
+        output_dir: a directory that is new or empty, or that of the compaction to continue.
+        drop: image uris whose records are left out, or the path of a text file with one uri per
+            line.  Nothing of these records is in the new dataset.
+        at: the last generation to include; None means the newest.
+        **options: num_shards, shard_size, shuffle, seed, name, version, overwrite, and the options
+            about runners and progress, as for `tfrecorder.convert`.
 
     Returns:
         What `tfrecorder.convert` returns.
 
     Raises:
         OptionError: an option's name or value is wrong, or a uri to drop is not in the dataset.
-        DatasetError: there is no whole dataset that this package wrote, or a record is damaged.
-        TfrecorderError: else as `tfrecorder.convert` raises them.
+        DatasetError: there is no whole dataset written by this package, or a record is damaged.
+        TfrecorderError: otherwise as `tfrecorder.convert` raises them.
 
     Example:
         >>> tfrecorder.compact("out", "out-2")  # doctest: +SKIP
@@ -93,7 +93,7 @@ def compact(
                 f"{name}={options[name]!r}: compact copies records as they are; its options are "
                 f"{', '.join(OF_COMPACT)}."
             )
-    # Rows that became rejects were accepted as such when they were converted.
+    # Rows that became rejects were already accepted as such when they were converted.
     chosen = ConvertOptions.of({**options, "max_reject_fraction": 1.0})
     path = output_path(output_dir, chosen)
     where, target = storage.absolute(os.fspath(directory)), storage.absolute(path)
@@ -136,7 +136,7 @@ def _compact(
 
 
 def _nothing_to_look_at() -> None:
-    """The records were found when the plan was made."""
+    """Check nothing: the records were found when the plan was made."""
 
 
 def _open(where: str, at: int | None) -> tuple[StoredDataset, list[Generation]]:
@@ -190,7 +190,7 @@ def _plan(
     values = {one.key: columns[one.key] for one in _valued(stored, columns)}
     recorded = by_present_names(found[-1].metadata.get("options", {}))
     now = options.content_options()
-    # The new dataset stands elsewhere: it has the name that was given for it, or none.
+    # The new dataset is elsewhere: it has the name that was given for it, or none.
     taken = {name: value for name, value in recorded.items() if name not in OF_PLACE}
     changed = {name: now[name] for name in (*OF_ORDER, *OF_PLACE) if name in now}
     plan = Plan(
@@ -215,7 +215,7 @@ def _valued(stored: StoredDataset, columns: Collection[str]) -> list[Any]:
 
 
 def _source_rows(newest: Generation) -> int:
-    """Of all sources: more than any number of a row."""
+    """The rows of all sources: more than any row's number."""
     before = newest.metadata.get("before") or {"rows": 0}
     return int(before["rows"] + newest.metadata["source_rows"])
 

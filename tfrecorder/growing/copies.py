@@ -1,4 +1,4 @@
-"""Where each record of a dataset lies, as the rows of a plan that copies them."""
+"""Where each record of a dataset is, as the rows of a plan that copies them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def all_rows(
 
 
 def _with_texts(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """Rows that did not come from a stream, or not as bytes, have empty texts there."""
+    """Give rows that did not come from a stream, or not as bytes, empty texts in these columns."""
     import pyarrow as pa
 
     empty = pa.array([""] * len(table), pa.large_string())
@@ -61,7 +61,7 @@ def _with_texts(table: pa.Table, names: Iterable[str]) -> pa.Table:
 
 
 def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
-    """The uris of the first images; None of records without images."""
+    """The uris of the first images; None for records without images."""
     image = primary_image(fields)
     return None if image is None else rows.column(image.uri_key).combine_chunks()
 
@@ -116,7 +116,7 @@ def _list(one: Generation, name: str) -> Sequence[Sequence[str]]:
 
 
 def _shards(one: Generation, numbers: np.ndarray) -> Iterator[tuple[Mapping[str, Any], slice]]:
-    """The shards in the order of the plan, and the rows of each."""
+    """The shards in the order of the plan, each with its rows."""
     start = 0
     shards = one.metadata["shards"]
     for split, rows in one.metadata["split_rows"].items():

@@ -1,4 +1,4 @@
-"""Does a table fit the dataset that it is added to?  And what its plan must know of that."""
+"""Does a table fit the dataset it is added to?  And what must its plan know about that dataset?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfrecorder.validation.rules import Checked
 
 
 def fit_texts(table: Source, known: Sequence[Field], source: Any) -> Source:
-    """A text file's labels as texts where the dataset has names: "7" alone looks like a number."""
+    """A text file's labels as texts if the dataset has names: "7" alone looks like a number."""
     if isinstance(source, pd.DataFrame) or is_hugging_face(source):
         return table
     names = [_label_column(one) for one in known if one.num_classes and not one.integer]
@@ -40,10 +40,10 @@ def refuse_other_schema(
     table: Source,
     checked: Sequence[Field] | None = None,
 ) -> None:
-    """Raise a SourceError where a table's columns are not those of a dataset, and say which.
+    """Raise a SourceError if a table's columns are not those of a dataset, and say which.
 
     Args:
-        directory: of the dataset, for the message.
+        directory: the dataset's directory, for the message.
         known: its columns.
         checked: the table's columns with their classes, once these are known.
     """
@@ -101,14 +101,14 @@ def _class_fault(there: Field, here: Field) -> str | None:
 
 
 def numbered(checked: Checked, table: Source, first: int) -> Checked:
-    """A checked table whose rows are numbered from `first` on, whatever was passed over in it."""
+    """A checked table whose rows are numbered from `first` on, whatever was skipped in it."""
     rows = table.frame.index.to_numpy()
     numbers = np.searchsorted(rows, checked.frame.index.to_numpy()) + first
     return dataclasses.replace(checked, frame=checked.frame.set_axis(numbers))
 
 
 def before_next(newest: Generation) -> dict[str, Any]:
-    """What the plan of a generation says of those before it; see `Plan.before`."""
+    """What the plan of a generation says about those before it; see `Plan.before`."""
     metadata = newest.metadata
     earlier = metadata.get("before") or {"rows": 0}
     return {

@@ -1,7 +1,7 @@
 """A Kafka topic as the source of a stream.
 
-The position is the next offset of each partition, and stands in the dataset alone: partitions are
-assigned and sought by ourselves, and no group commits anything.
+The position is the next offset of each partition, and it is kept only in the dataset: we assign and
+seek partitions ourselves, and no group commits anything.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tfrecorder.growing.kafka_topic import Topic, is_end, refuse_settings
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-#: Seconds between two looks at whether the topic has new partitions.
+#: Seconds between two checks for new partitions of the topic.
 LOOK_SECONDS = 30
 
-#: Seconds that one wait for messages takes, and all of those until the ends of the topic are known.
+#: Seconds for one wait for messages, and for all such waits until the ends of the topic are known.
 SHORT, LONG = 0.5, 10
 
 _URL = re.compile(r"kafka://(?P<servers>[^/@?#\s]+)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
@@ -42,7 +42,7 @@ def open_kafka(
     on_lost: str = "raise",
     config: Mapping[str, Any] | None = None,
 ) -> KafkaSource:
-    """A topic of Kafka, to be read by `tfrecorder.stream`; nothing is asked of a broker yet.
+    """A Kafka topic, to be read by `tfrecorder.stream`; no broker is contacted yet.
 
     Args:
         url: kafka://HOST:PORT[,HOST:PORT …]/TOPIC.
@@ -50,8 +50,8 @@ def open_kafka(
             an image file; the columns are the message's headers.
         image: the field, and column, of the image's uri.
         image_bytes: the field that holds the image file in base64 instead.
-        on_lost: what to do where the broker has deleted messages before they were read. "raise" is
-            an error; "skip" warns and goes on with the earliest message that is there.
+        on_lost: what to do if the broker has deleted messages before they were read.  "raise" is an
+            error; "skip" warns and continues with the earliest message that is still there.
         config: settings of librdkafka, such as {"security.protocol": "SASL_SSL", …}.
 
     Raises:
@@ -78,9 +78,9 @@ class KafkaSource:
     A position is the offset of the next message of each partition, {"0": 118, "1": 97}.
 
     Args:
-        topic: to read.
-        form: of its messages.
-        skip_lost: go on after messages that were deleted unread, instead of an error.
+        topic: the topic to read.
+        form: the form of its messages.
+        skip_lost: continue after messages that were deleted unread, instead of raising an error.
     """
 
     def __init__(self, topic: Topic, form: MessageForm, skip_lost: bool = False) -> None:
@@ -100,7 +100,7 @@ class KafkaSource:
         """The messages behind a position that are there now, each with the position behind it.
 
         Args:
-            position: None begins at the earliest message of each partition that is still there.
+            position: None starts at the earliest message of each partition that is still there.
 
         Raises:
             SourceError: messages behind the position were deleted, or the cluster refuses us.
@@ -120,7 +120,7 @@ class KafkaSource:
                 self._find_again(message.partition())
 
     def wait(self, seconds: float) -> None:
-        """Return once a message is there, and after so many seconds at the latest.
+        """Return once a message is there, or after this many seconds at the latest.
 
         Raises:
             SourceError: the cluster refuses us, or no longer has the topic.
@@ -134,7 +134,7 @@ class KafkaSource:
                 self._ended.add(self._held.popleft().partition())
 
     def behind(self, position: Any) -> int:
-        """How many messages are behind a position, by what the latest fetches saw."""
+        """How many messages are behind a position, as seen by the latest fetches."""
         if not self._is_assigned:
             return 0
         counts = []
@@ -146,7 +146,7 @@ class KafkaSource:
         return sum(counts)
 
     def close(self) -> None:
-        """End the connections; the next `rows` makes new ones."""
+        """Close the connections; the next `rows` opens new ones."""
         self._held.clear()
         self._is_assigned = False
         self._topic.close()
@@ -157,7 +157,7 @@ class KafkaSource:
             self._next = {one: self._topic.ends(one)[0] for one in partitions}
             self._say_beginning()
         else:
-            # Of a partition that is new since then, all messages are behind the position.
+            # For a partition that is new since then, all messages are behind the position.
             self._next = {one: position.get(str(one), 0) for one in partitions}
             self._refuse_fewer({int(one) for one in position}, partitions)
         self._held.clear()
@@ -182,7 +182,7 @@ class KafkaSource:
             )
 
     def _look_when_due(self, is_due: bool = False) -> None:
-        """Find new partitions, and whether the cluster is back."""
+        """Look for new partitions, and see whether the cluster is back."""
         if not is_due and time.monotonic() - self._looked < LOOK_SECONDS:
             return
         partitions = self._topic.look()
@@ -195,7 +195,7 @@ class KafkaSource:
                 self._topic.add(new)
 
     def _fetch_until_ended(self) -> bool:
-        """True once there is something; False where all partitions have no more at present."""
+        """True once a message is there; False if no partition has more at present."""
         until = time.monotonic() + LONG
         while not self._held:
             ended = all(map(self._is_ended, self._next))
@@ -219,7 +219,7 @@ class KafkaSource:
         return row, position
 
     def _find_again(self, partition: int) -> None:
-        """Go on with a partition whose next message the broker does not have, if that may be."""
+        """Continue with a partition whose next message the broker does not have, if allowed."""
         at = self._next[partition]
         first, end = self._topic.ends(partition)
         if at < first:

@@ -1,4 +1,4 @@
-"""From a message of a Kafka topic to a row: nothing here asks a broker."""
+"""From a message of a Kafka topic to a row: nothing here contacts a broker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MessageForm:
 
 
 class _Poisoned(Exception):
-    """A message that is not as its form says; in the words of a reject."""
+    """A message that does not have the form it should; worded as a reject."""
 
 
 def row_of(
@@ -58,11 +58,11 @@ def row_of(
     headers: Iterable[tuple[str, Any]] | None,
     form: MessageForm,
 ) -> Mapping[str, Any]:
-    """The row of a message; `Unusable`, with a reason, where it has none.
+    """The row of a message; `Unusable`, with a reason, if it has none.
 
     Args:
-        name: of the message: TOPIC/PARTITION/OFFSET.
-        key: becomes the column `key` if it is a text and the message has no such column.
+        name: the message's name: TOPIC/PARTITION/OFFSET.
+        key: becomes the column `key` if it is text and the message has no such column.
 
     >>> row_of("photos/0/7", b"cam 1", b'{"image_uri": "a.jpg", "label": 3}', None, MessageForm())
     {'image_uri': 'a.jpg', 'label': 3, 'key': 'cam 1'}
@@ -92,7 +92,7 @@ def _fields(data: bytes) -> dict[str, Any]:
     try:
         text = data.decode("utf-8")
         found = json.loads(text, parse_constant=_refuse_constant)
-        if "\\u" in text:  # half of a pair of surrogates is no text, and no file could hold it
+        if "\\u" in text:  # half of a surrogate pair is not text, and no file could hold it
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise _Poisoned(f"bad_json: the value is not JSON: {error}") from error
@@ -107,7 +107,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _place_image(row: dict[str, Any], name: str, form: MessageForm) -> None:
-    """Put the image into its column, where it came as base64."""
+    """Put the image into its column if it came as base64."""
     encoded = row.pop(form.image_bytes, None)
     if encoded is not None:
         row[form.image] = {"bytes": _decoded(encoded, form.image_bytes), "path": name}
@@ -131,7 +131,7 @@ def _decoded(encoded: Any, field: str) -> bytes:
 
 
 def _texts(headers: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
-    """The headers of a message; where a name comes twice, the last one."""
+    """The headers of a message; if a name occurs twice, the last one counts."""
     found: dict[str, Any] = {}
     for name, value in headers or ():
         text = _text(value)
@@ -142,7 +142,7 @@ def _texts(headers: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
 
 
 def _text(data: bytes | str | None) -> str | None:
-    """Bytes as text; None where they are not UTF-8."""
+    """Bytes as text; None if they are not UTF-8."""
     if data is None or isinstance(data, str):
         return data
     try:

@@ -1,7 +1,8 @@
 """A topic of a Kafka cluster, as confluent-kafka reads it: its partitions, offsets and messages.
 
-What may pass is waited for: for two minutes until the cluster has answered once, as a wrong address
-never does, and then without an end.  What does not pass, such as a refused password, is one error.
+Failures that may pass are waited out: for two minutes until the cluster has answered once, because
+a wrong address never does, and after that without limit.  A failure that does not pass, such as a
+refused password, is raised at once.
 """
 
 from __future__ import annotations
@@ -24,60 +25,60 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Messages that are taken from librdkafka's queue together; it bounds their bytes (64 MB).
+#: Messages that are taken from librdkafka's queue together; it limits their bytes (64 MB).
 TOGETHER = 1000
 
-#: Seconds that a question to the cluster may take before it is asked again, for Ctrl-C waits so
-#: long; and a question by the way.
+#: Seconds that a request to the cluster may take before it is repeated, because Ctrl-C waits that
+#: long; and the same for a quick look in passing.
 ANSWER, LOOK = 3, 1
 
-#: Seconds between two questions to a cluster that is away.
+#: Seconds between two requests to a cluster that is away.
 PAUSE = 1
 
-#: The position stands in the dataset alone, and librdkafka may not go to another one.
+#: The position is kept only in the dataset, and librdkafka may not move to another one.
 _OURS = {"enable.auto.commit": False, "auto.offset.reset": "error", "enable.partition.eof": True}
 _RESERVED = {*_OURS, "bootstrap.servers", "metadata.broker.list", "enable.auto.offset.store"}
 _RESERVED |= {"error_cb", "logger"}
 _DEFAULTS: dict[str, Any] = {
-    "group.id": "tfrecorder",  # librdkafka wants one; nothing is committed for it
+    "group.id": "tfrecorder",  # librdkafka requires one; nothing is committed for it
     "isolation.level": "read_committed",
     "reconnect.backoff.max.ms": 2000,
 }
 
 _SECRET = re.compile(r"password|passphrase|secret|token|pem|jaas|oauthbearer\.config|basic\.auth")
 
-#: What no waiting mends.
+#: Errors that do not go away by waiting.
 _REFUSALS = (
     *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"),
     *("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "_FATAL"),
 )
-#: The same until the cluster has answered once; later a proxy may be about to start anew.
+#: The same, until the cluster has answered once; later, a proxy may just be restarting.
 _REFUSALS_AT_FIRST = ("_SSL", "_CRIT_SYS_RESOURCE")
-#: These say that there was no answer; other errors say why.
+#: These only say that there was no answer; other errors say why.
 _GENERAL = ("_TIMED_OUT", "_ALL_BROKERS_DOWN")
-#: The answers to an offset that is not there.
+#: The answers for an offset that is not there.
 _LOST = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION")
 
 
 def refuse_settings(settings: Mapping[str, Any]) -> None:
-    """Raise an OptionError for settings of librdkafka that are not the caller's to give."""
+    """Raise an OptionError for settings of librdkafka that the caller may not set."""
     for name in settings:
         if name in _RESERVED:
             raise OptionError(f"{name} cannot be given: the stream sets it itself.")
 
 
 def is_end(error: KafkaError | None) -> bool:
-    """True for what says that a partition has no more messages at present."""
+    """True if an error says that a partition has no more messages at present."""
     return error is not None and error.code() in _codes("_PARTITION_EOF")
 
 
 class Topic:
-    """A topic, and how far the messages were fetched.
+    """A topic, and how far its messages have been fetched.
 
     Args:
-        servers: addresses of brokers, with commas between them.
-        name: of the topic.
-        settings: further ones of librdkafka; secrets among them are in no message.
+        servers: addresses of brokers, separated by commas.
+        name: the topic's name.
+        settings: further settings of librdkafka; secrets among them appear in no message.
     """
 
     def __init__(self, servers: str, name: str, settings: Mapping[str, Any]) -> None:
@@ -89,7 +90,7 @@ class Topic:
         self._away: Wait | None = None
         self._refusal: KafkaError | None = None
 
-    # Questions to the cluster.
+    # Requests to the cluster.
 
     def partitions(self) -> list[int]:
         """The numbers of its partitions.
@@ -101,7 +102,7 @@ class Topic:
         return self._asked(lambda: self._list(ANSWER))
 
     def look(self) -> list[int] | None:
-        """The same without patience: None while the cluster is away, or sees no such topic.
+        """The same without waiting: None while the cluster is away, or sees no such topic.
 
         Raises:
             SourceError: the topic has been away from its cluster for two minutes.
@@ -120,7 +121,7 @@ class Topic:
         return found
 
     def ends(self, partition: int) -> tuple[int, int]:
-        """The earliest offset of a partition, and the one that its next message gets.
+        """The earliest offset of a partition, and the one its next message will get.
 
         Raises:
             UnreachableError: the cluster could not be reached for two minutes.
@@ -129,14 +130,14 @@ class Topic:
         return self._asked(lambda: self._watermarks(place))
 
     def known_end(self, partition: int) -> int | None:
-        """The latter as the latest fetch saw it; None before the first one."""
+        """The end of a partition as the latest fetch saw it; None before the first fetch."""
         end = self._consumer().get_watermark_offsets(_place(self.name, partition), cached=True)[1]
         return end if end >= 0 else None
 
     # Messages.
 
     def assign(self, offsets: Mapping[int, int]) -> None:
-        """Fetch these partitions alone, from these offsets."""
+        """Fetch only these partitions, from these offsets."""
         self._consumer().assign([_place(self.name, *one) for one in offsets.items()])
 
     def add(self, offsets: Mapping[int, int]) -> None:
@@ -150,7 +151,7 @@ class Topic:
         consumer.incremental_assign([place])
 
     def take(self, seconds: float) -> list[Message]:
-        """What was fetched, errors of partitions among them; waits for the first one.
+        """Return what was fetched, including errors of partitions; waits for the first one.
 
         Raises:
             SourceError: the cluster refuses us.
@@ -161,7 +162,7 @@ class Topic:
         return found
 
     def is_lost(self, error: KafkaError) -> bool:
-        """True if the offset of a partition is not there; other errors are noted, or raised.
+        """True if the offset of a partition is not there; other errors are noted or raised.
 
         Raises:
             SourceError: the cluster refuses us.
@@ -173,7 +174,7 @@ class Topic:
         return False
 
     def pause(self, seconds: float) -> None:
-        """Wait and say so, while the cluster is away; at once otherwise."""
+        """Wait and say so while the cluster is away; otherwise return at once."""
         if self._away is not None:
             ready = time.monotonic() + min(seconds, PAUSE)
             service_of(self._url).wait(self._away, ready, float("inf"))
@@ -184,12 +185,12 @@ class Topic:
         return self._away is not None
 
     def close(self) -> None:
-        """End its threads and connections."""
+        """Stop its threads and close its connections."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
-    # How it is asked, and what its answers mean.
+    # How the cluster is asked, and what its answers mean.
 
     def _consumer(self) -> Consumer:
         if self._client is None:
@@ -252,7 +253,7 @@ class Topic:
         return ends
 
     def _failure(self, failed: Exception) -> Exception:
-        """An error of a question in our terms, by what the connection said meanwhile."""
+        """The error of a request in our terms, based on what the connection has reported since."""
         self._consumer().consume(1, 0)  # calls `_hear`
         if not self._away:
             self._hear(failed.args[0])
@@ -269,7 +270,7 @@ class Topic:
             self._note(self._shown(error), error.code() in _codes(*_GENERAL))
 
     def _note(self, words: str, general: bool = False) -> None:
-        """Note that the cluster is away; general words replace no others."""
+        """Note that the cluster is away; a general message replaces no other."""
         since = self._away.since if self._away else time.monotonic()
         if self._away is None or not general:
             self._away = Wait(service_of(self._url).name, since, words)
@@ -282,7 +283,7 @@ class Topic:
             )
 
     def _shown(self, error: Any) -> str:
-        """The words of an error without what is secret."""
+        """The text of an error without its secrets."""
         inner = error.args[0] if isinstance(error, Exception) and error.args else error
         words = inner.str() if hasattr(inner, "str") else str(inner)
         for name, value in self._settings.items():
@@ -296,7 +297,7 @@ class _NoTopicError(Exception):
 
 
 class _Log:
-    """Where librdkafka's own log goes, which would say each failure of an outage once more."""
+    """Receives librdkafka's own log, which would repeat each failure of an outage."""
 
     def log(self, level: int, words: str, *values: Any) -> None:
         logging.getLogger("tfrecorder.librdkafka").debug(words, *values)
@@ -309,7 +310,7 @@ def _place(topic: str, partition: int, offset: int = 0) -> Any:
 
 
 def _codes(*names: str) -> set[int]:
-    """The numbers of errors; this version of librdkafka may not know all of them."""
+    """The codes of errors; this version of librdkafka may not know all of them."""
     from confluent_kafka import KafkaError
 
     return {getattr(KafkaError, name) for name in names if hasattr(KafkaError, name)}

@@ -1,7 +1,7 @@
-"""Which rows of a table are in a dataset already, by the uris or the contents of their images.
+"""Which rows of a table are already in a dataset, by the uris or the contents of their images.
 
-The plan of each generation holds the uris of its records and of its rejects.  They stay in Arrow:
-a million of them are looked through in a fraction of a second.
+The plan of each generation holds the uris of its records and of its rejects.  They stay in Arrow,
+where a million of them are searched in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tfrecorder.stored.planned import read_planned
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Uris of the dataset that are looked through together: at least so many, and so many times as many
-#: as the table has, for the table's are sorted into a hash table each time.
+#: Uris of the dataset that are searched together: at least this many, and this many times as many
+#: as the table has, because the table's uris are put into a hash table each time.
 TOGETHER, TIMES = 2**20, 4
 
 
@@ -38,8 +38,8 @@ def pass_over_known(
     """A table without the rows whose image is in the dataset, and how many these were.
 
     Args:
-        directories: of all generations.
-        retry_rejects: images that are in the dataset as rejects alone stay in the table.
+        directories: the directories of all generations.
+        retry_rejects: images that are in the dataset only as rejects stay in the table.
 
     Raises:
         DatasetError: a plan or a list of rejects cannot be read.
@@ -56,7 +56,7 @@ def pass_over_known(
 
 
 def _texts(column: pd.Series) -> pa.LargeStringArray:
-    """The uris; null where a cell is none, which validation will say."""
+    """The uris; null where a cell has none, which validation will report."""
     import pyarrow as pa
 
     if (texts := as_texts(column)) is not None:
@@ -106,14 +106,14 @@ def _in_blocks(
 
 
 def _known_uris(directory: str, retry_rejects: bool) -> list[pa.Array]:
-    """The uris of a generation's records, and unless they are to be tried again of its rejects."""
+    """The uris of a generation's records, and of its rejects unless these are to be retried."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     def chosen(schema: pa.Schema) -> list[str] | None:
         uri = (schema.metadata or {}).get(URI_OF_ROWS.encode(), b"").decode()
         row = SOURCE_ID
-        if SOURCE_ID not in schema.names:  # as an earlier version wrote it
+        if SOURCE_ID not in schema.names:  # written by an earlier version
             uri, row = "image_uri", "row"
         if not {uri, row} <= {*schema.names}:
             return None
@@ -128,7 +128,7 @@ def _known_uris(directory: str, retry_rejects: bool) -> list[pa.Array]:
             "all rows."
         )
     uris = table.column(0).cast(pa.large_string())
-    if table.num_columns > 2:  # what came as bytes is known by its content, whatever its name
+    if table.num_columns > 2:  # what came as bytes is known by its content, not its name
         files = table.column(2)
         uris = pc.if_else(pc.equal(files, ""), uris, files)
     if retry_rejects:

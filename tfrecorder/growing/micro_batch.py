@@ -1,6 +1,6 @@
 """A micro-batch: some rows of a stream as the plan of one generation.
 
-A row that cannot be a record, whatever its image holds, is planned as a reject with the rule that
+A row that cannot be a record, whatever its image holds, is planned as a reject that gives the rule
 it breaks: one bad message must not stop a stream.
 """
 
@@ -42,7 +42,7 @@ from tfrecorder.validation.rules import Checked, check_source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The stage of rejects that no image was read for.
+#: The stage of rejects whose image was never read.
 STAGE = "row"
 
 
@@ -50,10 +50,10 @@ class Row(NamedTuple):
     """A row of a batch.
 
     Attributes:
-        cells: by column, with a `Content` in the place of each image that came as bytes, which is
-            spooled; or `Unusable`.
-        position: of the row in its source, as JSON.
-        name: what the row is listed as where it has no image.
+        cells: by column; a spooled `Content` in place of each image that came as bytes; or
+            `Unusable`.
+        position: the row's position in its source, as JSON.
+        name: the name under which the row is listed if it has no image.
     """
 
     cells: Mapping[str, Any]
@@ -69,12 +69,12 @@ def row_of(
     base: str | None,
     put: Callable[[str, bytes], None],
 ) -> Row:
-    """A row of a stream, with those of its images that came as bytes spooled.
+    """A row of a stream, with its images spooled if they came as bytes.
 
     Args:
-        columns: of images and masks.
-        name: that the row is listed under if it has no image.
-        base: the folder of relative uris; None makes them absolute, by the current folder.
+        columns: the columns of images and masks.
+        name: the name under which the row is listed if it has no image.
+        base: the folder of relative uris; None makes them absolute, based on the current folder.
         put: spools a file under a name.
 
     Raises:
@@ -101,7 +101,7 @@ def row_of(
 
 
 def _name_fault(name: str) -> str | None:
-    """What keeps a name from being that of an image in a message, which anybody may have sent."""
+    """Why a name cannot be an image's name; it comes from a message, which anyone may have sent."""
     parts = name.split("/")
     sound = posixpath.normpath(name) == name and ".." not in parts and not name.startswith("/")
     short = all(len(part.encode()) <= 200 for part in parts)
@@ -114,10 +114,10 @@ class Target(NamedTuple):
     """The dataset that a batch is added to.
 
     Attributes:
-        directory: of the dataset.
+        directory: the dataset's directory.
         fields: its columns; empty before the first batch.
-        types: of each column of its plan, by key; empty before the first batch.
-        before: of `Plan`; None before the first batch.
+        types: the type of each column of its plan, by key; empty before the first batch.
+        before: as in `Plan`; None before the first batch.
     """
 
     directory: str
@@ -137,12 +137,12 @@ def plan_batch(
 ) -> tuple[Plan, pa.Table] | str:
     """The plan of a batch and its rows.
 
-    Where none of the first rows of a dataset can be a record, what is wrong with the first.
+    If none of the first rows of a dataset can be a record, returns what is wrong with the first.
 
     Args:
-        base: the folder that relative uris are taken from.
+        base: the folder that relative uris start from.
         source: the name of the stream's source.
-        streams: of `Plan`.
+        streams: as in `Plan`.
         row_bytes: the mean size of an image.
 
     Raises:
@@ -167,14 +167,14 @@ def plan_batch(
 
 
 def _shards(split: str, rows: int, row_bytes: float, options: ConvertOptions) -> int:
-    """One shard a split, unless it would be too large: what is read interleaves generations."""
+    """One shard per split, unless it would be too large: readers interleave generations anyway."""
     by_size = -(-round(rows * (row_bytes + RECORD_OVERHEAD)) // options.shard_bytes)
     asked = options.shards_of(split) or max(1, by_size)
     return shard_count(rows, row_bytes, options.shard_bytes, asked)
 
 
 def _fitted(cells: Mapping[str, Any], known: Sequence[Field]) -> Mapping[str, Any] | str:
-    """A row with its labels in the type that the dataset has; or what is wrong with one."""
+    """A row with its labels in the dataset's type; or what is wrong with one of them."""
     fitted = dict(cells)
     for field in known:
         name = field.column
@@ -193,7 +193,7 @@ def _fitted(cells: Mapping[str, Any], known: Sequence[Field]) -> Mapping[str, An
 def _checked(
     cells: Sequence[Any], faults: dict[int, str], target: Target, options: ConvertOptions
 ) -> Checked | None:
-    """The rows that validation finds nothing wrong with; adds the others to `faults`."""
+    """The rows in which validation finds no fault; adds the others to `faults`."""
     while True:
         sound = [at for at in range(len(cells)) if at not in faults]
         if not sound:
@@ -225,7 +225,7 @@ def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertO
         theirs = {*(options.columns or ()), *COLUMNS, *filter(None, [options.split_by])}
         if options.schema is not None:
             theirs |= {*options.schema.source_columns()}
-        # A further column of a message means nothing to a dataset that is there already.
+        # A further column of a message means nothing to a dataset that already exists.
         names = {name: None for name in names if name in known | theirs}
         renamed = (options.columns or {}).values()
         names |= {name: None for name in labelled if name not in renamed}
@@ -241,7 +241,7 @@ def _faults(findings: Sequence[Finding]) -> dict[int, str]:
     """The first error of each row, in words.
 
     Raises:
-        SourceError: what is wrong concerns all rows.
+        SourceError: an error concerns all rows.
     """
     found: dict[int, str] = {}
     for one in findings:
@@ -263,7 +263,7 @@ def _with_rejects(
     options: ConvertOptions,
     source: str,
 ) -> Checked:
-    """All rows in their order, those with a fault planned as rejects; with each row's position."""
+    """All rows in their order, the faulty ones planned as rejects, each with its position."""
     import pyarrow as pa
 
     bad = sorted(faults)
@@ -302,7 +302,7 @@ def _with_rejects(
 
 
 def _nothing(kind: pa.DataType) -> Any:
-    """A value of a type, for a row that becomes no record."""
+    """A value of a type, for a row that does not become a record."""
     import pyarrow as pa
 
     if pa.types.is_large_list(kind) or pa.types.is_list(kind):

@@ -1,4 +1,4 @@
-"""The source of a stream, by what its user names: an object, a folder, a topic of Kafka."""
+"""The source of a stream, from what its user names: an object, a folder, a Kafka topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfrecorder.growing.stream_source import StreamSource
 from tfrecorder.growing.watched_folder import SETTLE, WatchedFolder, watch
 from tfrecorder.options.checks import is_seconds
 
-#: What `open_kafka` takes; all settings of librdkafka have a point in their names.
+#: What `open_kafka` takes; all settings of librdkafka have a dot in their names.
 _OF_KAFKA = ("value", "image", "image_bytes", "on_lost", "config")
 
 
@@ -21,10 +21,10 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSo
 
     Args:
         where: the output directory.
-        options: of the source.
+        options: the source's options.
 
     Raises:
-        SourceError, OptionError: it is none, or its options are wrong.
+        SourceError, OptionError: there is no such source, or its options are wrong.
     """
     if hasattr(source, "rows") and hasattr(source, "wait"):
         if options:
@@ -58,7 +58,7 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
     _refuse_unknown(options, "a folder", ("settle",))
     settle = options.get("settle", SETTLE)
     with contextlib.suppress(TypeError, ValueError):
-        settle = float(settle)  # a shell gives text
+        settle = float(settle)  # a shell passes text
     if not is_seconds(settle):
         raise OptionError(f"source_options: settle={settle!r}: give seconds, 0 or more.")
     folder = watch(path, settle)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def streams_of(found: Iterable[Generation]) -> dict[str, Any] | None:
-    """Of each source the position that it was read up to; `streams` of a plan that has all rows."""
+    """For each source, the position it was read up to; `streams` for a plan that has all rows."""
     newest: dict[str, Any] = {}
     for one in found:
         for name, known in (one.metadata.get("streams") or {}).items():

@@ -1,10 +1,10 @@
-"""`stream`: rows that go on coming, as generations of micro-batches, each exactly once.
+"""`stream`: rows that keep coming, as generations of micro-batches, each row exactly once.
 
     collect rows, spool ──► stage the plan, with the range of positions ──► write ──► commit
 
-The commit of a generation makes its positions count, and they stand nowhere else. Whatever ends
-the process before it, the next start completes the batch whose plan is staged, or reads its rows
-again.
+The commit of a generation makes its positions count, and they are kept nowhere else.  If anything
+ends the process before the commit, the next start completes the batch whose plan is staged, or
+reads its rows again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from tfrecorder.writing.result import counts_in_words
 
 T = TypeVar("T")
 
-#: Seconds between two looks whether a batch is due, while nothing comes.
+#: Seconds between two checks whether a batch is due, while no row comes.
 LOOK_EVERY = 1.0
 
-#: The fewest rows of which a stream into no dataset gives up if none of them can be a record.
+#: If none of this many rows can be a record, a stream into a new dataset gives up.
 GIVES_UP_AFTER = 1000
 
 
@@ -45,7 +45,7 @@ class BatchOptions:
     """When a batch is full.
 
     Raises:
-        OptionError: a value is of a wrong type or out of range.
+        OptionError: a value has the wrong type or is out of range.
     """
 
     every_rows: int = 1000
@@ -81,11 +81,11 @@ class StreamResult(Report):
         output_dir: the dataset directory.
         source: the name of the source.
         generations: how many were committed.
-        newest: the number of the last generation of the dataset; -1 where there is none yet.
-        rows: that these hold, as records or rejects.
-        records: of these.
-        rejects: of these, by "stage/code".
-        seconds: that the call took.
+        newest: the number of the last generation of the dataset; -1 if there is none yet.
+        rows: how many rows these generations hold, as records or rejects.
+        records: how many of them are records.
+        rejects: how many of them are rejects, by "stage/code".
+        seconds: how long the call took.
     """
 
     output_dir: str
@@ -123,26 +123,26 @@ def stream(
     source_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> StreamResult:
-    """Write rows as they come into a dataset: each batch is a further generation of it.
+    """Write rows into a dataset as they come: each batch is a further generation of it.
 
-    It goes on until Ctrl-C, or until no row came for `until_idle` seconds. The same call continues
-    where the last one ended, however that was: each row becomes one record or one reject, once. A
-    row that cannot be a record is listed as a reject, and the stream goes on.
+    It runs until Ctrl-C, or until no row has come for `until_idle` seconds.  The same call
+    continues where the last one ended, however it ended: each row becomes one record or one reject,
+    once.  A row that cannot be a record is listed as a reject, and the stream continues.
 
     Args:
         source: a local folder that images are put into; `kafka://host:port/topic`; or an object
             with the methods of `tfrecorder.StreamSource`.
-        output_dir: a directory, new or empty, or that of a finished dataset.
-        every_rows: a batch is written once it has so many rows,
-        every_seconds: or once its first row is so old,
-        spool_size: or once its images, of those that came as bytes, take so much space in the
-            dataset directory.
-        until_idle: seconds without a new row after which the stream ends; None goes on without
+        output_dir: a directory that is new or empty, or that of a finished dataset.
+        every_rows: a batch is written once it has this many rows,
+        every_seconds: or once its first row is this old,
+        spool_size: or once its images that came as bytes take this much space in the dataset
+            directory.
+        until_idle: seconds without a new row after which the stream ends; None continues without
             end.
-        source_options: of a folder, "settle": the seconds for which a file must not change before
-            it counts; of Kafka, see docs/stream-kafka.md.
-        **options: of the records, as for `tfrecorder.convert`; by default as they were for the
-            dataset.
+        source_options: for a folder, "settle": the seconds for which a file must not change before
+            it counts; for Kafka, see docs/stream-kafka.md.
+        **options: how the records are written, as for `tfrecorder.convert`; by default as they were
+            for the dataset.
 
     Returns:
         How many rows, records and rejects were added.
@@ -151,8 +151,8 @@ def stream(
         OptionError: an option's name or value is wrong.
         SourceError: the source cannot be read; or no row of the first batch can be a record.
         OutputError: the directory cannot be written, or something else is being written there.
-        TfrecorderError: else as `tfrecorder.append` raises them.
-        KeyboardInterrupt: with words on how to continue.
+        TfrecorderError: otherwise as `tfrecorder.append` raises them.
+        KeyboardInterrupt: its message says how to continue.
 
     Example:
         >>> tfrecorder.stream("incoming/", "out", every_seconds=300)  # doctest: +SKIP
@@ -204,7 +204,7 @@ def _follow(
     limits: BatchOptions,
     say: Callable[[str], None],
 ) -> None:
-    """Read rows and write batches until nothing comes for long enough."""
+    """Read rows and write batches until no row has come for long enough."""
     batch: Batch | None = None
     heard = time.monotonic()
     while True:
@@ -233,7 +233,7 @@ def _is_old(batch: Batch, limits: BatchOptions) -> bool:
 
 
 def _patience(batch: Batch | None, limits: BatchOptions, idle: float) -> float:
-    """Seconds until something is to be done although nothing comes."""
+    """Seconds until something must be done even if no row comes."""
     found = [LOOK_EVERY]
     if batch is not None:
         found.append(batch.began + limits.every_seconds - time.monotonic())
@@ -245,10 +245,10 @@ def _patience(batch: Batch | None, limits: BatchOptions, idle: float) -> float:
 def _written(
     batch: Batch, dataset: StreamedDataset, say: Callable[[str], None], last: bool = False
 ) -> Batch | None:
-    """Make a generation of a batch, however long a service is away; what is left of the batch.
+    """Make a batch into a generation, however long a service is away; return what is left of it.
 
     Args:
-        last: no row will come that could go with those of the batch.
+        last: no further row will come that could join those of the batch.
     """
     say(f"{dataset.counts}; writing {counted(len(batch.rows), 'row')}")
     fault = _through_outages(lambda: dataset.stage(batch))

@@ -1,6 +1,6 @@
-"""What `stream` reads from: rows that go on coming, each with its position.
+"""What `stream` reads from: rows that keep coming, each with its position.
 
-The methods that a source must have are those of `StreamSource`; any object with them will do.
+A source must have the methods of `StreamSource`; any object with these methods will do.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from typing import Any, Protocol
 
 
 class StreamSource(Protocol):
-    """Rows without an end, which can be read again from any position.
+    """Rows without end, which can be read again from any position.
 
-    A position is a JSON value: the source makes it, and gets it back after a restart. It is saved
+    A position is a JSON value: the source makes it, and gets it back after a restart.  It is saved
     with each batch, under the name of the source.
 
-    A source whose rows lie in no order, as files in a folder, sets `ordered = False`. The position
-    of each of its rows is then a text that no other row has, and `rows` is given all positions that
+    A source whose rows have no order, like files in a folder, sets `ordered = False`.  The position
+    of each of its rows is then a text that no other row has, and `rows` receives all positions that
     were taken, as a set.
 
     A source may also have:
 
-        behind(position) -> int     rows that are there and were not taken yet, for the progress bar
+        behind(position) -> int     rows that are there but not taken yet, for the progress bar
         close() -> None             called once at the end
-        base: str                   the folder that relative image uris are taken from
+        base: str                   the folder that relative image uris start from
 
     Example:
-        A table of a database, whose rows are numbered from 1:
+        A database table whose rows are numbered from 1:
 
         >>> class Table:
         ...     name = "shop.photos"
@@ -37,36 +37,37 @@ class StreamSource(Protocol):
         ...         time.sleep(min(seconds, 1))
     """
 
-    #: Under which the position is saved: the same after each restart, another for other rows.
+    #: The name under which the position is saved: the same after each restart, different for other
+    #: rows.
     name: str
 
     def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
         """The rows behind a position that are there now, each with the position behind it.
 
-        It ends where no more is there at present; it is called again, with the last position, once
-        `wait` has returned. After a restart the same position must give the same rows.
+        It ends when there are no more rows at present; it is called again, with the last position,
+        once `wait` has returned.  After a restart the same position must give the same rows.
 
         Args:
-            position: that came with the last row that was taken; None at the very beginning.
+            position: the one that came with the last row taken; None at the very beginning.
 
         Yields:
-            The columns of a row, by their names. A column of images holds a uri, the bytes of an
-            image file, or {"bytes": …, "path": a name for them}; a row that cannot be understood is
-            `Unusable`.
+            The columns of a row, by their names.  An image column holds a uri, the bytes of an
+            image file, or {"bytes": …, "path": a name for them}.  A row that cannot be understood
+            is `Unusable`.
         """
         ...
 
     def wait(self, seconds: float) -> None:
-        """Return once there may be more rows, and after so many seconds at the latest."""
+        """Return once there may be more rows, or after this many seconds at the latest."""
         ...
 
 
 class Unusable(dict[str, Any]):
-    """A row that its source cannot make sense of: it becomes a reject, and the stream goes on.
+    """A row that its source cannot make sense of: it becomes a reject, and the stream continues.
 
     Args:
-        name: of the message, as its place in the source; the reject is listed under it.
-        reason: a code in snake_case, a colon, and words: "bad_json: the value is not JSON".
+        name: the message's name, such as its place in the source; the reject is listed under it.
+        reason: a code in snake_case, a colon, and a message: "bad_json: the value is not JSON".
     """
 
     def __init__(self, name: str, reason: str) -> None:

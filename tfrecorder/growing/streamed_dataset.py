@@ -36,7 +36,7 @@ from tfrecorder.stored.planned import read_planned
 from tfrecorder.writing.done import read_all_done
 from tfrecorder.writing.work import Task, Worker, finish
 
-#: Images whose size is looked up, to decide on the shards of a batch that was not spooled.
+#: How many images have their sizes looked up to decide on the shards of an unspooled batch.
 SIZED = 20
 
 
@@ -45,8 +45,8 @@ class Batch:
     """The rows of a batch as they come.
 
     Attributes:
-        number: of the generation that it becomes.
-        columns: of images and masks, by the words of the source.
+        number: the number of the generation that it becomes.
+        columns: the columns of images and masks, as the source names them.
         began: when its first row came, by `time.monotonic`.
     """
 
@@ -62,14 +62,13 @@ class StreamedDataset:
     """A dataset that batches of a stream are added to; only one may exist for it at a time.
 
     Attributes:
-        where: its directory, which need not be there yet.
-        source: of the stream.
-        given: options of the records, by name.
+        where: its directory, which need not exist yet.
+        source: the stream's source.
+        given: options about the records, by name.
         found: its generations, oldest first.
-        position: behind the last row that was added to a batch; of rows without an order, the set
-            of their positions.
-        committed, rows, records, rejects: of the generations that were committed since it was
-            opened.
+        position: the position behind the last row added to a batch; for rows without an order, the
+            set of their positions.
+        committed, rows, records, rejects: counts for the generations committed since it was opened.
     """
 
     where: str
@@ -89,10 +88,10 @@ class StreamedDataset:
 
     @property
     def options(self) -> ConvertOptions:
-        """Those given, and for all others those of the dataset.
+        """The options that were given, and for all others those of the dataset.
 
         Raises:
-            OptionError: one does not go with the dataset.
+            OptionError: an option does not fit the dataset.
         """
         if not self.found:
             return ConvertOptions.of(self.given)
@@ -104,7 +103,7 @@ class StreamedDataset:
 
     @property
     def _number(self) -> int:
-        """Of the generation that comes next."""
+        """The number of the generation that comes next."""
         return len(self.found)
 
     @property
@@ -121,11 +120,11 @@ class StreamedDataset:
 
     @property
     def _base(self) -> str | None:
-        """The folder of relative uris; None where these are made absolute as they come."""
+        """The folder of relative uris; None if uris are made absolute as they come."""
         return getattr(self.source, "base", None)
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
-        """Add a row to a batch; from here on the source is read behind it.
+        """Add a row to a batch; from here on the source is read behind this row.
 
         Raises:
             SourceError: the position cannot be saved.
@@ -152,10 +151,10 @@ class StreamedDataset:
         """Stage the plan of a batch, which claims the next number.
 
         Returns:
-            None; or where it has no row that could begin a dataset, what is wrong with the first.
+            None; or if it has no row that could begin a dataset, what is wrong with the first.
 
         Raises:
-            OutputError: another stream or append wrote that generation meanwhile.
+            OutputError: another stream or append has written that generation in the meantime.
         """
         name = self.source.name
         until = self.position if self._ordered else len(self.position)
@@ -173,14 +172,14 @@ class StreamedDataset:
         if isinstance(made, str):
             return made
         plan, planned = made
-        spooled = batch.spool.images  # also those of rows that are planned as rejects
+        spooled = batch.spool.images  # including those of rows planned as rejects
         remote = plan.remote or (spooled > 0 and not storage.is_local(self.where))
         plan = dataclasses.replace(plan, spooled=spooled, remote=remote)
         batch.spool.flush()
         staged = read_plan(self._folder)
         if staged is None:
             stage_plan(plan, planned, self._folder)
-        elif staged.digest != plan.digest:  # or it was staged, and the answer was lost
+        elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
             raise OutputError(
                 f"{self._folder} is being written by another stream or append. Let one at a time "
                 "write there; this stream goes on when it is started again."
@@ -188,12 +187,12 @@ class StreamedDataset:
         return None
 
     def complete(self) -> bool:
-        """Write and commit the batch that is staged; False where none is, or its spool is gone.
+        """Write and commit the batch that is staged; False if none is, or if its spool is gone.
 
-        Repeated after an outage, it goes on from where it stopped.
+        Called again after an outage, it continues where it stopped.
 
         Raises:
-            OutputError: what is staged there is not of a stream; or it cannot be written.
+            OutputError: what is staged there is not from a stream; or it cannot be written.
             UnreachableError: a disk or a service was away for more than two minutes.
         """
         folder, number = self._folder, self._number
@@ -221,11 +220,11 @@ class StreamedDataset:
         plan = reopen(folder, plan, plan.base, [plan.shards[at] for at in pending])
         task = Task(folder, plan.digest, self.options.num_threads or 0)
         written = [one.done for one in Worker(task).write(pending)]
-        # That many images of a batch are bad says nothing of those that come.
+        # Many bad images in a batch say nothing about those still to come.
         finish(task, [*filter(None, done.values()), *written], max_reject_fraction=1.0)
 
     def _count(self) -> None:
-        """Take note of the generation that was just committed."""
+        """Note the generation that was just committed."""
         files, folder = _files(self.where), self._folder
         metadata = read_metadata(folder, files)
         assert metadata is not None
@@ -245,15 +244,15 @@ class StreamedDataset:
 
 
 def open_streamed(where: str, source: StreamSource, given: dict[str, Any]) -> StreamedDataset:
-    """The dataset of a stream, where an earlier call left it: a batch that was staged is committed.
+    """The dataset of a stream, as an earlier call left it: a batch that was staged is committed.
 
     Args:
-        where, source, given: of `StreamedDataset`.
+        where, source, given: as in `StreamedDataset`.
 
     Raises:
         DatasetError: what is there is damaged, or another tool wrote it.
         OutputError: a conversion or an append was begun there and not finished.
-        OptionError: an option does not go with the dataset.
+        OptionError: an option does not fit the dataset.
     """
     dataset = StreamedDataset(where, source, given, _generations(where))
     dataset.complete()
@@ -281,12 +280,12 @@ def _files(where: str) -> Files:
 
 
 def _types(directory: str) -> dict[str, Any]:
-    """The type of each column that a generation was planned with, by its key."""
+    """The type of each column that a generation was planned with, by key."""
     found: dict[str, Any] = {}
 
     def look(schema: Any) -> None:
         own = {SOURCE_ID, *OF_PLAN_ALONE, *spool_columns(schema.names)}
-        if SOURCE_ID in schema.names:  # or an earlier version wrote it
+        if SOURCE_ID in schema.names:  # otherwise an earlier version wrote it
             found.update({one.name: one.type for one in schema if one.name not in own})
 
     read_planned(directory, look)
@@ -294,7 +293,7 @@ def _types(directory: str) -> dict[str, Any]:
 
 
 def _mean_bytes(batch: Batch, base: str) -> float:
-    """Of an image of a batch."""
+    """The mean size of an image of a batch."""
     spool = batch.spool
     if spool.images:
         return spool.bytes / spool.images

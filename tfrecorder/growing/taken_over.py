@@ -11,11 +11,11 @@ from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import OF_TOOLS, ConvertOptions
 from tfrecorder.stored.generations import Generation
 
-#: Options that say what the columns and classes are: those of the newest generation, which may have
-#: more classes than the first.
+#: Options that say what the columns and classes are: taken from the newest generation, which may
+#: have more classes than the first.
 _OF_COLUMNS = ("columns", "schema", "labels")
 
-#: How many files a generation has follows from its own rows.
+#: The number of files in a generation follows from its own rows.
 _NOT_TAKEN = ("num_shards",)
 
 
@@ -25,18 +25,18 @@ def taken_over(
     """The options of an append.
 
     Args:
-        directory: of the dataset, for messages.
+        directory: the dataset's directory, for messages.
         found: its generations.
         given: options by name, as the user gave them.
 
     Raises:
-        OptionError: one of them does not go with the dataset.
+        OptionError: an option does not fit the dataset.
     """
     ends = (found[0], found[-1])
     first, newest = (by_present_names(one.metadata.get("options", {})) for one in ends)
     recorded = first | {name: newest[name] for name in _OF_COLUMNS if name in newest}
     if not {"columns", "schema", "labels"}.isdisjoint(given):
-        # A schema and the other two exclude each other; a given one replaces what was there.
+        # A schema and the other two exclude each other; a given one replaces what the dataset had.
         for name in _OF_COLUMNS:
             if (name == "schema") != ("schema" in given) or name in given:
                 recorded.pop(name, None)
@@ -51,7 +51,7 @@ def taken_over(
 
 
 def _refuse_other_tools(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
-    """What other tools expect of a dataset is the same in all of it."""
+    """Refuse options that would make parts of a dataset differ in what other tools expect of it."""
     for name in OF_TOOLS:
         was, is_now = getattr(there, name), getattr(now, name)
         if was != is_now:
@@ -62,7 +62,7 @@ def _refuse_other_tools(directory: str, there: ConvertOptions, now: ConvertOptio
 
 
 def _refuse_other_pixels(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
-    """Pixels that are stored raw are read by their number: all must be of one size."""
+    """Refuse other sizes for pixels stored raw: readers count them, so all must have one size."""
     if "raw" not in (there.image_format, now.image_format):
         return
     for name in ("image_format", "image_size"):

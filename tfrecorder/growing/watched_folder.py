@@ -16,21 +16,22 @@ from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.folder import walk
 
-#: Seconds for which a file must keep its size and time before it counts: who writes it pauses
-#: seldom for so long, and who renames it into the folder loses no more.
+#: Seconds for which a file must keep its size and time before it counts.  A program that writes a
+#: file seldom pauses for so long, and one that renames it into the folder loses no more than that.
 SETTLE = 1.0
 
-#: Seconds between two looks at a folder, or more, so that looking takes a twentieth of the time.
+#: Seconds between two looks at a folder; longer if needed, so that looking takes at most a
+#: twentieth of the time.
 LOOK_EVERY = 0.5
 LOOKING = 20
 
 
 class WatchedFolder:
-    """The images of a folder, those that are there and those that come.
+    """The images of a folder, both those already there and those to come.
 
-    They lie as for `tfrecorder.convert`: `split/label/file`, `label/file` or `file`. A file counts
-    once it keeps its size and time for `settle` seconds. It is known by its name, size and time: a
-    file that is written anew is another row.
+    They are arranged as for `tfrecorder.convert`: `split/label/file`, `label/file` or `file`.  A
+    file counts once it has kept its size and time for `settle` seconds.  It is identified by its
+    name, size and time: a file that is written again is another row.
 
     Args:
         folder: a local directory.
@@ -43,12 +44,13 @@ class WatchedFolder:
         self.base = storage.absolute(folder)
         self.name = f"folder:{self.base}"
         self._settle = settle
-        #: Of each file that may still change, its position and since when it has had that.
+        #: For each file that may still change: its position, and since when it has had that
+        #: position.
         self._seen: dict[str, tuple[str, float]] = {}
         self._behind, self._look_took = 0, 0.0
 
     def rows(self, taken: Set[str]) -> Iterator[tuple[dict[str, Any], str]]:
-        """The files that rest and were not taken; see `StreamSource`.
+        """The files that no longer change and were not taken yet; see `StreamSource`.
 
         Raises:
             SourceError: the folder, or one in it, cannot be listed.
@@ -66,7 +68,7 @@ class WatchedFolder:
         time.sleep(min(seconds, max(LOOK_EVERY, LOOKING * self._look_took)))
 
     def behind(self, taken: Set[str]) -> int:
-        """Files that were ready at the last look and were not taken yet."""
+        """Files that were ready at the last look and not yet taken."""
         return self._behind
 
     def _ready(self, taken: Set[str]) -> list[tuple[tuple[str, ...], str]]:
@@ -89,7 +91,7 @@ class WatchedFolder:
 
     def _images(self) -> Iterator[tuple[str, ...]]:
         if not os.path.isdir(self.base):
-            # A mount that is away for a moment must not end the stream; nothing is taken meanwhile.
+            # A mount that is away for a moment must not end the stream; nothing is taken then.
             return
         for parts in walk(self.base):
             hidden = any(part.startswith(".") for part in parts)
@@ -116,12 +118,12 @@ def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:
 def _status(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
-    except OSError:  # it was removed meanwhile, or cannot be looked at now: the next look decides
+    except OSError:  # it was removed, or cannot be looked at now: the next look decides
         return None
 
 
 def _cells(parts: tuple[str, ...]) -> dict[str, Any]:
-    """The row of a file, by the folders that it lies in."""
+    """The row of a file, from the folders it is in."""
     name = "/".join(parts)
     cells = {URI_COLUMN: name}
     if len(parts) == 1:

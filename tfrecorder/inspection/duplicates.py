@@ -1,8 +1,8 @@
-"""Images that are in a dataset more than once, byte for byte, and leakage between its splits.
+"""Images that occur more than once in a dataset, byte for byte, and leakage between its splits.
 
-Two passes, so that a million records take seconds rather than hours.  The first reads only the
-head of each record: images whose lengths or first bytes differ are not the same.  The second reads
-whole what is left, and compares the hash of the image's content.
+There are two passes, so that a million records take seconds rather than hours.  The first reads
+only the head of each record: images whose lengths or first bytes differ are not the same.  The
+second reads the remaining records whole and compares the hash of the image's content.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tfrecorder.inspection.facts import filename_of, image_of, labels_of, row_of
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.records import Record, open_shard, read_at, read_numbered, read_places
 
-#: Copies of an image of which all is kept; of the others only the counts are.
+#: How many copies of an image are kept in full; the others are only counted.
 KEPT_COPIES = 4
 
-#: Records between two looks at the clock.
+#: Records between two checks of the clock.
 _ROUND = 256
 
 
 @dataclass(frozen=True)
 class Copy:
-    """One record of several with the same image."""
+    """One of several records with the same image."""
 
     split: str
     number: int
@@ -41,12 +41,12 @@ class Copy:
 
 @dataclass(frozen=True)
 class Group:
-    """The records with one image.
+    """The records that share one image.
 
     Attributes:
-        counts: of them, by split.
-        copies: the first few.
-        labels: all that they have; more than one is a contradiction.
+        counts: the number of these records, by split.
+        copies: the first few of them.
+        labels: all their labels; more than one is a contradiction.
     """
 
     counts: dict[str, int]
@@ -68,10 +68,10 @@ class Duplicates:
     """What was found.
 
     Attributes:
-        groups: images with more than one record; those in several splits first, and of these
-            those with different labels, then the largest.
-        compared: records, by split, each of which was compared with all others of them.
-        records: of the dataset.
+        groups: images with more than one record; those in several splits first, of these the
+            ones with different labels first, then the largest.
+        compared: the number of records, by split, that were all compared with each other.
+        records: the number of records in the dataset.
     """
 
     groups: tuple[Group, ...]
@@ -88,7 +88,7 @@ class Duplicates:
 
     @property
     def repeats(self) -> tuple[Group, ...]:
-        """Images that are more than once in one split, and in no other."""
+        """Images that occur more than once in one split, and in no other."""
         return tuple(group for group in self.groups if not group.leaks)
 
     def leaked(self, split: str, other: str) -> int:
@@ -97,17 +97,17 @@ class Duplicates:
 
 
 def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Duplicates:
-    """Search all records for images that are there more than once, while the time lasts.
+    """Search all records for images that occur more than once, until the time is up.
 
-    The smallest split comes first: what is looked at of the others is then compared with all of it.
+    The smallest split comes first, so that any record read from another is compared with all of it.
 
     Args:
         stored: the dataset.
-        seconds: after which the search ends with what it has compared.
-        stage: of a progress bar.
+        seconds: when they are up, the search ends with what it has compared so far.
+        stage: part of a progress bar.
 
     Raises:
-        DatasetError: a record that is read whole, or an index, is damaged.
+        DatasetError: a record that has to be read whole, or an index, is damaged.
     """
     started = time.monotonic()
     splits = sorted(stored.splits, key=lambda split: stored.records(split) or 0)
@@ -141,7 +141,7 @@ def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Dupl
 
 @dataclass
 class _Gathered:
-    """The records with one image, as they are found."""
+    """The records that share one image, as they are found."""
 
     counts: Counter[str] = field(default_factory=Counter)
     copies: list[Copy] = field(default_factory=list)
@@ -154,7 +154,7 @@ class _Gathered:
     def add(self, record: Record, stored: StoredDataset) -> None:
         features = record.features
         labels = labels_of(features, stored)
-        # The first copies of each split, so that a leak is shown from both its sides.
+        # Keep the first copies from each split, so that a leak is shown from both sides.
         if self.counts[record.split] < KEPT_COPIES // 2 or len(self.copies) < KEPT_COPIES:
             names = (row_of(features), filename_of(features, stored))
             self.copies.append(Copy(record.split, record.number, *names, labels))
@@ -170,7 +170,7 @@ class _Gathered:
 def _head_keys(
     stored: StoredDataset, splits: list[str], deadline: float, advance: Advance
 ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """A key of each record's head, and the records' numbers, split by split in the given order."""
+    """A key of each record's head, and the records' numbers, by split in the given order."""
     keys, numbers = [], {}
     for split in splits:
         of_split: list[int] = []
@@ -194,7 +194,7 @@ def _head_keys(
 
 
 def _candidates(keys: list[np.ndarray]) -> list[np.ndarray]:
-    """For each split, which of its keys are there more than once in all."""
+    """For each split, the positions of its keys that occur more than once in all splits."""
     if not keys:
         return []
     _, inverse, counts = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
@@ -203,8 +203,8 @@ def _candidates(keys: list[np.ndarray]) -> list[np.ndarray]:
     return [np.flatnonzero(of_split) for of_split in np.split(repeated, ends)]
 
 
-#: Enough for the small features before an image and for some thousand bytes of it, which differ
-#: between two images of the same length even if their metadata are the same.
+#: Enough for the small features before an image and for some thousand bytes of the image.  These
+#: bytes differ between two images of the same length even if their metadata are the same.
 HEAD_BYTES = 4096
 
 
@@ -212,11 +212,11 @@ def head_key(head: bytes, key: str) -> int | None:
     """64 bits that are the same for two records with the same image.
 
     Args:
-        head: a framed record of a tf.train.Example, or its first bytes, as long for all.
-        key: of the image.
+        head: a framed record of a tf.train.Example, or its first bytes; the same length for all.
+        key: the image's key.
 
     Returns:
-        None where the head is too short to tell, or has no such image: read the record whole.
+        None if the head is too short, or has no such image: read the whole record then.
     """
     place = find_value(head, HEADER_BYTES, key)
     if place is None:

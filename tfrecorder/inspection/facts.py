@@ -1,4 +1,4 @@
-"""What a record says in words and boxes: labels, file name, source row, objects."""
+"""What a record holds besides its image: labels, file name, source row, objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfrecorder.stored.boxes import corners_of
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.info import class_name
 
-#: What the keys of TensorFlow's tools hold of objects and masks that `stored.unread` speaks of.
+#: What the keys of TensorFlow's tools hold: the objects and masks that `stored.unread` mentions.
 _OBJECTS = Field("boxes", Boxes(), "image/object")
 MASK = "image/segmentation/class/encoded"
 
@@ -36,24 +36,24 @@ class Box:
 
 
 def text_of(value: bytes) -> str:
-    """Stored text; bytes that are not UTF-8 are shown as they are written in Python."""
+    """Stored text; bytes that are not UTF-8 are shown as Python writes them."""
     return value.decode(errors="backslashreplace")
 
 
 def image_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
-    """The encoded image, pixels that are stored raw as a PNG; empty where the record has none."""
+    """The encoded image, with raw pixels turned into a PNG; empty if the record has none."""
     return encoded_of(features, stored.image_key, stored)
 
 
 def encoded_of(features: Mapping[str, Values], key: str, stored: StoredDataset) -> bytes:
-    """The image or mask under a key, as `image_of`."""
+    """The image or mask under a key, like `image_of`."""
     data = _first(features, key)
     is_raw = stored.raw and data and stored.features.get(key) == "image"
     return _as_png(features, key.removesuffix("/encoded"), data) if is_raw else data
 
 
 def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
-    """Pixels as a file that a viewer opens; unchanged if they contradict the stored sizes."""
+    """Pixels as a file that a viewer can open; unchanged if they contradict the stored sizes."""
     from PIL import Image
 
     names = ("height", "width", "channels")
@@ -67,7 +67,7 @@ def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
 
 
 def mask_key(stored: StoredDataset) -> str:
-    """The key of the image's mask; of several masks, of the first."""
+    """The key of the image's mask; with several masks, that of the first."""
     for field in stored.fields:
         of_image = isinstance(field.kind, Mask) and image_field(field, stored.fields)
         if of_image and of_image.encoded_key == stored.image_key:
@@ -76,23 +76,23 @@ def mask_key(stored: StoredDataset) -> str:
 
 
 def mask_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
-    """The encoded mask; empty where the record has none."""
+    """The encoded mask; empty if the record has none."""
     return _first(features, mask_key(stored))
 
 
 def filename_of(features: Mapping[str, Values], stored: StoredDataset) -> str:
-    """The image's uri as the source gave it; empty where it is not known."""
+    """The image's uri as the source gave it; empty if it is not known."""
     keys = (f"{stored.image_key.removesuffix('/encoded')}/filename", *_FILENAMES)
     return next((text_of(found) for key in keys if (found := _first(features, key))), "")
 
 
 def row_of(features: Mapping[str, Values]) -> str:
-    """The source row; empty where it is not known."""
+    """The source row; empty if it is not known."""
     return text_of(_first(features, SOURCE_ID))
 
 
 def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
-    """The names of a record's classes, of its objects where the image itself has none."""
+    """The names of a record's classes, or those of its objects if the image itself has none."""
     names = [name for field in stored.fields for name in _names(features, field)]
     return tuple(dict.fromkeys(names or _names(features, _OBJECTS)))
 
@@ -100,7 +100,7 @@ def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[st
 def boxes_of(
     features: Mapping[str, Values], stored: StoredDataset, size: tuple[int, int]
 ) -> tuple[Box, ...]:
-    """The objects of a record, cut to the image.
+    """The objects of a record, clipped to the image.
 
     Args:
         size: width and height of the image.

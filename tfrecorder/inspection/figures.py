@@ -22,7 +22,7 @@ def file_name(uri: str) -> str:
 
 
 def description(one: Shown) -> str:
-    """A picture in words, for those who do not see it."""
+    """A picture in words, for those who cannot see it."""
     names = [box.name or "object" for box in one.boxes]
     objects = f"; {counted(len(names), 'box', 'boxes')}: {', '.join(names)}" if names else ""
     mask = "; with its mask" if one.masked else ""
@@ -30,7 +30,7 @@ def description(one: Shown) -> str:
 
 
 def box_colours(boxes: Sequence[Box]) -> dict[str, str]:
-    """A colour for each class of objects of a picture."""
+    """A colour for each class of object in a picture."""
     names = sorted({box.name for box in boxes})
     return {
         name: "#{:02x}{:02x}{:02x}".format(*PALETTE[place % len(PALETTE)])
@@ -39,5 +39,5 @@ def box_colours(boxes: Sequence[Box]) -> dict[str, str]:
 
 
 def boxes_name_labels(one: Shown) -> bool:
-    """Whether a record's labels are those of its boxes, whose colours name them already."""
+    """Whether a record's labels are those of its boxes, which the colours already name."""
     return bool(one.boxes) and {box.name for box in one.boxes} == set(one.labels)

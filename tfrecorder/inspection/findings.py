@@ -1,4 +1,4 @@
-"""What deserves a look: the few sentences at the top of a page, drawn from all that is below."""
+"""What deserves a look: the few sentences at the top of a page, drawn from everything below."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfrecorder.inspection.duplicates import Group
 from tfrecorder.inspection.figures import source_row
 from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
 
-#: How many times a class is smaller than the largest before that is said.
+#: A class this many times smaller than the largest is reported.
 IMBALANCE = 20
 
-#: Names in one sentence.
+#: How many names one sentence lists.
 NAMED = 3
 
-#: Around each name, which may hold anything, in the words of a finding.
+#: Marks each name in the words of a finding, because a name may hold anything.
 NAME = "\0"
 
 SEVERITIES = ("error", "warning", "note")
@@ -28,10 +28,10 @@ class Remark:
     """One sentence.
 
     Attributes:
-        words: the sentence; names of the data stand between two `NAME` each.
-        section: of the page, where there is more.
-        severity: one of `SEVERITIES`: an error makes an evaluation worthless, a warning is to be
-            looked at, of a note it is good to know that all is well.
+        words: the sentence; each name from the data is between two `NAME`.
+        section: the section of the page that shows more.
+        severity: one of `SEVERITIES`: an error makes an evaluation worthless, a warning should be
+            looked at, a note says that all is well.
     """
 
     words: str
@@ -40,7 +40,7 @@ class Remark:
 
     @property
     def parts(self) -> list[tuple[str, bool]]:
-        """The sentence in pieces, and of each whether it is a name of the data."""
+        """The sentence in pieces, and for each piece whether it is a name from the data."""
         pieces = self.words.split(NAME)
         return [(piece, place % 2 == 1) for place, piece in enumerate(pieces) if piece]
 
@@ -157,7 +157,7 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
 
 
 def _files(groups: Iterable[Group], *splits: str) -> str:
-    """The first few images of some groups, those in these splits."""
+    """The first few images of some groups, those in the given splits."""
     firsts = [group.copies[0] for group in groups if set(splits) <= set(group.counts)]
     return _some(
         [_short(_name(one.filename) or f"{one.split} {source_row(one)}") for one in firsts]
@@ -165,7 +165,7 @@ def _files(groups: Iterable[Group], *splits: str) -> str:
 
 
 def _name(uri: str) -> str:
-    """A file with the folder it is in, which is often its class."""
+    """A file name with its folder, which is often its class."""
     return "/".join(uri.rstrip("/").split("/")[-2:])
 
 
@@ -179,7 +179,7 @@ def _short(name: str) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first few of some names in a line.
+    """The first few of some names, as a phrase.
 
     >>> _some(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'

@@ -42,7 +42,7 @@ class FrameRow:
         split, label, image_uri: as the frame gives them, as text.
         width, height: of the image; 0 if it cannot be shown.
         jpeg: a small picture; empty if it cannot be shown.
-        fault: why not.
+        fault: why it cannot be shown.
     """
 
     row: int
@@ -57,11 +57,11 @@ class FrameRow:
 
 @dataclass(frozen=True)
 class FramePreview:
-    """Some images of a frame; in a notebook it shows them.
+    """Some images of a frame, which a notebook shows.
 
     Attributes:
-        rows: those that are shown.
-        total: rows of the frame.
+        rows: the rows that are shown.
+        total: the number of rows in the frame.
     """
 
     rows: tuple[FrameRow, ...]
@@ -94,14 +94,14 @@ def preview_frame(
     """Random images of a frame with their labels, before a conversion.
 
     Args:
-        frame: with the columns image_uri and, if known, split and label.
-        num_rows: how many, at most.
-        seed: of the random choice.
-        columns: the frame's names of our columns, such as {"path": "image_uri"}.
+        frame: has the column image_uri and, if known, split and label.
+        num_rows: how many images, at most.
+        seed: for the random choice.
+        columns: the frame's names for our columns, such as {"path": "image_uri"}.
 
     Returns:
-        A value that shows itself in a notebook, and as a table when printed.  An image that
-        cannot be shown has its reason in its place.
+        A value that shows itself in a notebook, and as a table when printed.  If an image cannot be
+        shown, the reason is in its place.
 
     Raises:
         OptionError: an argument is wrong.

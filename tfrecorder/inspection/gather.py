@@ -1,4 +1,4 @@
-"""What a page is made of: everything that is read of a dataset, as values."""
+"""What a page is made of: everything that is read from a dataset, as values."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ from tfrecorder.stored.info import DatasetInfo
 from tfrecorder.stored.records import Record, read_numbered
 from tfrecorder.threads import ThreadPool, map_ahead
 
-#: Grey levels of 255 below whose standard deviation an image is called near-constant.
+#: An image is called near-constant if the standard deviation of its grey levels, 0 to 255, is below
+#: this.
 NEAR_CONSTANT = 4.0
 
-#: Pictures of a row of examples: the darkest, the brightest, the near-constant ones.
+#: Pictures in a row of examples: the darkest, the brightest, or the near-constant ones.
 EXAMPLES = 8
-#: Images with several records that are shown, of those that leak and of those that do not.
+#: Images with several records that are shown: so many that leak, and so many that do not.
 SHOWN_GROUPS = 12
-#: Lines of rejects and suspects that are shown.
+#: How many rejects and how many suspects are shown.
 SHOWN_ROWS = 20
 
 #: Records that the pool of threads holds at once.
 _AHEAD = 16
 
-#: Which record: its split and its number.
+#: Identifies a record: its split and its number.
 Which = tuple[str, int]
 
 
@@ -58,10 +59,10 @@ class Seen:
     """One record that was decoded.
 
     Attributes:
-        split, number: which record it is.
+        split, number: identify the record.
         labels: its class names.
         width, height: in pixels; 0 if it cannot be decoded.
-        bytes: of the encoded image.
+        bytes: the size of the encoded image.
         brightness, contrast: mean and standard deviation of the grey levels, 0 to 255.
         fault: why it cannot be shown; empty if it can.
     """
@@ -82,9 +83,9 @@ class Shown:
     """One record as the page shows it.
 
     Attributes:
-        jpeg: the picture, any mask laid over it; empty if there is none.
-        thumb: its width and height.
-        width, height: of the stored image.
+        jpeg: the picture, with any mask laid over it; empty if there is none.
+        thumb: the picture's width and height.
+        width, height: the size of the stored image.
         fault: why there is no picture, or no boxes.
     """
 
@@ -104,20 +105,20 @@ class Shown:
 
 @dataclass(frozen=True)
 class Gathered:
-    """All that a page shows.
+    """Everything a page shows.
 
     Attributes:
         info: counts, classes, rejects by reason, options.
-        seed: of the random records.
+        seed: for the random records.
         seen: the records that were decoded, by split.
         class_counts: records by split and class.
-        counted: whether these counts are of all records, not of those decoded.
+        counted: whether these counts cover all records, or only those decoded.
         sheet: random records, by split.
         darkest, brightest, constant: extremes among the decoded records.
-        constants: how many near-constant images there are among them.
+        constants: how many of the decoded records are near-constant.
         duplicates: images with several records.
-        pictures: of the first record of each duplicate that is shown.
-        rejects, suspects: the first rows of the two lists; None where they are not known.
+        pictures: the first record of each duplicate that is shown.
+        rejects, suspects: the first rows of the two lists; None if they are not known.
     """
 
     info: DatasetInfo
@@ -159,15 +160,15 @@ def gather(
 
     Args:
         stored: the dataset.
-        info: what is known of it without a record.
-        num_records: of each split, how many random records to decode at most.
+        info: what is known about it without reading a record.
+        num_records: how many random records of each split to decode at most.
         per_split: how many of these to show.
-        seed: of the random choice.
-        seconds: that the search for duplicates may take.
-        stage: of a progress bar.
+        seed: for the random choice.
+        seconds: how long the search for duplicates may take.
+        stage: part of a progress bar.
 
     Raises:
-        DatasetError: an index, a record or a list of the dataset is damaged.
+        DatasetError: an index, a record or a list in the dataset is damaged.
     """
     drawn = draw(stored, num_records, seed)
     with large_images_allowed(), ThreadPool() as pool:
@@ -204,7 +205,7 @@ def gather(
 
 
 def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[int]]:
-    """At most so many record numbers of each split, in a seeded random order."""
+    """At most this many record numbers from each split, in a seeded random order."""
     drawn = {}
     for place, split in enumerate(stored.splits):
         records = stored.records(split) or 0
@@ -239,7 +240,7 @@ def _see(record: Record, stored: StoredDataset) -> Seen:
 
 
 def _extremes(seen: list[Seen]) -> tuple[list[Which], list[Which], list[Which]]:
-    """The darkest, the brightest and the near-constant records, a few of each."""
+    """The darkest, the brightest and the near-constant records, a few of each kind."""
     by_brightness = sorted(seen, key=lambda one: one.brightness)
     by_contrast = sorted(seen, key=lambda one: one.contrast)
     constant = [one for one in by_contrast if one.contrast < NEAR_CONSTANT]
@@ -276,7 +277,7 @@ def show(record: Record, stored: StoredDataset, side: int) -> Shown:
         picture = read_picture(image_of(features, stored), side)
         size = (picture.width, picture.height)
         thumb = picture.pixels.size
-        jpeg = to_jpeg(picture.pixels)  # stands if the mask does not decode
+        jpeg = to_jpeg(picture.pixels)  # kept if the mask does not decode
         if mask:
             jpeg = to_jpeg(lay_mask(picture.pixels, mask))
         boxes = boxes_of(features, stored, size)
@@ -306,7 +307,7 @@ def _counted(seen: Mapping[str, Sequence[Seen]]) -> dict[str, dict[str, int]]:
 
 
 def _first_rows(stored: StoredDataset, name: str) -> Sequence[Sequence[str]] | None:
-    """The first rows of a list; None of what other tools wrote, which has none."""
+    """The first rows of a list; None for what other tools wrote, which has no such list."""
     if stored.form != "tfrecorder":
         return None
     found: list[Sequence[str]] = []

@@ -1,4 +1,4 @@
-"""`inspect`: the records of a dataset as a table, and if asked for, as files."""
+"""`inspect`: the records of a dataset as a table and, if asked for, as files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tfrecorder.storage.local import TEMPORARY, local_path, write_whole
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.records import Record, open_stored, read_numbered
 
-#: The table of the records that were written.
+#: The name of the file that lists the records.
 CSV = "records.csv"
 
 #: The first columns of the table; the features follow by their keys.
 COLUMNS = ("split", "record", "image_file", "image_bytes")
 
-#: Names of the images: made from numbers, never from what a dataset holds.
+#: Names of the image files: made from numbers, never from what a dataset holds.
 _IMAGE = re.compile(r"(train|validation|test|records)-[0-9]{6,}(-mask|-further[0-9]+)?\.[a-z]{3,4}")
 _MASK_MARK = "-mask"
 _MARK = re.compile(r"-(mask|further[0-9]+)$")
@@ -45,16 +45,17 @@ def inspect(
 ) -> pd.DataFrame:
     """The first records of a split as a table, and if asked for, their images as files.
 
-    Needs neither TensorFlow nor Beam, and reads only these records.
+    It needs neither TensorFlow nor Beam, and reads only these records.
 
     Args:
         directory: the output of a conversion, a TFDS directory of one version, or a pattern of
             TFRecord files.
         split: which split.
         num_records: how many records; fewer if the split has fewer.
-        output_dir: a new or empty folder, or that of an earlier inspection, for the images, named
-            by split and number, and for `records.csv`, the table.  Nothing is written elsewhere.
-        at: read a dataset that was appended to up to this generation only; None is the newest.
+        output_dir: a new or empty folder, or that of an earlier inspection.  It receives the
+            images, named by split and number, and the table `records.csv`.  Nothing is written
+            elsewhere.
+        at: read an appended dataset only up to this generation; None means the newest.
 
     Returns:
         One row per record: split, record (its number), image_file (its name in `output_dir`, or
@@ -63,7 +64,7 @@ def inspect(
 
     Raises:
         OptionError: an argument is wrong.
-        OutputError: `output_dir` holds something else, or cannot be written.
+        OutputError: `output_dir` holds other files, or cannot be written.
         DatasetError: the directory is not a whole dataset, has no such split, or is damaged.
 
     Example:
@@ -103,9 +104,9 @@ def _write(
     stored: StoredDataset,
     earlier: set[str],
 ) -> None:
-    """Write the table and the images, in place of those of an earlier inspection.
+    """Write the table and the images, replacing those of an earlier inspection.
 
-    The table is written before the images: it says which files in the folder are ours.
+    The table is written before the images, because it says which files in the folder are ours.
     """
     try:
         os.makedirs(folder, exist_ok=True)
@@ -121,7 +122,7 @@ def _write(
 
 
 def _word(split: str) -> str:
-    """A split in a file's name; TFDS's may have any name."""
+    """A split as part of a file name; TFDS splits may have any name."""
     return split.lower() if split in ("TRAIN", "VALIDATION", "TEST") else "records"
 
 
@@ -147,7 +148,7 @@ def _further(record: Record, key: str, stored: StoredDataset) -> list[bytes]:
 
 
 def _ending(data: bytes) -> str:
-    """By the bytes, not by what the record says."""
+    """The file's extension, from its bytes, not from what the record says."""
     try:
         return {"jpeg": "jpg", "tiff": "tif"}.get(kind := sniff(data), kind)
     except Reject:
@@ -168,12 +169,12 @@ def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, A
 
 
 def _image_keys(stored: StoredDataset) -> list[str]:
-    """The keys of all images and masks that are known as such."""
+    """The keys of all images and masks that are known to be such."""
     return [key for key, kind in stored.features.items() if kind in ("image", "mask")]
 
 
 def _earlier_files(folder: str) -> set[str]:
-    """The images of an earlier inspection in a folder, and what an interrupted one left.
+    """The images of an earlier inspection in a folder, and what an interrupted one left behind.
 
     Raises:
         OutputError: the folder holds anything else.

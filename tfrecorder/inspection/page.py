@@ -12,18 +12,19 @@ from tfrecorder.inspection.rendering import render
 from tfrecorder.inspection.sections import class_table, image_plots, section_titles, shown_by_split
 from tfrecorder.version import __version__
 
-#: The first line of every page: a file that begins otherwise is not ours to replace.
+#: The first line of every page; a file that does not start with it is not ours, and is not
+#: replaced.
 MARK = "<!doctype html><!-- tfrecorder preview -->\n"
 
-#: Images that cannot be shown, each with its reason: how many lines of them.
+#: How many images that cannot be shown are listed with their reasons.
 _SHOWN_FAULTS = 20
 
-#: Pictures of a split that are there without a click.
+#: Pictures of a split that are visible without a click.
 _AT_ONCE = 8
 
 
 def render_page(gathered: Gathered) -> str:
-    """The whole page; `templates/page.html.jinja` says what stands where."""
+    """The whole page; `templates/page.html.jinja` lays it out."""
     sections = section_titles(gathered)
     usable = shown_by_split(gathered)
     body = render(
@@ -54,7 +55,7 @@ def _name(directory: str) -> str:
 
 
 def looked_at(gathered: Gathered) -> str:
-    """How many records the page is made from, in a sentence."""
+    """A sentence that says how many records the page is made from."""
     seen, records = len(gathered.all_seen), gathered.info.records or 0
     if seen == records:
         return f"Pictures, sizes and brightness are of all {counted(records, 'record')}."

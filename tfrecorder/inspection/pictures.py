@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 #: The longer side of a picture on the page, in pixels.
 SIDE = 256
-#: Of a picture that is only one of many.
+#: The longer side of a picture that is one of many.
 SMALL_SIDE = 128
 
-#: What records may hold; others are never tried.
+#: The formats that records may hold; no others are tried.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
 
 #: Colours of the classes of a mask, in turn; strong on light and on dark pixels.
@@ -33,7 +33,7 @@ _MASK_SHARE = 0.5
 
 
 class UnshownError(Exception):
-    """An image that cannot be shown; its words say why."""
+    """An image that cannot be shown; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def read_picture(data: bytes, side: int = SIDE) -> Picture:
 
     Args:
         data: an encoded image.
-        side: the longer side that is wanted; an image is never enlarged.
+        side: the longer side you want; an image is never enlarged.
 
     Raises:
         UnshownError: Pillow cannot decode it.
@@ -77,7 +77,7 @@ def read_picture(data: bytes, side: int = SIDE) -> Picture:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """As training sees it: transparency is dropped, of 16 bits the upper 8 count."""
+    """RGB as training sees it: no transparency, and only the upper 8 of 16 bits."""
     from PIL import Image
 
     if image.mode.startswith("I"):
@@ -87,11 +87,11 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def lay_mask(pixels: Image.Image, mask: bytes) -> Image.Image:
-    """A picture with a mask over it: each class but 0 and 255, which mean none, in a colour.
+    """A picture with a mask over it: each class has a colour, except 0 and 255, which mean none.
 
     Args:
         pixels: RGB.
-        mask: an encoded image of class numbers; its colours count if it has a palette.
+        mask: an encoded image of class numbers; if it has a palette, its colours are used.
 
     Raises:
         UnshownError: Pillow cannot decode the mask.
@@ -133,7 +133,7 @@ def _as_unshown() -> Iterator[None]:
 
 @contextlib.contextmanager
 def large_images_allowed() -> Iterator[None]:
-    """No word of Pillow about a large image: conversion has accepted it."""
+    """Silence Pillow's warning about large images: conversion has accepted them."""
     from PIL import Image
 
     with warnings.catch_warnings():

@@ -9,32 +9,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Of every plot, in its own units; about as many pixels on a page.
+#: Measures of every plot, in its own units; about as many pixels on a page.
 WIDTH, HEIGHT = 360, 204
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 8, 22
 
-#: Of a histogram, by the smallest split: few values in many bins are noise.
+#: Limits for the bins of a histogram, by the smallest split: few values in many bins are noise.
 FEWEST_BINS, MOST_BINS = 8, 32
 
-#: Beyond this ratio of the largest to the smallest value an axis is logarithmic.
+#: If the largest value is more than this many times the smallest, an axis is logarithmic.
 _LOG_RATIO = 8
 
 #: Values by split.
 Series = Mapping[str, Sequence[float]]
 
-#: A value as the text at an axis.
+#: Turns a value into the text at an axis.
 Words = Callable[[float], str]
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A line of the grid from one point to another, and the words at it.
+    """A grid line from one point to another, and the text next to it.
 
     Attributes:
         x1, y1, x2, y2: the ends of the line, in pixels.
         words: the value there.
-        x, y: where the words stand.
-        anchor: which part of the words stands there, as in SVG's `text-anchor`.
+        x, y: where the text is.
+        anchor: which part of the text is at that point, as in SVG's `text-anchor`.
     """
 
     x1: float
@@ -67,11 +67,11 @@ class Plot:
     """One plot.
 
     Attributes:
-        title: above it.
-        description: the plot in words, for those who do not see it.
-        ticks: of both axes.
-        shapes: of all splits.
-        note: below it; empty if there is nothing to say.
+        title: above the plot.
+        description: the plot in words, for those who cannot see it.
+        ticks: the ticks of both axes.
+        shapes: the shapes of all splits.
+        note: below the plot; empty if there is nothing to say.
         width, height: in pixels.
     """
 
@@ -86,12 +86,12 @@ class Plot:
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values laid on a range of pixels.
+    """A range of values mapped to a range of pixels.
 
     Attributes:
-        low, high: of the values; their logarithms on a logarithmic axis.
-        start, end: of the pixels.
-        log: whether it is logarithmic.
+        low, high: the range of values; their logarithms on a logarithmic axis.
+        start, end: the range of pixels.
+        log: whether the axis is logarithmic.
     """
 
     low: float
@@ -133,7 +133,7 @@ class Axis:
 
 
 def _axis(low: float, high: float, start: float, end: float, log: bool = False) -> Axis:
-    """An axis that has some length even where all values are the same."""
+    """An axis that has some length even if all values are the same."""
     if log:
         low, high = math.log(low), math.log(high)
     room = 0.5 if high - low < 1e-9 else 0.0
@@ -148,15 +148,15 @@ def _round_step(size: float) -> float:
 def histogram(
     series: Series, words: Words, title: str, span: tuple[float, float] | None = None
 ) -> Plot:
-    """How the values of each split are spread, as shares of the split.
+    """The distribution of each split's values, as shares of the split.
 
     Args:
         series: values by split.
         words: how a value is written at the axis.
-        title: of the plot.
-        span: the range of the axis; if not given, from the 1st to the 99th percentile of all
-            values, and those beyond are counted below the plot: one huge image would make all
-            others one bar.
+        title: the plot's title.
+        span: the range of the axis.  By default it runs from the 1st to the 99th percentile of all
+            values, and those outside it are counted below the plot: otherwise one huge image would
+            squeeze all others into one bar.
     """
     values = np.concatenate([np.asarray(some, dtype=float) for some in series.values()])
     low, high = span or _middle(values)
@@ -180,7 +180,7 @@ def histogram(
 
 
 def _middle(values: np.ndarray) -> tuple[float, float]:
-    """The 1st and the 99th percentile, both of them values: of fewer than a hundred, the ends."""
+    """The 1st and the 99th percentile, both actual values; with fewer than a hundred, the ends."""
     low = np.percentile(values, 1, method="lower")
     return float(low), float(np.percentile(values, 99, method="higher"))
 
@@ -188,11 +188,11 @@ def _middle(values: np.ndarray) -> tuple[float, float]:
 def _within(some: Sequence[float], low: float, high: float, edges: np.ndarray) -> np.ndarray:
     kept = np.asarray(some, dtype=float)
     kept = kept[(kept >= low) & (kept <= high)]
-    return np.clip(kept, edges[0], edges[-1])  # a logarithm and back may miss an end by a little
+    return np.clip(kept, edges[0], edges[-1])  # taking the logarithm and back may miss an end
 
 
 def _beyond(values: np.ndarray, low: float, high: float, words: Words) -> str:
-    """How many values a histogram leaves out, and how far they go."""
+    """How many values a histogram leaves out, and how far out they are."""
     below, above = values[values < low], values[values > high]
     parts = []
     if len(below):
@@ -218,7 +218,7 @@ def _steps(shares: np.ndarray, edges: np.ndarray, axis: Axis, up: Axis) -> str:
 
 
 def scatter(series: Mapping[str, Sequence[tuple[int, int]]], title: str) -> Plot:
-    """Width and height of each split as dots, larger where more fall on one place."""
+    """Width and height of each split as dots, larger where more images share a place."""
     pairs = [pair for some in series.values() for pair in some]
     axes = []
     for place, (start, end) in enumerate(((_LEFT, WIDTH - _RIGHT), (HEIGHT - _BOTTOM, _TOP))):
@@ -244,7 +244,7 @@ def _roomy(low: float, high: float) -> tuple[float, float]:
 
 
 def _dots(split: str, pairs: Sequence[tuple[int, int]], across: Axis, up: Axis) -> Shape:
-    """All dots of a split as one path: a circle of two arcs for each place of two pixels."""
+    """All dots of a split as one path: for each 2-pixel place, a circle made of two arcs."""
     at = Counter((round(across.place(x) / 2) * 2, round(up.place(y) / 2) * 2) for x, y in pairs)
     path = "".join(
         f"M{x - radius:g} {y}a{radius:g} {radius:g} 0 1 0 {2 * radius:g} 0"
@@ -256,7 +256,7 @@ def _dots(split: str, pairs: Sequence[tuple[int, int]], across: Axis, up: Axis) 
 
 
 def _ticks(across: Axis, up: Axis, across_words: Words, up_words: Words) -> list[Tick]:
-    """Grid lines and the words next to them, of the vertical axis first."""
+    """Grid lines and the text next to them, those of the vertical axis first."""
     left, right, bottom = float(_LEFT), float(WIDTH - _RIGHT), float(HEIGHT - _BOTTOM)
     ticks = []
     for value in up.ticks():
@@ -283,6 +283,6 @@ def _number(value: float) -> str:
 
 
 def of_split(split: str) -> str:
-    """The class of the style sheet that gives a split its colour."""
+    """The style sheet's class that gives a split its colour."""
     known = split.lower() if split in ("TRAIN", "VALIDATION", "TEST") else "other"
     return f"of-{known}"

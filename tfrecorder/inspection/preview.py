@@ -18,7 +18,7 @@ from tfrecorder.storage.local import local_path, write_whole
 from tfrecorder.stored.info import info
 from tfrecorder.stored.records import open_stored
 
-#: Pixels of height that the page takes in a notebook.
+#: The height of the page in a notebook, in pixels.
 _NOTEBOOK_HEIGHT = 720
 
 
@@ -27,16 +27,16 @@ class Preview:
     """A page that shows a dataset; in a notebook it shows itself.
 
     Attributes:
-        directory: of the dataset.
+        directory: the dataset's directory.
         html: the path that the page was written to, or None.
-        page: the page.
-        records: in the dataset.
-        looked_at: records that were decoded.
-        compared: records that were compared with each other in search of duplicates.
+        page: the page itself.
+        records: how many records the dataset has.
+        looked_at: how many records were decoded.
+        compared: how many records were compared with each other to find duplicates.
         leaks: images that are in more than one split.
-        repeats: images that are more than once in one split, and in no other.
+        repeats: images that occur more than once in one split, and in no other.
         near_constant: how many of the decoded images have nearly one grey level.
-        sampling: a sentence on how many records were looked at.
+        sampling: a sentence that says how many records were looked at.
     """
 
     directory: str
@@ -86,30 +86,30 @@ def preview(
     """Make a page that shows a dataset: one HTML file that works offline and on its own.
 
     It shows random records of each split with their labels, boxes and masks, the distribution of
-    labels, plots of sizes and brightness, near-constant images, images that are in the dataset
-    more than once or in several splits, rejects with their reasons, and the options.  Needs
-    neither TensorFlow nor Beam.
+    labels, plots of sizes and brightness, near-constant images, images that occur more than once or
+    in several splits, rejects with their reasons, and the options.  It needs neither TensorFlow nor
+    Beam.
 
     Args:
         directory: the output of a conversion, a TFDS directory of one version, or a pattern of
             TFRecord files.
-        html: the file to write; an earlier page there is replaced.  None writes nothing: the
-            result shows itself in a notebook.
+        html: the file to write; an earlier page there is replaced.  With None nothing is written,
+            and the result shows itself in a notebook.
         num_records: how many random records of each split to decode, at most; the page says so.
         per_split: how many of them it shows.
         seconds: how long the search for duplicates may take.  It compares all records by a hash of
             the image's bytes; if time runs out, the page says how many it compared.
-        seed: of the random choice.
+        seed: for the random choice.
         progress: show a bar; None shows it only in a terminal or a notebook.
-        at: read a dataset that was appended to up to this generation only; None is the newest.
+        at: read an appended dataset only up to this generation; None means the newest.
 
     Returns:
         The page, with its main figures.
 
     Raises:
         OptionError: an argument is wrong.
-        OutputError: `html` cannot be written, is in the dataset, or is another file.
-        DatasetError: the directory is not a whole dataset, or damaged.
+        OutputError: `html` cannot be written, is inside the dataset, or is another file.
+        DatasetError: the directory is not a whole dataset, or is damaged.
 
     Example:
         >>> tfrecorder.preview("out", html="report.html")  # doctest: +SKIP
@@ -161,7 +161,7 @@ def _check_numbers(num_records: int, per_split: int, seconds: float, seed: int) 
 
 
 def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> str:
-    """The file to write; refused before any work if it would harm what is there."""
+    """The file to write; refused before any work if writing it would do harm."""
     path = local_path("html", html)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):

@@ -1,4 +1,4 @@
-"""Templates to HTML, by Jinja: every value is escaped, and a name that is missing is an error."""
+"""Templates to HTML, with Jinja: every value is escaped, and a missing name is an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\ufff
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of `templates/`, filled in."""
+    """Fill in a template from `templates/`."""
     return _environment().get_template(template).render(values)
 
 
@@ -53,15 +53,15 @@ def _environment() -> Environment:
 
 
 def _visible(value: Any) -> Any:
-    """What a template prints: markup of another template as it is, in a text no control character.
+    """What a template prints: another template's markup as it is, text without control characters.
 
-    Jinja calls it for each value before it escapes it.
+    Jinja calls it for each value before it escapes the value.
     """
     return value if hasattr(value, "__html__") else _CONTROL.sub(_picture, str(value))
 
 
 def _picture(match: re.Match[str]) -> str:
-    """A control character as the picture that Unicode has of it, from U+2400."""
+    """A control character as Unicode's picture of it, from U+2400."""
     code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)

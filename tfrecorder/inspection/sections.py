@@ -1,4 +1,4 @@
-"""What the sections of a page show that has to be worked out first: classes counted, and plots."""
+"""What has to be worked out before a page's sections can show it: class counts, and plots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tfrecorder.inspection import plots
 from tfrecorder.inspection.gather import Gathered, Seen
 
-#: Classes beyond which the most frequent come first, and beyond which they are left out.
+#: Beyond the first number the most frequent classes come first; beyond the second, the rest are
+#: left out.
 MANY_CLASSES = 30
 SHOWN_CLASSES = 2000
 
@@ -19,8 +20,8 @@ class ClassCount:
 
     Attributes:
         split, count: which split, and how many records.
-        share: of the records of the split, 0 to 1.
-        width: of its bar, 0 to 1; the largest share of all classes and splits has 1.
+        share: its share of the split's records, 0 to 1.
+        width: the length of its bar, 0 to 1; the largest share in all classes and splits gets 1.
     """
 
     split: str
@@ -34,9 +35,9 @@ class ClassRow:
     """One class.
 
     Attributes:
-        name, total: of the class, and its records in all splits.
-        counts: by split.
-        place: among the classes in their own order, from 0.
+        name, total: the class, and its records in all splits.
+        counts: its records by split.
+        place: its position among the classes in their own order, from 0.
     """
 
     name: str
@@ -51,10 +52,10 @@ class ClassTable:
 
     Attributes:
         splits: the columns.
-        totals: records of each split.
-        rows: a class each.
-        by_total: whether the most frequent come first, else they stand in their own order.
-        classes: how many there are; more than rows where the rarest are left out.
+        totals: the records of each split.
+        rows: one for each class.
+        by_total: whether the most frequent come first; otherwise they are in their own order.
+        classes: how many classes there are; more than the rows if the rarest are left out.
     """
 
     splits: Sequence[str]
@@ -80,7 +81,7 @@ def section_titles(gathered: Gathered) -> dict[str, str]:
 
 
 def class_table(gathered: Gathered) -> ClassTable:
-    """The classes; of many, the most frequent first."""
+    """The classes; if there are many, the most frequent first."""
     totals = _class_totals(gathered)
     names = list(totals)
     places = {name: place for place, name in enumerate(names)}
@@ -114,7 +115,7 @@ def class_table(gathered: Gathered) -> ClassTable:
 
 
 def _class_totals(gathered: Gathered) -> dict[str, int]:
-    """Records by class; where all were counted, also of classes that have none."""
+    """Records by class; if all were counted, this includes classes that have none."""
     totals: dict[str, int] = {}
     if gathered.counted:
         totals = dict.fromkeys(gathered.info.class_names or (), 0)
@@ -125,7 +126,7 @@ def _class_totals(gathered: Gathered) -> dict[str, int]:
 
 
 def shown_by_split(gathered: Gathered) -> dict[str, list[Seen]]:
-    """The decoded records whose image can be shown, of each split that has any."""
+    """The decoded records whose image can be shown, for each split that has any."""
     usable: dict[str, list[Seen]] = {}
     for one in gathered.usable:
         usable.setdefault(one.split, []).append(one)
@@ -133,7 +134,7 @@ def shown_by_split(gathered: Gathered) -> dict[str, list[Seen]]:
 
 
 def image_plots(seen: Mapping[str, Sequence[Seen]]) -> list[plots.Plot]:
-    """Sizes, aspect and grey levels of the images of each split."""
+    """Sizes, aspect ratio and grey levels of each split's images."""
 
     def series(value: str) -> plots.Series:
         return {split: [getattr(one, value) for one in some] for split, some in seen.items()}

@@ -23,7 +23,7 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-#: What options were called before, and what to give now.
+#: The former names of options, and what to give now.
 RENAMED = {
     "image_fit": "resize",
     "epoch": "start=(epoch, step)",
@@ -79,7 +79,7 @@ def parse_size(size: int | str) -> int:
 
 
 def is_seconds(value: Any) -> bool:
-    """True for a number of seconds from 0 that has an end."""
+    """True for a finite number of seconds from 0."""
     return is_number(value) and 0 <= value < math.inf
 
 

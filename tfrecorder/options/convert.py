@@ -33,7 +33,7 @@ from tfrecorder.schema.splits import SPELLINGS, SPLITS, Division
 
 ON_ERROR = ("reject", "raise")
 
-#: What `append` does with rows whose image is in the dataset already.
+#: What `append` does with rows whose image is already in the dataset.
 DUPLICATES = ("skip", "keep")
 
 
@@ -41,7 +41,7 @@ DUPLICATES = ("skip", "keep")
 OF_PLACE = ("name", "version")
 OF_TOOLS = (*OF_PLACE, "tfds_features", "background_class")
 
-#: Options that decide which file a record is in, and their order; and all that `compact` takes.
+#: Options that decide the file and position of each record; and all that `compact` accepts.
 OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
 OF_COMPACT = (
     *OF_ORDER,
@@ -52,7 +52,7 @@ OF_COMPACT = (
 
 DEFAULT_SHARD_SIZE = "128MiB"
 
-#: The names and versions that TFDS finds in folders; it reads others in another way, or not.
+#: The names and versions that TFDS finds in folders; it reads others in another way, or not at all.
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
 DEFAULT_VERSION = "1.0.0"
@@ -72,7 +72,7 @@ class ConvertOptions:
     interrupted conversion is continued; the others may change.
 
     Raises:
-        OptionError: a value is of a wrong type or out of range.
+        OptionError: a value has the wrong type or is out of range.
 
     >>> ConvertOptions(num_shards=4).shards_of("TEST")
     4
@@ -269,7 +269,7 @@ class ConvertOptions:
             fault = check(value)
             if fault:
                 raise OptionError(f"{name}={value!r}: {fault}")
-            # How a frozen dataclass normalises its fields.
+            # The way a frozen dataclass normalises its fields.
             object.__setattr__(self, name, _normal(name, value))
         if self.schema is not None and (self.columns or self.labels):
             given = "columns" if self.columns else "labels"
@@ -366,7 +366,7 @@ class ConvertOptions:
 _OF_WORK = "stage writes no images; give it to tfrecorder.work"
 _OF_RUNNERS = "stage starts no workers; leave it out, and call tfrecorder.work on each machine"
 
-#: Options of `convert` that `stage` has no use for, and what to do instead.
+#: Options of `convert` that do not apply to `stage`, and what to do instead.
 NOT_STAGED = {
     **dict.fromkeys(("on_error", "num_threads", "progress"), _OF_WORK),
     "max_reject_fraction": "stage commits nothing; give it to tfrecorder.commit",
@@ -377,7 +377,7 @@ NOT_STAGED = {
 _OF_MANY = "the process that reads a stream also writes it; leave it out"
 _OF_TEXT = "a stream has rows and no text; leave it out"
 
-#: Options of `convert` that `stream` has no use for, and what to do instead.
+#: Options of `convert` that do not apply to `stream`, and what to do instead.
 NOT_STREAMED = {
     **dict.fromkeys(("runner", "runner_options", "wait"), _OF_MANY),
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
@@ -396,8 +396,8 @@ _OF_TRANSFORMS = ("image_size", "resize", "image_format", "image_quality", "appl
 
 
 def _normal(name: str, value: Any) -> Any:
-    """A checked value as a plain Python value that nothing else shares: no NumPy scalar, no dict
-    of the caller's."""
+    """A checked value as a plain Python value that nothing else shares: not a NumPy scalar or a
+    dict of the caller's."""
     if name == "schema" and value is not None:
         return as_schema(value)
     if name == "image_size" and isinstance(value, Sequence):
@@ -405,7 +405,7 @@ def _normal(name: str, value: Any) -> Any:
     if name == "base" and value is not None:
         return os.fspath(value)
     if name == "encoding" and value is not None:
-        # So that a byte order mark is not taken for part of the first name.
+        # So that a byte order mark is not read as part of the first name.
         return "utf-8-sig" if codecs.lookup(value).name == "utf-8" else str(value)
     if name == "runner":
         return canonical_runner(value)
@@ -505,7 +505,7 @@ def _snake_case(text: str) -> str:
 
 
 def is_version(text: str) -> bool:
-    """True of what TFDS takes for a version.
+    """True for what TFDS accepts as a version.
 
     >>> is_version("1.0.0"), is_version("1.0"), is_version("01.0.0")
     (True, False, False)
@@ -561,7 +561,7 @@ def _check_encoding(value: Any) -> str | None:
     if value is None:
         return None
     try:
-        " ".encode(value)  # for empty text Python would not look the name up
+        " ".encode(value)  # with empty text Python would not look up the name
     except (TypeError, LookupError, ValueError):
         return "give an encoding that Python knows, such as 'cp1252' or 'utf-16'."
     return None

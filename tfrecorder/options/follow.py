@@ -8,7 +8,7 @@ from typing import Any
 from tfrecorder.options.checks import is_seconds, one_of
 from tfrecorder.options.read import Check, ReadOptions, check_shard
 
-#: The value of `follow` that gives each generation once.
+#: The value of `follow` that yields each generation once.
 FORWARD = "forward"
 
 
@@ -17,7 +17,7 @@ class FollowOptions(ReadOptions):
     """What `load` and `batches` share beyond `ReadOptions`; `tfrecorder.LoadOptions` explains each.
 
     Raises:
-        OptionError: a value is of a wrong type or out of range, or two do not go together.
+        OptionError: a value has the wrong type or is out of range, or two do not fit together.
     """
 
     follow: bool | str = False
@@ -26,7 +26,7 @@ class FollowOptions(ReadOptions):
 
     @property
     def is_forward(self) -> bool:
-        """True if each generation is given once, and the next one waited for."""
+        """True if each generation is yielded once, and the next one is waited for."""
         return self.follow == FORWARD
 
     @property

@@ -14,7 +14,7 @@ SHARE = 0.25
 #: Batches made in advance: enough to hide a slow one, or the start of a new shard.
 PREFETCH = 8
 
-#: Share of a load's budget for elements being made, and again for those that wait.
+#: Share of a load's budget for elements being made, and the same again for those that wait.
 ELEMENTS_SHARE = 0.25
 
 

@@ -73,7 +73,7 @@ def budget_of(ram_budget: int | str | None) -> int:
     return default_budget() if ram_budget is None else parse_size(ram_budget)
 
 
-#: The number of a generation; None is the newest.
+#: The number of a generation; None means the newest.
 AT = whole(0, none=True)
 
 CHECKS: dict[str, Check] = {
@@ -99,7 +99,7 @@ class ReadOptions:
     """What an element holds; `tfrecorder.LoadOptions` explains each.
 
     Raises:
-        OptionError: a value is of a wrong type or out of range, or two do not go together.
+        OptionError: a value has the wrong type or is out of range, or two do not fit together.
     """
 
     image_size: int | tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""Beam's runners by name, and the form of their options: all that works without Beam."""
+"""Beam's runners by name, and the form of their options: everything that works without Beam."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ class TextForm:
     """How the text of a CSV is written.
 
     Attributes:
-        sep: between two values, one character.
+        sep: the character between two values.
         encoding: as Python names it; None for UTF-8, with or without a byte order mark.
     """
 
@@ -27,5 +27,5 @@ class TextForm:
 
     @property
     def stated(self) -> str | None:
-        """The name of an option that was given; None where none was."""
+        """The name of an option that was given; None if none was."""
         return "sep" if self.sep else "encoding" if self.encoding else None

@@ -1,4 +1,4 @@
-"""The output directory before a conversion: who may write it, and what is there already."""
+"""The output directory before a conversion: who may write it, and what is already there."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tfrecorder.storage import folders
 
 @contextlib.contextmanager
 def claim(output_dir: str) -> Iterator[None]:
-    """Hold the directory for one conversion; the claim dies with its process.
+    """Claim the directory for one conversion; the claim ends when its process ends.
 
-    A bucket has no such claim: two runs of one plan do the same work there, and write the same
-    bytes; another plan is refused by `plan_to_continue`, and by workers that meet it.
+    A bucket has no such claim.  Two runs of one plan do the same work there and write the same
+    bytes; another plan is refused by `plan_to_continue`, and by workers that come across it.
 
     Raises:
-        OutputError: the directory cannot be made or written, is foreign, or is claimed already.
+        OutputError: the directory cannot be made or written, is foreign, or is already claimed.
     """
     try:
         with storage.failing_as(OutputError, output_dir):
@@ -54,7 +54,7 @@ def _locked(output_dir: str) -> Iterator[None]:
 
 
 def refuse_foreign(output_dir: str) -> None:
-    """Raise an OutputError if the directory holds anything that no conversion wrote."""
+    """Raise an OutputError if the directory holds anything not written by a conversion."""
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
     plan = read_plan(output_dir)
@@ -75,7 +75,7 @@ def refuse_foreign(output_dir: str) -> None:
 
 
 def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
-    """Raise an OutputError if the folder that is to hold a named dataset is a dataset itself."""
+    """Raise an OutputError if the folder meant to hold a named dataset is itself a dataset."""
     if options.name is None:
         return
     above = os.path.dirname(os.path.dirname(output_dir.rstrip("/")))
@@ -87,19 +87,19 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
 
 
 def refuse_foreign_generations(output_dir: str) -> None:
-    """Raise an OutputError if a generation of a dataset holds anything that no append wrote."""
+    """Raise an OutputError if a generation of a dataset holds anything not written by an append."""
     for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
         if number := layout.generation_number(name):
             refuse_foreign(layout.generation_of(output_dir, number))
 
 
 def has_generations(output_dir: str) -> bool:
-    """True if something was appended to the dataset in a directory, or an append was started."""
+    """True if anything was appended to the dataset in a directory, or an append was started."""
     return bool(storage.names(os.path.join(output_dir, layout.APPENDED)))
 
 
 def exchange_begun(output_dir: str) -> bool:
-    """True if the old dataset's commit is gone, and the new one's is not yet in its place."""
+    """True if the old dataset's commit is gone and the new one's is not in its place yet."""
     return not _is_committed(output_dir) and _is_committed(layout.next_of(output_dir))
 
 
@@ -108,7 +108,7 @@ def _is_committed(folder: str) -> bool:
 
 
 def _public_files(plan: Plan | None) -> set[str]:
-    """The names outside our private folder that a conversion by this plan writes."""
+    """The names outside our private folder that a conversion with this plan writes."""
     if plan is None:
         return set()
     others = {layout.COMMIT, layout.FEATURES, layout.REJECTS, layout.SUSPECTS}
@@ -122,7 +122,7 @@ def _public_files(plan: Plan | None) -> set[str]:
 
 
 def dataset_files(plan: Plan) -> set[str]:
-    """The names of all files of a finished dataset, those of our private folder too."""
+    """The names of all files of a finished dataset, including those in our private folder."""
     private = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA}
     beside = {
         name
@@ -148,10 +148,10 @@ def is_finished(output_dir: str, wanted: Plan) -> bool:
 
 
 def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
-    """The staged plan that this call continues, or None if it starts again.  Changes nothing.
+    """The staged plan that this call continues, or None if it starts over.  Changes nothing.
 
     Args:
-        folder: of `folder_to_write`.
+        folder: from `folder_to_write`.
         wanted: the plan of this call; its shard counts do not matter.
 
     Raises:
@@ -200,13 +200,14 @@ def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Pl
     """Make a folder ready for its conversion to continue.
 
     Args:
-        base: the folder of relative uris, which may have moved since the plan was staged.
+        base: the folder that relative uris start from, which may have moved since the plan was
+            staged.
         pending: the shards to write, again or for the first time.
     """
     private = os.path.join(folder, layout.PRIVATE)
     done = storage.names(os.path.join(folder, layout.DONE))
     there = {f"{layout.DONE}/{name}" for name in done}
-    # That of `next/` first: on its own it would mean that an exchange had begun.
+    # The commit in `next/` first: on its own it would mean that an exchange had begun.
     for place in (layout.next_of(folder), folder):
         storage.remove(place, layout.COMMIT)
     leftovers = {f"{layout.PRIVATE}/{name}" for name in storage.names(private)}
@@ -219,15 +220,15 @@ def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Pl
 
 
 def clear(folder: str, keep_spool: bool = False) -> None:
-    """Remove what an unfinished conversion left in a folder, before a new one starts.
+    """Remove what an unfinished conversion left in a folder before a new one starts.
 
     Args:
-        keep_spool: leave the images that came as bytes, whose names say what they hold.
+        keep_spool: keep the images that came as bytes; their names say what they hold.
     """
     storage.remove(layout.dataset_of(folder), layout.NEXT)
     if folder != layout.dataset_of(folder):
         return
-    # The plan last: it marks the directory as ours if we are interrupted on the way.
+    # Remove the plan last: it marks the directory as ours if we are interrupted on the way.
     refuse_foreign_generations(folder)
     remove_generations(folder)
     kept = {layout.PLAN, layout.SPOOL} if keep_spool else {layout.PLAN}
@@ -236,11 +237,11 @@ def clear(folder: str, keep_spool: bool = False) -> None:
 
 
 def remove_generations(output_dir: str) -> None:
-    """Remove all that was appended to a dataset; if interrupted, nothing foreign is left."""
+    """Remove everything appended to a dataset; if interrupted, nothing foreign is left."""
     for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
         if number := layout.generation_number(name):
             folder = layout.generation_of(output_dir, number)
-            # The plan last: it marks the others as ours.
+            # Remove the plan last: it marks the others as ours.
             remove_files(folder, read_plan(folder), keep={layout.PLAN})
             storage.remove(folder, layout.PRIVATE)
             storage.remove(output_dir, f"{layout.APPENDED}/{name}")
@@ -248,7 +249,7 @@ def remove_generations(output_dir: str) -> None:
 
 
 def remove_files(folder: str, plan: Plan | None, keep: Collection[str]) -> None:
-    """Remove what a conversion by this plan wrote, and what its workers left.
+    """Remove what a conversion with this plan wrote, and what its workers left behind.
 
     Args:
         keep: names of files to keep.

@@ -1,4 +1,4 @@
-"""What a conversion would write, before it does: what `tfrecorder convert --dry-run` shows."""
+"""What a conversion would write, before it writes it: what `tfrecorder convert --dry-run` shows."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class PlannedSplit:
     """One split of a conversion that was not made.
 
     Attributes:
-        rows: that would be written.
-        shards: files.
-        bytes: of these files, estimated from the sizes of at most 1,000 images; None where they
-            are not known, because the images would be encoded again.
+        rows: how many would be written.
+        shards: how many files.
+        bytes: the size of these files, estimated from the sizes of at most 1,000 images; None if it
+            is not known, because the images would be encoded again.
     """
 
     rows: int
@@ -50,9 +50,9 @@ class DryRun(Report):
     Attributes:
         output_dir: the dataset directory, as it was given.
         splits: by name, TRAIN first.
-        class_names: by integer, of integer labels the numbers as text; None without labels.
-        pending: of a conversion that was begun, the shards still to write; None where it is new.
-        passed_over: of a folder source, files that made no row, by kind.
+        class_names: by integer; for integer labels the numbers as text; None without labels.
+        pending: for a conversion that was begun, the shards still to write; None if it is new.
+        passed_over: for a folder source, the files that made no row, by kind.
         report: what `tfrecorder.validate` says.
     """
 
@@ -117,8 +117,8 @@ def estimate(
     """What a plan would write.
 
     Args:
-        sizes: file sizes in bytes of some of the images; None where they do not matter.
-        pending: of a plan that is staged already, its shards that are not done.
+        sizes: file sizes in bytes of some of the images; None if they do not matter.
+        pending: for a plan that is already staged, its shards that are not done.
     """
     row_bytes = None if not sizes else float(np.mean(sizes)) + RECORD_OVERHEAD
     splits = {

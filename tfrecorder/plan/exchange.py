@@ -3,7 +3,7 @@
     old commit away ──► its generations and files away ──► new files in place ──► new plan
     ──► new commit
 
-The files themselves show how far it got, so anyone can continue an interrupted exchange:
+The files themselves show how far it got, so any process can continue an interrupted exchange:
 
     next/ has a plan, no commit             an overwrite is under way; the old dataset is in place
     both commits, next/ has a plan          the new dataset is complete; the old is still in place
@@ -11,7 +11,7 @@ The files themselves show how far it got, so anyone can continue an interrupted 
     a commit in the directory, next/
     without a plan                          the new dataset is in place; the rest of next/ is junk
 
-Two processes may do it at once (a worker taken for lost, and its successor); they move the same
+Two processes may do it at once (a worker presumed lost, and its successor); they move the same
 files.
 """
 
@@ -41,7 +41,7 @@ def exchange(output_dir: str) -> None:
     """
     folder = layout.next_of(output_dir)
     new = read_plan(folder)
-    if new is not None:  # else all but the commit is in place already
+    if new is not None:  # else all but the commit is already in place
         if storage.exists(os.path.join(output_dir, layout.COMMIT)):
             refuse_foreign(output_dir)
             refuse_foreign_generations(output_dir)
@@ -62,10 +62,10 @@ def _into_place(output_dir: str, name: str) -> None:
 
 
 def complete(output_dir: str) -> bool:
-    """Finish an exchange that was begun; if there is none, change nothing and return False.
+    """Finish an exchange that has begun; if there is none, change nothing and return False.
 
     Raises:
-        OSError: as `exchange`.
+        OSError: as for `exchange`.
     """
     if not exchange_begun(output_dir):
         return False
@@ -74,7 +74,7 @@ def complete(output_dir: str) -> bool:
 
 
 def is_in_place(folder: str) -> bool:
-    """True if what was written to a folder is committed, and is in its dataset's directory.
+    """True if what was written to a folder is committed and is in its dataset's directory.
 
     Args:
         folder: a dataset directory, or the `next/` of one.

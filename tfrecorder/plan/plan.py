@@ -1,7 +1,7 @@
 """The plan: which row goes to which position of which shard, decided from the frame alone.
 
-Pure arithmetic over values, without Beam, without files and without any image's pixels;
-`staging.py` writes down what is decided here.
+Pure arithmetic on values, without Beam, files or the pixels of any image; `staging.py` writes down
+what is decided here.
 """
 
 from __future__ import annotations
@@ -38,40 +38,41 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 1000
 
-#: Bytes of a record besides the image: framing, keys, and the small features of a typical row.
+#: Bytes of a record apart from the image: framing, keys, and the small features of a typical row.
 RECORD_OVERHEAD = 400
 
-#: A data set of any size gets up to this many shards a split, of at least this many rows each, so
-#: that reading can interleave them.
+#: A dataset of any size gets up to this many shards per split, with at least this many rows each,
+#: so that readers can interleave them.
 SMALL_SHARDS = 8
 SMALL_SHARD_ROWS = 8
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A conversion, decided.
+    """A conversion, once decided.
 
     Attributes:
         rows: each becomes a record or a reject.
-        source_rows: of the source; of boxes with a row each, more than `rows`.
+        source_rows: the rows in the source; more than `rows` if boxes have a row each.
         split_rows: rows of each split that has any, in the order TRAIN, VALIDATION, TEST.
         split_shards: shards of each of these splits.
         fields: the columns, with their vocabularies.
         statistics: of the columns' values; see `describe_columns`.
-        base: the folder that relative uris are taken from.
+        base: the folder that relative uris start from.
         fingerprint: SHA-256 of the rows as validated.
         options: `ConvertOptions.content_options()`.
-        remote: images are on a store elsewhere, so that many can be asked for at once.
-        before: of an appended generation, what is known of all those before it: "plan", the digest
-            of the last one's; "rows", of their sources; "image_shapes" and "image_sides" as in its
-            metadata.  None of any other dataset.
+        remote: whether images are on a store elsewhere, so that many can be requested at once.
+        before: for an appended generation, what is known of all generations before it: "plan", the
+            digest of the last one's plan; "rows", the rows of their sources; "image_shapes" and
+            "image_sides" as in its metadata.  None for any other dataset.
         copies: records are copied from the dataset in `base`; the rows say from where (`CopyOf`).
-        streams: of a batch of a stream, and of what was compacted from such, for the name of each
-            source the position that it was read up to, "to"; of a batch also "from".  None of any
-            other dataset.
-        spooled: the images that came as bytes, each once, which lie in the spool until the commit.
+        streams: for a batch of a stream, and for what was compacted from such batches: under the
+            name of each source, the position up to which it was read, "to"; for a batch also
+            "from".  None for any other dataset.
+        spooled: the number of images that came as bytes, each counted once; they are in the spool
+            until the commit.
         earlier: the digest of a plan that an earlier version of this package staged, which can be
-            looked at but not continued; empty of all others.
+            looked at but not continued; empty for all others.
     """
 
     rows: int
@@ -101,7 +102,7 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all that decides what the files hold."""
+        """SHA-256 of everything that decides what the files hold."""
         decides = {k: v for k, v in _plain(self).items() if k not in ("base", "remote")}
         text = json.dumps(decides, sort_keys=True)
         return self.earlier or hashlib.sha256(text.encode()).hexdigest()
@@ -118,12 +119,12 @@ class Plan:
 
     @property
     def vocabularies(self) -> dict[str, tuple[str, ...] | None]:
-        """The class names of each key with classes, None where they have none."""
+        """The class names of each key with classes, None if they have none."""
         return {one.label_key: one.names for one in self.fields if one.label_key}
 
     @property
     def label_map(self) -> tuple[str, ...] | None:
-        """The class names of boxes that count from 1; None without such."""
+        """The class names of boxes that count from 1; None if there are none."""
         return next((one.label_map for one in self.fields if one.label_map), None)
 
     def image_of_mask(self, key: str) -> str:
@@ -141,10 +142,10 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
-        """The plan that `to_json` wrote, or an earlier version of it.
+        """Read the plan that `to_json` wrote, in this version of the package or an earlier one.
 
         Raises:
-            ValueError: it is not one.
+            ValueError: the data are not such a plan.
         """
         values = parse_plan(data)
         is_earlier = values.pop("version") != PLAN_VERSION
@@ -158,7 +159,7 @@ def _plain(plan: Plan) -> dict[str, Any]:
     """A plan as JSON values."""
     found = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
     del found["earlier"]
-    if plan.before is None:  # as plans were before there were generations
+    if plan.before is None:  # like plans from before there were generations
         del found["before"]
     if plan.streams is None:
         del found["streams"]
@@ -170,12 +171,12 @@ def _plain(plan: Plan) -> dict[str, Any]:
 
 
 class CopyOf(NamedTuple):
-    """The names of columns of a plan that copies records, other than those of its values.
+    """The columns of a plan that copies records, apart from those of its values.
 
     Attributes:
-        file: the shard that holds the record, below the dataset; "" of a row that is a reject.
-        offset, size: of the record in it, with its framing.
-        warning: of a suspect, as the lists have it; "" of any other.
+        file: the shard that holds the record, below the dataset; "" for a row that is a reject.
+        offset, size: where the record is in it, and how long, with its framing.
+        warning: for a suspect, the warning in the lists; "" for any other record.
     """
 
     file: str
@@ -185,10 +186,10 @@ class CopyOf(NamedTuple):
 
 
 class RejectOf(NamedTuple):
-    """The names of columns of a plan that knows some rows for rejects already.
+    """The columns of a plan that already knows some rows to be rejects.
 
     Attributes:
-        stage, reason: as the lists have them; "" of a row that is to be loaded.
+        stage, reason: as in the lists; "" for a row that is to be loaded.
     """
 
     stage: str
@@ -196,11 +197,11 @@ class RejectOf(NamedTuple):
 
 
 class PositionOf(NamedTuple):
-    """The names of columns of a plan of rows that came from streams.
+    """The columns of a plan of rows that came from streams.
 
     Attributes:
-        source: the name of the stream's source; "" of a row that came otherwise.
-        position: of the row in it, as JSON.
+        source: the name of the stream's source; "" for a row that came another way.
+        position: the row's position in it, as JSON.
     """
 
     source: str
@@ -211,12 +212,12 @@ COPY_OF = CopyOf(*(f"tfrecorder.copy/{name}" for name in CopyOf._fields))
 REJECT_OF = RejectOf(*(f"tfrecorder.reject/{name}" for name in RejectOf._fields))
 POSITION_OF = PositionOf(*(f"tfrecorder.stream/{name}" for name in PositionOf._fields))
 
-#: Columns of a plan that are of no record.
+#: Columns of a plan that belong to no record.
 OF_PLAN_ALONE = frozenset((*COPY_OF, *REJECT_OF, *POSITION_OF))
 
 
 def spool_columns(names: Iterable[str]) -> list[str]:
-    """The columns of a plan, among these, that name the file of each image that came as bytes."""
+    """Those of these columns of a plan that name the file of each image that came as bytes."""
     return [name for name in names if name.startswith(SPOOLED)]
 
 
@@ -225,7 +226,7 @@ class PlannedRow(NamedTuple):
 
     Attributes:
         row: its number in the source, from 0.
-        image_uri: of its first image, as the source gave it; "" without images.
+        image_uri: the uri of its first image, as the source gave it; "" without images.
         values: what the source has for each key of the record.
     """
 
@@ -246,7 +247,7 @@ def shard_count(rows: int, row_bytes: float, shard_bytes: int, asked: int | None
 
     Args:
         row_bytes: the mean size of a record.
-        shard_bytes: the size of a shard aimed at.
+        shard_bytes: the target size of a shard.
         asked: the number that the user wants, if any; never more than there are rows.
 
     >>> shard_count(1_000_000, 100_000, 128 * 2**20)
@@ -264,7 +265,7 @@ def shard_count(rows: int, row_bytes: float, shard_bytes: int, asked: int | None
 def shard_counts(
     split_rows: Mapping[str, int], sizes: Sequence[int], options: ConvertOptions
 ) -> dict[str, int]:
-    """How many shards each split gets, by its rows.
+    """How many shards each split gets, based on its rows.
 
     Args:
         sizes: file sizes in bytes of a sample of the images.
@@ -308,10 +309,10 @@ def make_plan(
 
     Args:
         checked: a table without errors.
-        base: the folder that relative uris are taken from.
+        base: the folder that relative uris start from.
         sizes: file sizes in bytes of a sample of the images.
         options: what the user asked for.
-        before, streams: of `Plan`.
+        before, streams: as in `Plan`.
 
     Returns:
         The plan, and its rows in the order of the shards: an Arrow table with the row's number
@@ -348,7 +349,7 @@ def make_plan(
 
 
 def _statistics(checked: Checked, splits: pd.Series) -> dict[str, Any]:
-    """Of the values of all rows, but for those that are known for rejects, which have none."""
+    """Statistics of all rows' values, without those known to be rejects, which have no values."""
     import pyarrow.compute as pc
 
     values = checked.values
@@ -409,14 +410,14 @@ def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
 
 
 def _feed(digest: Any, array: Any) -> None:
-    """Arrow's own buffers, of values none of which is missing: equal for equal values."""
+    """Feed Arrow's own buffers, from values none of which is missing: equal for equal values."""
     import pyarrow as pa
 
     if pa.types.is_large_list(array.type):
         digest.update(array.offsets.to_numpy().astype("<i8").tobytes())
         _feed(digest, array.flatten())
     elif pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
-        # Texts, and where each begins.
+        # The texts, and where each starts.
         _, offsets, texts = array.buffers()
         starts = np.frombuffer(offsets, "<i8", len(array) + 1) if offsets else np.zeros(1, "<i8")
         digest.update(starts.tobytes())

@@ -1,4 +1,4 @@
-"""The look before a launch: a disk that is not mounted must not make an empty dataset."""
+"""A check before the launch: a disk that is not mounted must not produce an empty dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfrecorder.validation.rules import Checked
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Rows whose images are opened, and the share of them that may be missing.
+#: How many rows have their images opened, and the share of these that may be missing.
 OPENED_ROWS = 100
 MISSING_SHARE = 0.5
 
@@ -28,8 +28,8 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     """Open the images and masks of some rows, a seeded sample.
 
     Raises:
-        ImagesUnreachableError: of a column more than may be rejected cannot be read, or their store
-            does not answer.
+        ImagesUnreachableError: none of the images of a column can be read, or too many cannot: more
+            than half, and more than may be rejected.  Or their store does not answer.
     """
     columns = checked.files
     rows = sample_rows(len(checked.frame), OPENED_ROWS, options.seed)
@@ -38,7 +38,7 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
         for column in columns
     ]
     with _before_the_launch():
-        # All at once: a store elsewhere is waited for as long as for one column.
+        # Check all at once, so that waiting for a remote store takes as long as for one column.
         every = [path for of_column in paths for path in of_column]
         found = iter(map_at_once(_fault, every, storage.REMOTE_THREADS))
     faults = [[words for _ in of_column if (words := next(found))] for of_column in paths]
@@ -50,14 +50,14 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
 
 
 def in_files(column: pd.Series, checked: Checked) -> pd.Series:
-    """The uris of a column, without those that stand for images that came as bytes."""
+    """The uris of a column, without those for images that came as bytes."""
     contents = checked.contents.get(str(column.name))
     return column if contents is None else column[~contents.holds(column.index.to_numpy())]
 
 
 @contextlib.contextmanager
 def _before_the_launch() -> Iterator[None]:
-    """A block that says of a store that does not answer that nothing was written."""
+    """A block that adds, if a store does not answer, that nothing was written."""
     try:
         yield
     except UnreachableError as error:
@@ -78,10 +78,10 @@ def unreachable(
     """The error that shows some of the images that cannot be read.
 
     Args:
-        faults: words for each of them.
+        faults: a message for each of them.
         opened: how many were tried.
-        base: the folder that relative paths are taken from.
-        column: of the images, where there are several.
+        base: the folder that relative paths start from.
+        column: the images' column, if there are several.
     """
     examples = "".join(f"\n  {words}" for words in faults[:3])
     where = "" if column is None else f"column {column!r}: "
@@ -92,7 +92,7 @@ def unreachable(
     )
 
 
-#: Faults of a store, which another day may not have; all others are of the one file.
+#: Faults of a store, which may be gone another day; all others are faults of the one file.
 _OF_STORES = frozenset(("read_failed", *storage.OF_THE_READER))
 
 
@@ -101,17 +101,18 @@ def sizes_of_some(
 ) -> list[int]:
     """File sizes in bytes of the images of some rows, a seeded sample.
 
-    Those that are missing or not permitted have none, today and tomorrow, and are left out.
+    Images that are missing or not permitted have no size, today or tomorrow, and are left out.
 
     Args:
         checked: a table without errors.
-        base: the folder that relative uris are taken from.
-        decisive: the number of shards follows from these sizes.  If not, only the first are asked
-            for: whether their store answers is worth knowing.
+        base: the folder that relative uris start from.
+        decisive: whether the number of shards follows from these sizes.  If not, only the first
+            images are requested: it is worth knowing whether their store answers.
 
     Raises:
-        ImagesUnreachableError: a store does not answer, or answers none of the first requests with
-            a size, or not all where they decide: there might be another number of shards.
+        ImagesUnreachableError: a store does not answer, or gives no size for any of the first
+            requests.  Where the sizes decide, it must give all of them: otherwise the number of
+            shards might come out different.
     """
     if URI_COLUMN not in checked.frame:
         return []

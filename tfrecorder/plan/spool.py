@@ -1,8 +1,8 @@
 """The images that came as bytes, on their way into a dataset.
 
-They lie below the dataset directory until what is written from them is committed, each once, under
-the name of its content. So workers elsewhere see them, and what was begun can be completed without
-its source.
+They are kept below the dataset directory until what is written from them is committed.  Each is
+kept once, under the name of its content.  So workers on other machines see them, and a conversion
+that was begun can be completed without its source.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from tfrecorder.sources.contents import Contents
 
-#: Bytes that wait in memory, to be written together: many at a time into a bucket.
+#: Bytes kept in memory to be written together, many images at a time into a bucket.
 TOGETHER = 2**25
 
 
 class Spool:
-    """The spool of what is written to one folder.
+    """The spool for what is written to one folder.
 
     Args:
         folder: a dataset directory, the `next/` of one, or a generation of one.
 
     Attributes:
-        bytes: of the images in it.
-        images: how many these are.
+        bytes: the total size of the images in it.
+        images: how many there are.
     """
 
     def __init__(self, folder: str) -> None:
@@ -47,7 +47,7 @@ class Spool:
         return len(self._sizes)
 
     def look(self) -> None:
-        """Find what an earlier call left."""
+        """Find what an earlier call left behind."""
         self._sizes = storage.sizes(os.path.join(self._directory, self._name))
         self.bytes = sum(size or 0 for size in self._sizes.values())
 
@@ -55,10 +55,10 @@ class Spool:
         return self._sizes.get(file) == size
 
     def put(self, file: str, data: bytes) -> None:
-        """Add an image, unless it is there; `flush` writes it at the latest.
+        """Add an image unless it is already there; it is written by the next `flush` at the latest.
 
         Raises:
-            OSError: the disk is full, or else.
+            OSError: the disk is full, or something else went wrong.
         """
         if self.holds(file, len(data)):
             return
@@ -70,7 +70,7 @@ class Spool:
             self.flush()
 
     def flush(self) -> None:
-        """Write what still waits in memory."""
+        """Write what is still held in memory."""
         storage.each(
             lambda one: storage.publish_bytes(self._directory, f"{self._name}/{one[0]}", one[1]),
             self._waiting,
@@ -80,11 +80,11 @@ class Spool:
 
 
 def spool_images(folder: str, planned: pa.Table, contents: Iterable[Contents]) -> None:
-    """Write the images of some planned rows that came as bytes, but for those that are there.
+    """Write the images of planned rows that came as bytes, except those that are already there.
 
     Args:
         folder: as for `Spool`.
-        contents: of all columns in which images came as bytes.
+        contents: the contents of all columns whose images came as bytes.
 
     Raises:
         OSError: they cannot be written.
@@ -107,7 +107,7 @@ def spool_images(folder: str, planned: pa.Table, contents: Iterable[Contents]) -
 
 
 def remove_spool(folder: str) -> None:
-    """Remove the images of what was written to a folder and is committed.
+    """Remove the images whose records were written to a folder and are committed.
 
     Raises:
         OSError: they cannot be removed.
@@ -122,6 +122,6 @@ def is_whole(folder: str, images: int) -> bool:
 
 
 def clear_spools(output_dir: str) -> None:
-    """Remove what was spooled below a dataset directory and is committed, or was never planned."""
+    """Remove what was spooled below a dataset directory and is committed or was never planned."""
     for name in storage.names(os.path.join(output_dir, layout.SPOOL)):
         storage.remove(output_dir, f"{layout.SPOOL}/{name}")

@@ -1,4 +1,4 @@
-"""The staged plan: `plan.json`, and `plan.parquet` with a row group a shard, written and read.
+"""Write and read the staged plan: `plan.json`, and `plan.parquet` with a row group per shard.
 
 A worker reads only the row groups of its own shards.
 """
@@ -22,8 +22,8 @@ from tfrecorder.schema.keys import SOURCE_ID
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Under which `plan.parquet` names the digest of its plan: two that are staged at once in a bucket,
-#: where nothing is locked, may leave a file each.
+#: The key under which `plan.parquet` names the digest of its plan: if two plans are staged at once
+#: in a bucket, where nothing is locked, each may leave one of the two files.
 PLAN_OF_ROWS = "tfrecorder.plan.plan"
 
 
@@ -31,7 +31,7 @@ def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     """Write the plan's two files; `plan.json` last, so that it is never there without its rows.
 
     Raises:
-        OutputError: another plan was staged there meanwhile, in a bucket.
+        OutputError: another plan was staged there in the meantime, in a bucket.
         OSError: they cannot be written.
     """
     _stage_rows(plan, planned, output_dir)
@@ -43,10 +43,10 @@ def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
 
 
 def restage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
-    """Write the rows of a staged plan again, where they are gone or are those of another one.
+    """Write the rows of a staged plan again, if they are gone or belong to another plan.
 
-    Two that were staged at once in a bucket may leave a file each: the plan of one, the rows of the
-    other.
+    If two plans were staged at once in a bucket, each may leave one file: the plan of one, the rows
+    of the other.
 
     Raises:
         OSError: they cannot be written.
@@ -60,7 +60,7 @@ def restage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
 
 
 def rows_plan(footer: Any) -> str | None:
-    """The digest of the plan that staged rows are of; None where an earlier version wrote them."""
+    """The digest of the plan that staged rows belong to; None if an earlier version wrote them."""
     found = (footer.metadata or {}).get(PLAN_OF_ROWS.encode())
     return None if found is None else str(found.decode(errors="replace"))
 
@@ -75,7 +75,7 @@ def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
 
     def write(file: BinaryIO) -> None:
         buffered = io.BufferedWriter(file)
-        # With checksums, or a byte that flips in a row would be taken for a fault of its record.
+        # Write checksums: otherwise a flipped byte in a row would look like a fault of its record.
         with pq.ParquetWriter(
             buffered,
             table.schema,
@@ -115,13 +115,13 @@ def read_plan(output_dir: str) -> Plan | None:
 
 
 def staged_plan(output_dir: str, digest: str) -> Plan:
-    """The plan of this launch, unless another conversion has put its own in the place of it.
+    """The plan of this launch, unless another conversion has replaced it with its own.
 
-    Worker processes outlive a killed launcher by some seconds, and may meet the next; and on a
-    bucket two conversions may begin at once.
+    Worker processes outlive a killed launcher by some seconds, and may meet the next one; and on a
+    bucket two conversions may start at once.
 
     Raises:
-        OutputError: the plan is another one now, or gone.
+        OutputError: the plan is now a different one, or gone.
     """
     plan = read_plan(output_dir)
     if plan is None:
@@ -135,9 +135,9 @@ def staged_plan(output_dir: str, digest: str) -> Plan:
 
 
 class StagedPlan:
-    """The plan of a launch, for whoever works by it for hours; threads may share it.
+    """The plan of a launch, for a worker that needs it for hours; threads may share it.
 
-    Of 100,000 classes a plan takes a tenth of a second to read, so it is read again only where its
+    With 100,000 classes a plan takes a tenth of a second to read, so it is read again only if its
     file was replaced.
     """
 
@@ -146,10 +146,10 @@ class StagedPlan:
         self._known: tuple[Hashable, Plan] | None = None
 
     def read(self) -> Plan:
-        """The plan as `staged_plan` gives it; raises the same where it no longer stands."""
+        """The plan as `staged_plan` gives it; raises the same errors if it has been replaced."""
         path = os.path.join(self._output_dir, layout.PLAN)
         with storage.failing_as(OutputError, path):
-            version = storage.version(path)  # before it is read: what is read is this, or later
+            version = storage.version(path)  # taken before reading: what is read is this or newer
         known = self._known
         if known is None or version is None or version != known[0]:
             self._known = known = version, staged_plan(self._output_dir, self._digest)
@@ -157,10 +157,10 @@ class StagedPlan:
 
 
 def read_footer(output_dir: str) -> Any:
-    """Where the row groups of the staged plan begin, for whoever reads several of them.
+    """Where the row groups of the staged plan begin, for callers that read several of them.
 
     Raises:
-        OutputError: it cannot be read.
+        OutputError: the file cannot be read.
     """
     import pyarrow.parquet as pq
 
@@ -172,21 +172,21 @@ def read_footer(output_dir: str) -> Any:
         raise OutputError(f"{path} cannot be read: {error}.") from error
 
 
-#: Rows that a worker holds as objects at a time: a shard of small images has 100,000 and more.
+#: How many rows a worker holds as objects at a time: a shard of small images has 100,000 and more.
 BLOCK_ROWS = 8192
 
 
 def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[PlannedRow]:
-    """The rows of one shard, all at once; arguments and errors of `shard_row_blocks`."""
+    """The rows of one shard, all at once; same arguments and errors as `shard_row_blocks`."""
     blocks = shard_row_blocks(output_dir, group, footer)
     return [row for block in blocks for row in block]
 
 
 def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterator[list[PlannedRow]]:
-    """The rows of one shard, some thousand at a time: row group number `group` of the staged plan.
+    """The rows of one shard, some thousand at a time; `group` is its row group in the staged plan.
 
     Args:
-        footer: what `read_footer` returned; without it, it is read once more.
+        footer: what `read_footer` returned; without it, the footer is read again.
 
     Raises:
         FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
@@ -205,19 +205,19 @@ def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterato
 def _row_group(output_dir: str, group: int, footer: Any) -> Any:
     """A row group as an Arrow table.
 
-    Nobody must hold the file for longer: a worker that ends while one of its threads does, as after
-    Ctrl-C, is aborted by the C++ runtime (pyarrow 25).
+    Nothing may hold the file longer than needed.  If a worker ends while one of its threads holds
+    it, for example after Ctrl-C, the C++ runtime aborts the worker (pyarrow 25).
     """
     import pyarrow.parquet as pq
 
     path = os.path.join(output_dir, layout.PLAN_ROWS)
     try:
         with storage.open_seekable(path) as opened:
-            # Each column of a row group is asked for once, and whole.
+            # Each column of a row group is requested once, and whole.
             file = pq.ParquetFile(
                 opened, metadata=footer, pre_buffer=True, page_checksum_verification=True
             )
-            # Each of several threads would keep memory for itself.
+            # With several threads, each would keep memory for itself.
             return file.read_row_group(group, use_threads=False)
     except storage.UnreadableError as error:
         kind = FileNotFoundError if error.code == "not_found" else OSError

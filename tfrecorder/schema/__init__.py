@@ -1,1 +1,1 @@
-"""The schema: what each column of a source holds, and the keys of the record that it makes."""
+"""The schema: what each column of a source holds, and the record keys that it makes."""

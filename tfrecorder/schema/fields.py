@@ -1,7 +1,7 @@
-"""The columns of a schema as keys of the record: what writing and reading both know of a dataset.
+"""The columns of a schema as keys of the record: what both writing and reading know of a dataset.
 
-A `Field` is a column whose vocabulary is known.  The keys are those of TensorFlow's own tools
-where there is one image, label, mask; several have the name of their column in front.
+A `Field` is a column whose vocabulary is known.  With one image, label or mask, the keys are those
+of TensorFlow's own tools; with several, each key starts with the name of its column.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tfrecorder.schema.schema_file import kind_of, plain_kind
 _NUMBER_KINDS = {"float32": "float", "int64": "int64", "bool": "bool"}
 
 
-#: Beyond it, classes that have no names are not listed by their numbers.
+#: With more classes than this, classes without names are not listed by their numbers.
 MOST_NUMBERED_CLASSES = 1_000_000
 
 
-#: What the names of columns of a plan begin with that name files in its spool.
+#: Columns of a plan that name files in its spool start with this.
 SPOOLED = "tfrecorder.spool/"
 
 
@@ -47,12 +47,12 @@ class Field:
     Attributes:
         column: its name.
         kind: what the schema says it holds.
-        key: what the names of its features begin with, or are.
-        names: of a column with classes, the name of each integer from 0; None without names.
-        num_classes: one more than the largest class; None where that is not known.
+        key: its only key in the record, or what all its keys start with.
+        names: for a column with classes, the name of each integer from 0; None without names.
+        num_classes: one more than the largest class; None if that is not known.
         gathered: for boxes, True if each was a separate row.
         integer: classes are integers in the source, whether they have names or not.
-        held: what records of other tools hold of it; None stands for all that its kind makes.
+        held: what records of other tools hold of it; None means all that its kind makes.
     """
 
     column: str
@@ -66,9 +66,9 @@ class Field:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The name of each class by its integer: of classes without names the number, as text.
+        """The name of each class by its integer; for classes without names, the number as text.
 
-        None without classes, and where they are numbered so widely that nobody can have meant it.
+        None without classes, or if the numbers are spread so wide that nobody can have meant it.
         """
         if self.names is not None or not 0 < (self.num_classes or 0) <= MOST_NUMBERED_CLASSES:
             return self.names
@@ -93,7 +93,7 @@ class Field:
         if isinstance(kind, Boxes):
             edges = (Feature(edge, "float", (None,)) for edge in self.edges)
             named = [(f"{key}/class/label", "label"), (f"{key}/class/text", "text")]
-            # First, for the last one is the class, or an edge: what boxes are counted by.
+            # First, because boxes are counted by the last one, which is the class or an edge.
             whole = (
                 ()
                 if self.tfds_boxes_key is None
@@ -112,14 +112,14 @@ class Field:
 
     @cached_property
     def edges(self) -> tuple[str, ...]:
-        """Of boxes, the keys of the left, upper, right and lower edge."""
+        """For boxes, the keys of the left, upper, right and lower edge."""
         return tuple(f"{self.key}/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax"))
 
     @cached_property
     def tfds_boxes_key(self) -> str | None:
-        """The key of boxes as TFDS has them: ymin, xmin, ymax, xmax of each, one after the other.
+        """The key of boxes in TFDS's form: ymin, xmin, ymax, xmax of each, one after the other.
 
-        None of any other column, and of boxes that are stored by their edges alone.
+        None for any other column, and for boxes that are stored only by their edges.
         """
         if not isinstance(self.kind, Boxes) or not self.kind.tfds_features:
             return None
@@ -127,76 +127,76 @@ class Field:
 
     @property
     def label_map(self) -> tuple[str, ...] | None:
-        """The class names of boxes whose class 0 is the background; None of any other column."""
+        """The class names of boxes whose class 0 is the background; None for any other column."""
         if not isinstance(self.kind, Boxes) or not self.kind.background_class:
             return None
         return self.class_names
 
     @cached_property
     def box_key(self) -> str | None:
-        """Of boxes that are held under one key, as arrays of ymin, xmin, ymax, xmax: that key.
+        """For boxes held under one key, as arrays of ymin, xmin, ymax, xmax: that key.
 
-        None where each edge has a key, as in all that this package writes.
+        None if each edge has a key, as in everything that this package writes.
         """
         arrays = (one.key for one in self.held or () if one.shape[-1:] == (4,))
         return next(arrays, None) if isinstance(self.kind, Boxes) else None
 
     @cached_property
     def box_keys(self) -> tuple[str, ...]:
-        """Of boxes, the keys of their edges."""
+        """For boxes, the keys of their edges."""
         return self.edges if self.box_key is None else (self.box_key,)
 
     @cached_property
     def in_pixels(self) -> bool:
-        """True of boxes that the record holds in pixels; this package writes fractions alone."""
+        """True for boxes that the record holds in pixels; this package writes only fractions."""
         return self.held is not None and isinstance(self.kind, Boxes) and self.kind.unit == "pixel"
 
     @cached_property
     def masks_key(self) -> str | None:
-        """Of boxes with a mask for each object, the key of these; None where there are none."""
+        """For boxes with a mask for each object, the key of the masks; None if there are none."""
         masks = (one.key for one in self.held or () if one.kind == "mask")
         return next(masks, None) if isinstance(self.kind, Boxes) else None
 
     @cached_property
     def encoded_key(self) -> str:
-        """Of an image or a mask, the key of its bytes."""
+        """For an image or a mask, the key of its bytes."""
         return next(one.key for one in self.features if one.kind in ("image", "mask"))
 
     @property
     def uri_key(self) -> str:
-        """Of an image or a mask, the key of its uri."""
+        """For an image or a mask, the key of its uri."""
         return f"{self.key}/filename"
 
     @cached_property
     def spool_key(self) -> str:
-        """Of an image or a mask, the column of a plan with the file of each that came as bytes."""
+        """For an image or mask, the column of a plan with the file of each that came as bytes."""
         return f"{SPOOLED}{self.uri_key}"
 
     @cached_property
     def size_keys(self) -> tuple[str, ...]:
-        """Of an image, the keys of its height, width and channels; empty where there are none."""
+        """For an image, the keys of its height, width and channels; empty if there are none."""
         return tuple(one.key for one in self.features if one.kind == "int64")
 
     @cached_property
     def label_key(self) -> str | None:
-        """The key of its classes; None where it has none."""
+        """The key of its classes; None if it has none."""
         return next((one.key for one in self.features if one.kind == "label"), None)
 
     @property
     def text_key(self) -> str | None:
-        """The key of its classes' texts; None where it has none."""
+        """The key of its classes' texts; None if it has none."""
         if self.label_key is None:
             return None
         return next((one.key for one in self.features if one.kind == "text"), None)
 
     @property
     def is_unlabelled(self) -> bool:
-        """True of a label without any class: each is -1, and its text empty."""
+        """True for a label without any class: each is -1, and its text empty."""
         return isinstance(self.kind, Label) and self.num_classes == 0
 
 
 def fields_of(schema: Schema) -> tuple[Field, ...]:
-    """A schema's columns with their keys, those that make features, vocabularies not known yet.
+    """The columns of a schema that make features, with their keys; vocabularies not known yet.
 
     Raises:
         OptionError: two columns would make the same key.
@@ -227,26 +227,26 @@ def fields_of(schema: Schema) -> tuple[Field, ...]:
 
 
 def _stem(column: str) -> str:
-    """What the keys of one of several images begin with: left_uri makes left/encoded."""
+    """What the keys of one of several images start with: left_uri makes left/encoded."""
     return column.removesuffix("_uri") or column
 
 
 def record_features(fields: Iterable[Field]) -> tuple[Feature, ...]:
-    """Every key of the record, in the order in which they are listed."""
+    """Every key of the record, in the order they are listed."""
     made = [feature for field in fields for feature in field.features]
     made.append(Feature(keys.SOURCE_ID, "text"))
-    # Where there is one image and one label, the list is that of TensorFlow's ImageNet tools.
+    # With one image and one label, the list is that of TensorFlow's ImageNet tools.
     listed = keys.DEFAULT_FEATURES
     return listed if len(made) == len(listed) and set(made) == set(listed) else tuple(made)
 
 
 def primary_image(fields: Iterable[Field]) -> Field | None:
-    """The image that sizes, rejects and suspects speak of: the first; None without images."""
+    """The image that sizes, rejects and suspects refer to: the first; None without images."""
     return next((field for field in fields if isinstance(field.kind, Image)), None)
 
 
 def class_field(fields: Iterable[Field]) -> Field | None:
-    """The only column with classes; None where there are several, or none."""
+    """The only column with classes; None if there are several, or none."""
     found = [field for field in fields if field.label_key is not None]
     return found[0] if len(found) == 1 else None
 
@@ -278,7 +278,7 @@ def from_json(found: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
     """The fields that `to_json` wrote.
 
     Raises:
-        OptionError, KeyError, TypeError: they are none.
+        OptionError, KeyError, TypeError: the values are not fields.
     """
     return tuple(
         Field(

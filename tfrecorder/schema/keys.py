@@ -1,4 +1,4 @@
-"""The record: its keys and their types, as writing and reading both know them."""
+"""The record: its keys and their types, as both writing and reading know them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = "image/class/text"
 #: The label of every record of a dataset without labels.
 NO_LABEL = -1
 
-#: What detection tools call class 0, which they reserve: no box has it.
+#: What detection tools call class 0, which they reserve: no box has this class.
 BACKGROUND = "background"
 
 #: The columns of an AutoML-style frame.
@@ -35,8 +35,8 @@ class Feature:
         key: its name in the record.
         kind: "image" or "mask" (encoded bytes), "text" (UTF-8), "bytes", "int64", "float", "bool"
             (an int64 of 0 or 1), or "label" (an int64 class).
-        shape: () is one value, (None,) a list of any length, else an array's.
-        default: stands for the value in records without this key; None where all have it.
+        shape: () is one value, (None,) a list of any length, anything else the shape of an array.
+        default: replaces the value in records without this key; None if all records have it.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Feature:
     default: int | None = None
 
 
-#: The record of one image with one label: the only one whose keys have an order of their own.
+#: The record of one image with one label: the only one whose keys have their own order.
 DEFAULT_FEATURES = (
     Feature(ENCODED, "image"),
     Feature(FORMAT, "text"),

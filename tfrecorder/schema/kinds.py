@@ -14,7 +14,7 @@ DTYPES = ("float32", "int64", "bool")
 UNITS = ("fraction", "pixel")
 BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")
 
-#: Sizes of the axes of a value: () is a single one, (None,) a list of any length.
+#: Sizes of the axes of a value: () is a single value, (None,) a list of any length.
 Shape = tuple[int | None, ...]
 
 
@@ -215,7 +215,7 @@ class Bytes(_Values):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Ignore(Kind):
-    """A column that is left out, without being reported."""
+    """A column that is left out without being reported."""
 
     word = "ignore"
 
@@ -234,7 +234,7 @@ class Schema:
         fields: (column, kind) pairs, in the order given.
 
     Raises:
-        OptionError: a value is not a kind, or two kinds do not go together.
+        OptionError: a value is not a kind, or two kinds do not fit together.
 
     >>> schema = Schema(split=Split(), image_uri=Image(), age=Number(), label=Label())
     >>> schema.columns["age"].dtype
@@ -277,7 +277,7 @@ class Schema:
 
 
 def columns_of(name: str, kind: Kind) -> tuple[str, ...]:
-    """The columns of the source that a column of the schema is made from."""
+    """The columns of the source that make a column of the schema."""
     if isinstance(kind, Labels):
         return kind.columns or (name,)
     if isinstance(kind, Boxes):
@@ -343,7 +343,7 @@ def _normal_names(kind: Any) -> None:
 
 
 def _reserve_background(boxes: Boxes) -> None:
-    """The names of a kind that has some begin with the background's."""
+    """Put the background's name first in a kind that has names."""
     if boxes.label is None:
         raise OptionError(
             "Boxes(background_class=True): these boxes have no classes; name their column by "
@@ -399,7 +399,7 @@ def settings(kind: Kind) -> dict[str, Any]:
     }
 
 
-#: For every source whose columns do not say otherwise.
+#: For sources whose columns do not call for another schema.
 DEFAULT_SCHEMA = Schema(split=Split(required=False), image_uri=Image(), label=Label(required=False))
 
 
@@ -413,7 +413,7 @@ def with_names(schema: Schema, names: Sequence[str]) -> Schema:
 
 
 def with_boxes(schema: Schema, background_class: bool, tfds_features: bool) -> Schema:
-    """The schema, with these settings for its boxes; one that is False stays as it is."""
+    """The schema, with these settings for its boxes; a setting that is False changes nothing."""
 
     def chosen(kind: Kind) -> Kind:
         if not isinstance(kind, Boxes):

@@ -14,7 +14,7 @@ _LINE_BREAKS = re.compile(r"[\n\r]")
 
 
 def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
-    """The distinct labels in the order of their Unicode code points; their places are the integers.
+    """The distinct labels in order of their Unicode code points; their positions are the integers.
 
     >>> build_vocabulary(["rose", "daisy", "rose"])
     ('daisy', 'rose')
@@ -25,12 +25,12 @@ def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
 def number_labels(
     column: pd.Series, given: tuple[str, ...] | None, known: tuple[str, ...] = ()
 ) -> tuple[np.ndarray, np.ndarray | pd.Series, tuple[str, ...] | None]:
-    """Integers and texts of checked labels, and the class names where there are any.
+    """Integers and texts of checked labels, and the class names if there are any.
 
     Args:
-        column: of int64, or of texts.
+        column: holds int64, or texts.
         given: all class names in the order of their integers; None takes those found.
-        known: the class names that a dataset has already; others get the next integers.
+        known: the class names that a dataset already has; others get the next integers.
     """
     if column.dtype == np.int64:
         numbers = column.to_numpy(dtype=np.int64)
@@ -38,7 +38,7 @@ def number_labels(
         texts = [str(number) if given is None else given[number] for number in lookup]
         return numbers, np.array(texts, dtype=object)[inverse], given
     codes, texts_found = pd.factorize(column)
-    distinct = texts_found.tolist()  # one by one, texts in Arrow take five times as long
+    distinct = texts_found.tolist()  # taken one by one, texts in Arrow are five times as slow
     found = (*known, *build_vocabulary(set(distinct).difference(known)))
     names = found if given is None else given
     place = {name: number for number, name in enumerate(names)}
@@ -52,10 +52,10 @@ def needs_escape(name: str) -> bool:
 
 
 def to_labels_file(names: Sequence[str]) -> str:
-    r"""Class names as TFDS's labels file: a line each, in the order of the integers.
+    r"""Class names as TFDS's labels file: one per line, in the order of the integers.
 
     Names that would not survive have their outer white space and line breaks written as `\uXXXX`;
-    where there is such a name, backslashes are doubled in all, so that no two names become one.
+    if there is such a name, backslashes are doubled in all names, so that no two names become one.
 
     >>> to_labels_file(["a b", " c"])
     'a b\n\\u0020c\n'
@@ -81,7 +81,7 @@ def _code(character: str) -> str:
 
 
 def to_label_map_csv(names: Sequence[str]) -> str:
-    """Class names as the Model Garden's label map: a line `id,name` each, but for class 0.
+    """Class names as the Model Garden's label map: a line `id,name` for each class except 0.
 
     >>> to_label_map_csv(["background", "cat", 'the "red" one'])
     '1,cat\n2,"the ""red"" one"\n'
@@ -105,6 +105,6 @@ def to_label_map_pbtxt(names: Sequence[str]) -> str:
 
 
 def _in_quotes(name: str) -> str:
-    """A text as protocol buffers' text form has it."""
+    """A text as protocol buffers' text form writes it."""
     escaped = re.sub(r'["\\]', r"\\\g<0>", name)
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda one: f"\\{ord(one[0]):03o}", escaped) + '"'

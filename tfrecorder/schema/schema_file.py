@@ -24,23 +24,23 @@ def to_plain(schema: Schema) -> dict[str, Any]:
 
 
 def plain_kind(kind: Kind) -> Any:
-    """A kind as JSON values: its word, or that with the settings that are not defaults."""
+    """A kind as JSON values: its word, or its word with the settings that are not defaults."""
     given = {name: _plain_value(value) for name, value in settings(kind).items()}
     return {"kind": kind.word, **given} if given else kind.word
 
 
 def _plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
-        # The only value that JSON has no word for: the default of a column of bytes.
+        # The only value that JSON cannot express: the default of a column of bytes.
         return {"hex": value.hex()}
     return list(map(_plain_value, value)) if isinstance(value, tuple) else value
 
 
 def from_plain(columns: Any) -> Schema:
-    """The schema that `to_plain` wrote, or that somebody wrote by hand.
+    """The schema that `to_plain` wrote, or that someone wrote by hand.
 
     Raises:
-        OptionError: it is not one; the column and the remedy are named.
+        OptionError: it is not a schema; the message names the column and the remedy.
     """
     if not isinstance(columns, Mapping):
         raise OptionError(
@@ -53,7 +53,7 @@ def kind_of(name: str, value: Any) -> Kind:
     """The kind that `plain_kind` wrote for a column.
 
     Raises:
-        OptionError: it is not one.
+        OptionError: it is not a kind.
     """
     given = dict(value) if isinstance(value, Mapping) else {"kind": value}
     word = given.pop("kind", None)
@@ -87,7 +87,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     where = os.fspath(path)
     try:
         with open(where, encoding="utf-8") as file:
-            # JSON is YAML, but for tabs.
+            # JSON is YAML, except for tabs.
             read = json.load if where.lower().endswith(".json") else yaml.safe_load
             found = read(file)
     except OSError as error:
@@ -99,7 +99,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
 
 
 def write_schema(schema: Schema) -> str:
-    """A schema as YAML, a line a column.
+    """A schema as YAML, one line per column.
 
     >>> from tfrecorder.schema.kinds import Image, Number
     >>> print(write_schema(Schema(image_uri=Image(), age=Number(default=0.0))), end="")
@@ -111,7 +111,7 @@ def write_schema(schema: Schema) -> str:
     return "".join(
         yaml.safe_dump(
             {name: kind},
-            # What a kind was given stands in braces behind its column.
+            # The settings of a kind are in braces after its column.
             default_flow_style=False if isinstance(kind, str) else None,
             sort_keys=False,
             allow_unicode=True,
@@ -122,7 +122,7 @@ def write_schema(schema: Schema) -> str:
 
 
 def as_schema(value: Any) -> Schema:
-    """What the option `schema` may be: a Schema, a dict of JSON values, or a file's path."""
+    """The schema that the option `schema` gives: a Schema, a dict of JSON values, or a path."""
     if isinstance(value, Schema):
         return value
     if isinstance(value, (str, os.PathLike)):

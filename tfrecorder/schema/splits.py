@@ -1,4 +1,4 @@
-"""Splits: the words for them, and the assignment of rows that come without one."""
+"""Splits: the words for them, and how rows that come without one are assigned."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-#: In the order in which they are planned and reported.
+#: In the order they are planned and reported.
 SPLITS = ("TRAIN", "VALIDATION", "TEST")
 
 UNASSIGNED = "UNASSIGNED"
 
-#: The splits of a table's rows: a byte each, of which millions are compared in no time.
+#: The type of a table's splits: one byte per row, so that millions are compared in no time.
 SPLIT_TYPE = pd.CategoricalDtype([*SPLITS, UNASSIGNED])
 
 #: Every accepted spelling, in lower case: those of AutoML Vision and Vertex AI, and the usual ones.
@@ -39,10 +39,10 @@ class Division:
     """How rows without a split get one.
 
     Attributes:
-        shares: of each split, above 0; together 1.
-        stratify: within each label, so that rare ones are in every split too.
-        seed: of the hash.
-        asked: the options that the user gave of these.
+        shares: the share of each split, above 0; together 1.
+        stratify: assign within each label, so that every split has rare labels too.
+        seed: the seed of the hash.
+        asked: which of these options the user gave.
     """
 
     shares: Mapping[str, float] = field(
@@ -59,7 +59,7 @@ class Division:
         return shares + (" of each label" if self.stratify else "")
 
     def bounds(self, many: int) -> list[tuple[str, int]]:
-        """The splits, each with the number of `many`, rounded, that is the end of its part."""
+        """The splits, each with the end of its part of `many`, rounded."""
         found, total = [], Fraction(0)
         for name in (split for split in SPLITS if split in self.shares):
             total += Fraction(str(self.shares[name]))
@@ -78,7 +78,7 @@ def parse_splits(column: pd.Series) -> pd.Series:
     if isinstance(column.dtype, pd.StringDtype):
         texts = column.fillna("").array
     else:
-        # As plain objects: a column of pandas' own text refuses what is not valid Unicode.
+        # As plain objects: a column of pandas' own text refuses text that is not valid Unicode.
         texts = np.array([str(word) for word in column.astype(object).fillna("")], dtype=object)
     words, distinct = pd.factorize(texts)
     parsed = pd.Categorical(
@@ -92,13 +92,13 @@ def assign_splits(
 ) -> list[str]:
     """The split of each row without one, by a seeded hash of its key.
 
-    Rows of one key get one split.  A row keeps its split when other rows come or go, on every
-    machine and Python.  Stratified, it may lose it if its hash is close to the end of a split's
-    part: the parts are of the keys of a label, in the order of their hashes.
+    Rows with the same key get the same split.  A row keeps its split when other rows come or go, on
+    every machine and Python.  When stratified, it may lose it if its hash is close to the end of a
+    split's part, because the parts then divide the keys of a label in the order of their hashes.
 
     Args:
         keys: the uri, or what the rows of a group have in common.
-        labels: of each row, where `division` is stratified; a key has that of its first row.
+        labels: the label of each row, if `division` is stratified; a key has that of its first row.
 
     >>> assign_splits(["a.jpg", "m.jpg", "a.jpg"], Division())
     ['TRAIN', 'VALIDATION', 'TRAIN']
@@ -121,6 +121,6 @@ def assign_splits(
 
 
 def _hash(key: str, seed: int) -> int:
-    """64 bits."""
+    """A hash of 64 bits."""
     salt = seed.to_bytes(8, "little")
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8, key=salt).digest(), "big")

@@ -1,4 +1,4 @@
-"""Names of what is counted about the values of a column."""
+"""Names for what is counted about the values of a column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tfrecorder.schema.kinds import BOX_COLUMNS
 
-#: Statistics of boxes: how many an image has, the four edges, and their area.
+#: Statistics of boxes: the number per image, the four edges, and the area.
 BOX_NUMBERS = ("per_image", *BOX_COLUMNS, "area")
 
 
@@ -30,10 +30,10 @@ def by_name(
 def merged(
     several: Iterable[Mapping[str, Mapping[str, Mapping[str, Any]]]],
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The statistics of all rows, where each is of some of them.
+    """The statistics of all rows, from statistics that each cover some of them.
 
-    The most frequent values of a column are left out where a part does not list all that it has:
-    those of all rows cannot be computed from them.
+    The most frequent values of a column are left out if a part does not list all its values: those
+    of all rows cannot be computed then.
     """
     found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for one in several:

@@ -1,6 +1,6 @@
 """The forms that AutoML Vision and Vertex AI import: CSV without a header, and JSON Lines.
 
-One label a row, several, boxes as one row each (CSV) or as a list (JSON Lines).
+Each row has one label, or several, or boxes: one row per box (CSV) or a list (JSON Lines).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Table = tuple[pd.DataFrame, Schema | None]
 
 _ML_USE = "aiplatform.googleapis.com/ml_use"
 
-#: Values after the label in a row with a box: the corners, two or four of them, x before y.
+#: How many values follow the label in a row with a box: two or four corners, x before y.
 _BOX_VALUES = (6, 8)
 
 
 def detection_schema(unit: str = "fraction", label: str | None = LABEL_COLUMN) -> Schema:
-    """An image, and boxes about its objects."""
+    """An image, and the boxes of its objects."""
     boxes = Boxes(unit=unit, label=label)
     return Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), "boxes": boxes})
 
@@ -38,7 +38,7 @@ def _several_labels() -> Schema:
     return Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), LABEL_COLUMN: Labels()})
 
 
-#: Characters of a cell that holds an image itself: more than a reader takes by default.
+#: Characters of a cell that holds an image itself: more than a reader accepts by default.
 _WIDEST = 2**30
 
 
@@ -56,17 +56,18 @@ def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form:
     """A CSV in the order `[split,]uri[,label,…]` or `[split,]uri,label,x,y,x,y,x,y,x,y`.
 
     Args:
-        path: what the user calls it.
+        path: the name the user gave.
         copy: where it can be opened.
         is_image: True for a cell that can only be an image.
-        form: of the text.
+        form: how the text is written.
     """
     splits, uris, given = [], [], []
     with open(copy, newline="", encoding=form.codec) as file, wide_fields():
         for cells in csv.reader(file, delimiter=form.separator, strict=True):
             if not any(cells):
                 continue
-            # Also a word that is not a split, which validation will name, if the image comes next.
+            # Also if it is a word that is not a split: if the image comes next, validation will
+            # name it.
             has_split = cells[0].strip().lower() in SPELLINGS or (
                 any(map(is_image, cells[1:2])) and not is_image(cells[0])
             )
@@ -120,10 +121,10 @@ def _with_boxes(path: str, table: pd.DataFrame, given: list[list[str]]) -> pd.Da
 
 
 def read_json_lines(path: str, copy: str) -> Table:
-    """Vertex AI's JSON Lines: an image a line, with one class, several, or boxes.
+    """Vertex AI's JSON Lines: one image per line, with one class, several, or boxes.
 
     Raises:
-        SourceError: a line is not such JSON.
+        SourceError: a line is not JSON of this form.
     """
     lines = list(_json_lines(path, copy))
     splits = [_ml_use(line) for _, line in lines]

@@ -16,10 +16,10 @@ from tfrecorder.images.formats import sniff
 from tfrecorder.images.pillow import file_of, is_picture
 from tfrecorder.images.rejects import Reject
 
-#: Digits of the hash in a file's name: 128 bits, which no two images have in common by chance.
+#: How many digits of the hash a file's name has: 128 bits, which no two images share by chance.
 DIGITS = 32
 
-#: Bytes of a file that show its format.
+#: How many bytes of a file are read to see its format.
 _HEAD = 4096
 
 _ENDINGS = {"jpeg": ".jpg", "tiff": ".tif"}
@@ -33,7 +33,7 @@ class File(NamedTuple):
 
     Attributes:
         data: its bytes.
-        name: that came with it; "" without one.
+        name: the name that came with it; "" if there was none.
     """
 
     data: bytes
@@ -41,10 +41,10 @@ class File(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What is known of an image file without its bytes.
+    """What is known about an image file without its bytes.
 
     Attributes:
-        file: the name that its content has: the hash, and the ending of its format.
+        file: the name made from its content: the hash, and the extension of its format.
         name: what the record calls it.
         size: in bytes.
     """
@@ -56,7 +56,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class Fault:
-    """Stands in the place of a cell that should hold an image and does not.
+    """Takes the place of a cell that should hold an image and does not.
 
     Attributes:
         words: what is wrong with it.
@@ -68,11 +68,11 @@ class Fault:
 
 
 def file_in(cell: Any) -> Any:
-    """The `File` in a cell; else the uri in it, or a `Fault`; anything else as it is.
+    """The `File` in a cell, else the uri in it, or a `Fault`; anything else is returned as it is.
 
     Args:
-        cell: bytes; {"bytes": …, "path": …}, as Hugging Face has it, with either of them None; a
-            picture of Pillow; a `data:` uri; or anything else.
+        cell: bytes; {"bytes": …, "path": …} as Hugging Face has it, where either may be None; a
+            Pillow picture; a `data:` uri; or anything else.
 
     >>> file_in(b"GIF89a"), file_in("data:;base64,R0lG").data, file_in("a.jpg")
     (File(data=b'GIF89a', name=''), b'GIF', 'a.jpg')
@@ -94,16 +94,16 @@ def file_in(cell: Any) -> Any:
 
 
 def content_in(cell: Any) -> Any:
-    """`file_in`, with a `Content` in the place of the `File`."""
+    """Like `file_in`, with a `Content` in place of the `File`."""
     found = file_in(cell)
-    if not isinstance(found, File):  # or a `Content` already, of an image that was spooled
+    if not isinstance(found, File):  # or already a `Content`, for an image that was spooled
         return found
     file = name_of(found.data)
     return Content(file, found.name or file, len(found.data))
 
 
 def name_of(data: bytes) -> str:
-    """The name of a file by its content.
+    """A file name made from the file's content.
 
     >>> name_of(b"GIF89a")
     '610f5ae4d76e332636a17bd357fd6ce9.gif'
@@ -117,7 +117,7 @@ def name_of(data: bytes) -> str:
 
 
 def is_data_uri(text: str) -> bool:
-    """True of a text that holds an image itself.
+    """True if a text holds an image itself.
 
     >>> is_data_uri("DATA:image/png;base64,iVBORw0KGgo="), is_data_uri("data/a.png")
     (True, False)

@@ -1,7 +1,7 @@
-"""The images of a column that came as bytes, each known by the hash of its content.
+"""The images of a column that came as bytes, each identified by the hash of its content.
 
-Only names and sizes are kept: the bytes stay where the source has them, and are read again when
-they are wanted.
+Only names and sizes are kept.  The bytes stay in the source and are read again when they are
+needed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tfrecorder.threads import ThreadPool, map_ahead
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Cells that a thread hashes at a time, and how many of these are under way.
+#: How many cells a thread hashes at a time, and how many such blocks are under way.
 TOGETHER, AHEAD = 8, 4
 
-#: Rows whose names are Python values before they go to Arrow.
+#: How many rows have their names as Python values before the names go to Arrow.
 BLOCK = 2**13
 
 
@@ -55,13 +55,13 @@ class FrameCells:
 
 @dataclass(frozen=True)
 class Contents:
-    """What is known of a column's images that came as bytes, by the row of the source.
+    """What is known about a column's images that came as bytes, by row of the source.
 
     Attributes:
-        files: the name of each content; "" of a row that has a uri instead.
-        names: what the record calls it.
+        files: the name made from each content; "" for a row that has a uri instead.
+        names: what the record calls them.
         sizes: in bytes.
-        cells: that hold them.
+        cells: the cells that hold them.
     """
 
     files: pa.LargeStringArray
@@ -79,11 +79,11 @@ class Contents:
         return _data(next(self.cells.read([row])))
 
     def holds(self, rows: Any) -> Any:
-        """True of rows whose image came as bytes."""
+        """True for rows whose image came as bytes."""
         return self.sizes[rows] >= 0
 
     def first_rows(self, wanted: pa.Array) -> np.ndarray:
-        """A row for each of these files, ascending."""
+        """A row for each of these files, in ascending order."""
         import pyarrow.compute as pc
 
         rows = np.flatnonzero(pc.is_in(self.files, value_set=wanted).to_numpy(zero_copy_only=False))
@@ -98,7 +98,7 @@ def _data(cell: Any) -> bytes:
 
 
 def with_contents(source: Source) -> Source:
-    """A source in which each image that came as bytes has the name of its content as its uri."""
+    """A source in which each image that came as bytes has its content's name as its uri."""
     frame, contents = source.frame, {}
     for name in source.schema.of(Image, Mask):
         if name not in frame:
@@ -114,7 +114,7 @@ def with_contents(source: Source) -> Source:
 
 
 def _may_hold_images(column: pd.Series) -> bool:
-    """False of a column in which all cells are certainly uris, or nothing."""
+    """False if all cells of a column are certainly uris, or empty."""
     import pyarrow.compute as pc
 
     if (texts := as_texts(column)) is not None:
@@ -125,7 +125,7 @@ def _may_hold_images(column: pd.Series) -> bool:
 
 
 def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
-    """A column with uris alone, and what is known of the images in its cells."""
+    """A column with only uris, and what is known about the images in its cells."""
     import pyarrow as pa
 
     uris: list[Any] = []
@@ -140,7 +140,7 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
             of_block = pa.array([one.file for one in held], pa.large_string())
             named = any(one.name != one.file for one in held)
             all_held = not (sizes[start : start + len(block)] < 0).any()
-            # Where the hashes are all that is known, they are in memory once.
+            # If only the hashes are known, keep them in memory only once.
             files.append(of_block)
             names.append(_texts([one.name for one in held]) if named else of_block)
             uris.append(of_block if all_held else _texts(block))
@@ -165,7 +165,7 @@ def _contents_in(cells: Sequence[Any]) -> list[Any]:
 
 
 def _texts(block: Sequence[Any]) -> Any:
-    """What stands in the column for some cells: in Arrow, if all of them are texts."""
+    """What the column holds for some cells: in Arrow, if all of them are texts."""
     import pyarrow as pa
 
     uris = [one.file if isinstance(one, Content) else one for one in block]

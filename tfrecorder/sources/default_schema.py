@@ -1,4 +1,4 @@
-"""The schema of a source by the names of its columns, where nobody gave one."""
+"""The default schema of a source, from the names of its columns, when none is given."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def schema_of(table: pd.DataFrame, labels: Sequence[str] | None) -> Schema:
     """The schema of a table.
 
     Args:
-        labels: all class names, where given.
+        labels: all class names, if given.
     """
     schema = obvious_schema(table) or DEFAULT_SCHEMA
     return with_names(schema, labels) if labels else schema
 
 
 def obvious_schema(table: pd.DataFrame) -> Schema | None:
-    """The schema of a table with boxes or a mask in columns of the known names; else None."""
+    """The schema of a table with boxes or a mask in columns with the known names; else None."""
     names = [str(name) for name in table.columns]
     if len(set(names)) < len(names):
         return None

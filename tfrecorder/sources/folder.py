@@ -20,16 +20,15 @@ from tfrecorder.sources.files import IMAGE_ENDINGS
 def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
     """A folder `split/label/file`, `label/file` or `file`, in the order of the relative paths.
 
-    The first level is splits if every folder in it is named like one.  Images that lie in the
-    folder itself have no labels.  Folder names are class
-    names, so they stay text even where they are digits, as in Keras and TFDS.  An image's uri is
-    its path relative to the folder.
+    The first level is splits if every folder in it has a split's name.  Images directly in the
+    folder have no labels.  Folder names are class names, so they stay text even if they are digits,
+    as in Keras and TFDS.  An image's uri is its path relative to the folder.
 
     Returns:
-        The images, and how many hidden files and how many other files were passed over.
+        The images, and how many hidden files and how many other files were skipped.
 
     Raises:
-        SourceError: an image lies at another depth, or no image was found.
+        SourceError: an image is at another depth, or no image was found.
     """
     files, passed_over = _sorted_out(walk(folder) if storage.is_local(folder) else _list(folder))
     if not files:
@@ -59,7 +58,7 @@ def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
     }
     if with_split:
         data = {SPLIT_COLUMN: [parts[0] for parts in files], **data}
-    # Not dtype=str: Arrow cannot hold a name that is not UTF-8, which validation is to report.
+    # Not dtype=str: Arrow cannot hold a name that is not UTF-8, and validation should report it.
     return pd.DataFrame(data, dtype=object), passed_over
 
 
@@ -88,7 +87,7 @@ def _list(folder: str) -> Iterator[tuple[str, ...]]:
 def walk(folder: str) -> Iterator[tuple[str, ...]]:
     """The path parts of all files below a local folder; a hidden folder counts as one file.
 
-    Links to folders are followed, but for those that lead back up.
+    Links to folders are followed, except those that lead back up.
     """
     for where, folders, names in os.walk(folder, onerror=_refuse_unlisted, followlinks=True):
         above = Path(where).relative_to(folder).parts
@@ -103,7 +102,7 @@ def walk(folder: str) -> Iterator[tuple[str, ...]]:
 
 
 def _leads_up(where: str, name: str) -> bool:
-    """True for a link to a folder that it lies in, which a walk would never leave."""
+    """True for a link to a folder that contains it: a walk would never get out of it."""
     link = Path(where, name)
     return link.is_symlink() and any(link.samefile(above) for above in link.absolute().parents)
 

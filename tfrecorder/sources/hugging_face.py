@@ -1,8 +1,8 @@
-"""A Hugging Face `Dataset` or `DatasetDict` as a table whose images are read when they are wanted.
+"""A Hugging Face `Dataset` or `DatasetDict` as a table whose images are read when needed.
 
-`datasets` is never imported here: whoever gives such a value has it.  Its rows lie in Arrow files
-that are mapped into memory, so columns are asked for in Arrow, a few rows of images at a time, and
-nothing is decoded.
+`datasets` is never imported here: the caller who has such a value has imported it.  Its rows are in
+Arrow files mapped into memory, so columns are requested in Arrow, a few rows of images at a time,
+and nothing is decoded.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tfrecorder.schema.kinds import BOX_COLUMNS, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.default_schema import MASK_COLUMN
 
-#: Rows of images that are in memory at a time.
+#: How many rows of images are in memory at a time.
 PIECE = 16
 
 
 def is_hugging_face(source: object) -> bool:
-    """True of what `datasets.load_dataset` gives; anybody may have a module of that name too."""
+    """True for what `datasets.load_dataset` returns; others may have a module of that name too."""
     names = _names(source)
     if names & {"Dataset", "IterableDataset"}:
         return hasattr(source, "features")
@@ -35,13 +35,13 @@ def is_hugging_face(source: object) -> bool:
 
 
 def _names(value: object) -> set[str]:
-    """The names of a value's classes that are of the package `datasets`."""
+    """The names of a value's classes that belong to the package `datasets`."""
     classes = type(value).__mro__
     return {one.__name__ for one in classes if one.__module__.partition(".")[0] == "datasets"}
 
 
 class DatasetCells:
-    """The cells of a column of images in some datasets, one after the other."""
+    """The cells of a column of images in several datasets, one after the other."""
 
     def __init__(self, datasets: Sequence[Any], column: str) -> None:
         self._parts = [one.select_columns([column]).with_format("arrow") for one in datasets]
@@ -69,10 +69,10 @@ class Rows:
     """The rows of a dataset.
 
     Attributes:
-        frame: all of its columns, those of images with empty texts, those that nobody needs with
+        frame: all of its columns.  Those of images hold empty texts, those that are not needed hold
             False.
         columns: which of them stand for which of ours.
-        cells: of the columns of images, by the dataset's name.
+        cells: the cells of the image columns, by the dataset's name for the column.
         classes: the class names of columns that have them, in the order of their integers.
     """
 
@@ -91,9 +91,9 @@ def read_rows(
         columns, schema, split_by: as for `read_source`.
 
     Raises:
-        OptionError: columns names a column that is not there.
-        SourceError: it is a stream, it has a split of another name, its splits have other columns,
-            or more than one column could hold the images or the labels.
+        OptionError: columns names a column that does not exist.
+        SourceError: it is a stream, it has a split with another name, its splits have different
+            columns, or more than one column could hold the images or the labels.
     """
     parts = _parts(source)
     features = parts[0][1].features
@@ -143,11 +143,11 @@ def read_rows(
 
 
 def with_classes(schema: Schema, classes: Mapping[str, Sequence[str]], split: bool) -> Schema:
-    """A schema with the class names that a dataset has, where it has none itself.
+    """A schema with the class names of a dataset, where the schema has none itself.
 
     Args:
         classes: by the name of the column, as the schema has it.
-        split: the rows have splits, which the schema may not name.
+        split: the rows have splits that the schema may not name.
     """
     kinds = dict(schema.fields)
     for name, kind in kinds.items():
@@ -183,7 +183,7 @@ def _parts(source: Any) -> list[tuple[str, Any]]:
 
 
 def _found(features: Mapping[str, Any], named: Mapping[str, str]) -> dict[str, str]:
-    """The columns that stand for ours, by the types of their values."""
+    """The columns that stand for ours, based on the types of their values."""
     found = {}
     ours = {named.get(name, name) for name in features}
     for wanted, kind, words in (
@@ -203,12 +203,12 @@ def _found(features: Mapping[str, Any], named: Mapping[str, str]) -> dict[str, s
 
 
 def _kind(feature: Any) -> str:
-    """The name of a feature's type; of lists and dicts of features an empty text."""
+    """The name of a feature's type; "" for lists and dicts of features."""
     return type(feature).__name__ if _names(feature) else ""
 
 
 def _classes(feature: Any) -> tuple[str, ...]:
-    """The class names of a feature, or of the list of them that it is."""
+    """The class names of a feature; for a list, those of its one feature."""
     if isinstance(feature, (list, tuple)) and len(feature) == 1:
         return _classes(feature[0])
     inner = getattr(feature, "feature", None)
@@ -218,7 +218,7 @@ def _classes(feature: Any) -> tuple[str, ...]:
 
 
 def _plain(datasets: Sequence[Any], name: str, classes: Sequence[str] | None) -> pd.Series:
-    """A column that holds no images."""
+    """A column without images."""
     import pyarrow as pa
 
     found = [one.select_columns([name]).with_format("arrow")[:].column(0) for one in datasets]
@@ -226,7 +226,7 @@ def _plain(datasets: Sequence[Any], name: str, classes: Sequence[str] | None) ->
     whole = pa.chunked_array(chunks, found[0].type)
     if classes is None:
         return whole.to_pandas()
-    texts = np.array([*classes, None], dtype=object)  # -1 is no class
+    texts = np.array([*classes, None], dtype=object)  # -1 means no class
     if pa.types.is_integer(whole.type):
         return pd.Series(texts[whole.fill_null(-1).to_numpy()])
     cells = (cell.as_py() for cell in whole)

@@ -1,4 +1,4 @@
-"""A schema to edit, from what a table holds."""
+"""A schema to edit, inferred from what a table holds."""
 
 from __future__ import annotations
 
@@ -45,13 +45,12 @@ def infer_schema(
 ) -> Schema:
     """The schema that the columns of a source suggest, for you to check and correct.
 
-    `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are known by
-    their names; other columns by what they hold.  Columns that a record cannot hold
-    are ignored.
+    `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are recognised
+    by their names, other columns by what they hold.  Columns that a record cannot hold are ignored.
 
     Args:
         source: a frame; the path of a CSV or JSON Lines file, or of a folder; or an open file.
-        sep, encoding: of a CSV, as for `tfrecorder.ConvertOptions`.
+        sep, encoding: for a CSV, as for `tfrecorder.ConvertOptions`.
 
     Raises:
         OptionError: the value of an option is wrong.
@@ -125,7 +124,7 @@ def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
 
 
 def _holds_image(cell: Any) -> bool:
-    """True of what can only be an image; bytes can be anything."""
+    """True for what can only be an image; bytes can be anything."""
     if isinstance(cell, str):
         return is_data_uri(cell)
     return is_picture(cell) or (isinstance(cell, Mapping) and {*cell} == {"bytes", "path"})
@@ -149,7 +148,7 @@ def _guess_lists(arrays: Sequence[np.ndarray]) -> Kind:
     filled = [array for array in arrays if array.size]
     kinds = {array.dtype.kind for array in filled}
     fixed = len(shapes) == 1 and len(filled) == len(arrays)
-    # Lists of one length may well be a coincidence; arrays of several axes are not.
+    # Lists of one length may be a coincidence; arrays with several axes are not.
     shape: Any = shapes.pop() if fixed and arrays[0].ndim > 1 else (None,)
     if shape == (None,) and any(array.ndim != 1 for array in arrays):
         return Ignore()

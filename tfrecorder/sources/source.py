@@ -1,6 +1,6 @@
 """Sources: a frame, a CSV or a folder becomes one frame with our column names.
 
-Nothing is judged here beyond what must be known to read at all; that is `validation`'s work.
+Only what must be known to read the source is checked here; the rest is up to `validation`.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ def read_source(
 
     Args:
         source: a frame (left unmodified); a `Dataset` or `DatasetDict`; the path of a CSV, with a
-            header or in AutoML's or Vertex AI's own order without one; of Vertex AI's JSON Lines;
-            or of a folder `split/label/file` or `label/file`; or an open file, from which a CSV is
-            read.
-        columns: the source's names of our columns, as {"path": "image_uri"}.
-        labels: all class names, where given: a CSV's labels that are among them are names, even
-            if they are digits.
-        schema: of the columns; None takes the one that the source's form or the names of its
-            columns tell.
-        split_by: the column whose rows of one value belong together.
-        form: of a CSV's text.
-        base: the folder that relative uris are taken from.  Default: that of the CSV; of a frame
-            or an open file, the current one.
+            header or in AutoML's or Vertex AI's own order without one; the path of Vertex AI's JSON
+            Lines; the path of a folder `split/label/file` or `label/file`; or an open file, from
+            which a CSV is read.
+        columns: the source's names for our columns, such as {"path": "image_uri"}.
+        labels: all class names, if given: labels of a CSV that are among them are names, even if
+            they are digits.
+        schema: what the columns hold; None takes the schema that follows from the source's form or
+            from the names of its columns.
+        split_by: the column whose rows with the same value belong together.
+        form: how a CSV's text is written.
+        base: the folder that relative uris start from.  Default: the CSV's folder; for a frame or
+            an open file, the current folder.
 
     Raises:
         OptionError: columns or base do not fit the source.
@@ -113,7 +113,7 @@ def read_source(
 
 
 def read_with(source: Any, options: ConvertOptions) -> Source:
-    """`read_source` as the options of a conversion say, with images that came as bytes hashed."""
+    """`read_source` with the options of a conversion; images that came as bytes are hashed."""
     chosen = options
     named, form, base = chosen.columns, chosen.text_form, chosen.base
     found = read_source(source, named, chosen.labels, chosen.schema, chosen.split_by, form, base)
@@ -122,7 +122,7 @@ def read_with(source: Any, options: ConvertOptions) -> Source:
 
 
 def refuse_idle(table: Source, options: ConvertOptions) -> None:
-    """Raise an OptionError where an option would do nothing to a table."""
+    """Raise an OptionError if an option would have no effect on a table."""
     if options.background_class and not table.schema.of(Boxes):
         raise OptionError(
             "background_class=True is for the classes of boxes, and the source has no boxes; "
@@ -155,7 +155,7 @@ def _read_path(
     form: TextForm,
 ) -> Source:
     whole = storage.absolute(path)
-    # On a bucket a name may be an object and a folder: what ends in .csv is the object.
+    # On a bucket, one name may be both an object and a folder: a name ending in .csv is the object.
     is_file = not storage.is_local(whole) and storage.size(whole) is not None
     if path and not is_file and storage.is_folder(whole):
         refuse_form(form, "a folder has none")
@@ -192,7 +192,7 @@ def _text(
     schema: Schema | None,
     form: TextForm,
 ) -> Text:
-    """Where the lines of a text file can be counted that the user calls `path`."""
+    """The text file that the user calls `path`, with what is needed to count its lines."""
     json_lines = is_json_lines(path)
     needed = (schema or DEFAULT_SCHEMA).source_columns()
     headed = not json_lines and has_header(copy, {*columns, *needed}, form)
@@ -223,7 +223,7 @@ def read_table(
     """Every column of a source unchanged, and the schema if its form has one.
 
     Raises:
-        SourceError: it cannot be read as a table.
+        SourceError: the source cannot be read as a table.
     """
     if isinstance(source, pd.DataFrame):
         return source, obvious_schema(source) if _is_plain(source) else None
@@ -233,7 +233,7 @@ def read_table(
             "tfrecorder.validate as it is, or some of its rows as a frame: source.to_pandas()."
         )
     if _is_open_file(source):
-        spooled = Spooled(source)  # until it is read
+        spooled = Spooled(source)  # kept until it is read
         return _text_table("standard input", spooled.path, form)
     path = os.fspath(cast("str | os.PathLike[str]", source))
     whole = storage.absolute(path)
@@ -255,7 +255,7 @@ def _is_open_file(source: object) -> TypeGuard[IO[Any]]:
 
 
 def _is_plain(table: pd.DataFrame) -> bool:
-    """True if a frame has no columns but those that an obvious schema knows."""
+    """True if a frame has only columns that an obvious schema knows."""
     return set(table.columns) <= {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN}
 
 
@@ -267,7 +267,7 @@ def _as_source(
     schema: Schema | None,
     split_by: str | None,
 ) -> Source:
-    """Rename, keep the schema's columns, and remember the others; the table is not touched."""
+    """Rename, keep the schema's columns, and remember the others; the table is not modified."""
     have = [str(name) for name in table.columns]
     _refuse_index(table, {*COLUMNS, *columns, *(schema.source_columns() if schema else ())})
     for theirs, ours in columns.items():
@@ -315,7 +315,7 @@ def _holds_splits(column: pd.Series) -> bool:
     """True if every value is the word of a split."""
     if pd.api.types.is_numeric_dtype(column) or not len(column):
         return False
-    if not _are_splits(column.head(100)):  # nearly always, and a million others are not looked at
+    if not _are_splits(column.head(100)):  # nearly always: a million others need not be looked at
         return False
     return _are_splits(column)
 
@@ -328,7 +328,7 @@ def _are_splits(column: pd.Series) -> bool:
 
 
 def _refuse_index(table: pd.DataFrame, ours: Collection[str]) -> None:
-    """Raise a SourceError where a column of ours is in the frame's index: it would be lost."""
+    """Raise a SourceError if a column of ours is in the frame's index, where it would be lost."""
     hidden = [name for name in table.index.names if name in ours and name not in table.columns]
     if hidden:
         raise SourceError(
@@ -337,7 +337,7 @@ def _refuse_index(table: pd.DataFrame, ours: Collection[str]) -> None:
 
 
 def _with_integers(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """A CSV whose labels that are all whole numbers are integers, unless these are names given."""
+    """A CSV whose labels become integers if all are whole numbers, unless they are given names."""
     table = table.copy(deep=False)
     for name, kind in schema.fields:
         column = kind.label if isinstance(kind, Boxes) else name
@@ -349,9 +349,9 @@ def _with_integers(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 
 
 def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:
-    """True if every text is an integer as `str` writes it ("7", "-1", not "007" nor "7.0").
+    """True if every text is an integer as `str` writes it ("7", "-1", not "007" or "7.0").
 
-    But not where all of them are class names that were given.
+    But not if all of them are class names that were given.
     """
     is_text = isinstance(labels.dtype, pd.StringDtype) and not labels.hasnans
     if not is_text and not labels.map(lambda label: isinstance(label, str)).all():

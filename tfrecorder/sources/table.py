@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def as_objects(column: pd.Series) -> pd.Series:
-    """Any column - object, string, categorical, Arrow - as Python values, None where missing."""
+    """Any column - object, string, categorical, Arrow - as Python values, None if missing."""
     return column.astype(object).where(column.notna(), None)
 
 
@@ -26,9 +26,9 @@ class Text(NamedTuple):
     """A text file on this machine, whose lines can be counted.
 
     Attributes:
-        path: of the file.
+        path: the path of the file.
         json_lines: it holds JSON Lines, not a CSV.
-        headed: it begins with the names of its columns.
+        headed: it starts with the names of its columns.
         form: how it is written.
     """
 
@@ -39,10 +39,10 @@ class Text(NamedTuple):
 
 
 def as_texts(column: pd.Series) -> pa.LargeStringArray | None:
-    """A column of pandas' own text as the Arrow array that holds it; None of any other.
+    """A column of pandas' own text as the Arrow array behind it; None for any other column.
 
-    None too where a value is missing, or its bytes are not Unicode.  Ten million texts in Arrow
-    take a tenth of the time and of the memory of as many Python values.
+    Also None if a value is missing, or its bytes are not Unicode.  Ten million texts in Arrow take
+    a tenth of the time and of the memory of as many Python values.
     """
     import pyarrow as pa
 
@@ -65,16 +65,16 @@ class Source:
     Attributes:
         frame: the rows in the source's order, index 0 to n-1, with those of the schema's columns
             that the source has.
-        base: the folder that relative uris are taken from.
-        left_out: the source's further columns, which make no feature.
-        passed_over: of a folder, how many hidden files and how many other files made no row.
+        base: the folder that relative uris start from.
+        left_out: the source's other columns, which make no feature.
+        passed_over: for a folder, how many hidden files and how many other files made no row.
         schema: what each column holds.
-        groups: what the rows of a group, which are to get one split, have in common.
-        split_like: of a source without splits, a column left out whose words are all splits.
-        text: the text file that the rows come from, where it is on this machine.
-        spooled: what keeps that file there, of one that came through a pipe.
-        cells: of columns of images that are not in the frame, where each has an empty text.
-        contents: of columns in which images came as bytes, once they were looked at.
+        groups: what the rows of a group have in common; all of them get the same split.
+        split_like: for a source without splits, a left-out column whose words are all splits.
+        text: the text file that the rows come from, if it is on this machine.
+        spooled: what keeps that file there, if it came through a pipe.
+        cells: the cells of image columns that are not in the frame, which has empty texts for them.
+        contents: the contents of columns whose images came as bytes, once they have been looked at.
     """
 
     frame: pd.DataFrame

@@ -1,4 +1,4 @@
-"""Boxes of a source: each checked with its row named, and the rows of one image gathered."""
+"""Boxes of a source: each checked, with its row named, and the rows of one image gathered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gather(
     """One row for each image, and its boxes.
 
     Args:
-        source: with the columns of the schema; its index is the row's number.
+        source: has the columns of the schema; its index is the row's number.
         image: the column of the image.
 
     Returns:
@@ -69,7 +69,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Finding]:
-    """Rows that say other things of an image than its first row does."""
+    """Rows that say something else about an image than its first row does."""
     first = np.unique(codes, return_index=True)[1]
     for name in others.columns:
         column = as_objects(others[name])
@@ -102,7 +102,7 @@ def _as_list(value: object) -> list[object]:
 
 
 def check_boxes(field: Field, rows: BoxRows) -> Outcome:
-    """Edges that are numbers, in range, ordered and non-empty; and the boxes' labels."""
+    """Check that edges are numbers, in range, ordered and non-empty; and check the labels."""
     import pyarrow as pa
 
     kind = field.kind
@@ -124,7 +124,7 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
 
 
 def _numbers(kind: Boxes, boxes: pd.DataFrame) -> np.ndarray:
-    """The left, upper, right and lower edge of each box; NaN where it is not a number."""
+    """The left, upper, right and lower edge of each box; NaN for what is not a number."""
     edges = boxes[list(kind.columns)].apply(pd.to_numeric, errors="coerce")
     return edges.to_numpy(dtype=np.float64)
 
@@ -153,7 +153,7 @@ def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     end = 1.0 if kind.unit == "fraction" else np.inf
     outside = ~wrong & ((np.minimum(left, upper) < 0) | (np.maximum(right, lower) > end))
     outside |= ~wrong & ((np.maximum(left, upper) > end) | (np.minimum(right, lower) < 0))
-    # As they are stored: two edges may differ by less than float32 can resolve.
+    # Compare the edges as stored: two may differ by less than float32 can resolve.
     left, upper, right, lower = _as_stored(edges).T
     empty = ~wrong & ~outside & ((left >= right) | (upper >= lower))
     return wrong, outside, empty

@@ -1,4 +1,4 @@
-"""Labels to integers, one a row or lists of them, with their vocabulary."""
+"""Labels to integers, one per row or lists of them, with their vocabulary."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Outcome(NamedTuple):
     """A checked column.
 
     Attributes:
-        field: with its vocabulary.
+        field: the field with its vocabulary.
         values: by key; empty if there is a fault.
         findings: what is wrong.
-        column: one uri or one label a row, None where it has a fault; None of other kinds.
+        column: one uri or one label per row, None for a faulty one; None for other kinds.
     """
 
     field: Field
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 def check_label(field: Field, column: pd.Series) -> Outcome:
-    """A column with one class a row."""
+    """A column with one class per row."""
     import pyarrow as pa
 
     assert isinstance(field.kind, Label)
@@ -63,7 +63,7 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
 
 
 def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
-    """Integers that leave numbers out, as 0, 10, 20: each of them would be a class."""
+    """Integers with gaps, such as 0, 10, 20: each missing number would be a class."""
     classes, used = field.num_classes or 0, len(np.unique(numbers))
     if field.names is not None or used == classes:
         return Finding("label_gaps", [], column, [], "")
@@ -73,7 +73,7 @@ def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
 
 
 def unlabelled(field: Field, rows: int) -> Outcome:
-    """A label that the source has no column for: of no class in every row."""
+    """A label that the source has no column for: no row has a class."""
     import pyarrow as pa
 
     values = {
@@ -84,7 +84,7 @@ def unlabelled(field: Field, rows: int) -> Outcome:
 
 
 def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
-    """A column with any number of classes a row: lists, texts with a separator, or columns."""
+    """A column with any number of classes per row: lists, texts with a separator, or columns."""
     assert isinstance(field.kind, Labels)
     lists, findings = _as_lists(field.kind, columns)
     if has_faults(findings):
@@ -110,7 +110,7 @@ def number_flat(
     given: tuple[str, ...] | None,
     keys: tuple[str, str],
 ) -> Outcome:
-    """Labels one after the other, of lists of these sizes, as lists of integers and of texts."""
+    """Labels given one after the other, as lists of these sizes, of integers and of texts."""
     import pyarrow as pa
 
     checked, findings = check_labels(as_objects(flat), given)
@@ -143,7 +143,7 @@ def _arrow_texts(texts: np.ndarray | pd.Series) -> pa.LargeStringArray:
 
 
 def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:
-    """Values one after the other as lists of these sizes."""
+    """Values given one after the other, as lists of these sizes."""
     import pyarrow as pa
 
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -191,7 +191,7 @@ def _list_of(value: Any, separator: str | None) -> list[Any] | None:
 
 
 def _from_json(text: str) -> Any:
-    """A list as a CSV holds it."""
+    """A list as a CSV writes it."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,6 +1,6 @@
 """Rules about single columns: uris, splits, labels.
 
-Vectorised pandas; a rule looks row by row only at what it found.
+Vectorised pandas; a rule goes row by row only through the rows it found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-#: Uris whose schemes are looked at together.
+#: How many uris have their schemes checked together.
 _TOGETHER = 2**20
 
 
@@ -32,7 +32,7 @@ def has_faults(findings: Iterable[Finding]) -> bool:
 
 
 def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
-    """Texts in which `check_uris` would find nothing, as Arrow holds them; None of any others."""
+    """Texts in which `check_uris` would find nothing, in Arrow; None for any others."""
     import pyarrow.compute as pc
 
     texts = as_texts(column)
@@ -52,7 +52,7 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
         column = column.map(lambda uri: uri.__fspath__() if hasattr(uri, "__fspath__") else uri)
     is_text = pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty")
-    # An array is compared with a text place by place, so only texts are.
+    # Comparing an array with a text goes place by place, so only texts are compared.
     empty = column == "" if is_text else column.map(lambda uri: isinstance(uri, str) and not uri)
     null = (column.isna() | empty).to_numpy(dtype=bool)
     findings = [at("null_uri", null, column, "the image is missing")]
@@ -87,7 +87,7 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
 
 
 def _without_content(value: Any) -> Any:
-    """What stands in the place of an image's path, without the thousands of bytes of an image."""
+    """What is in place of an image's path, without an image's thousands of bytes."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return counted(len(value), "byte")
     return f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else value
@@ -102,7 +102,7 @@ def _words(value: Any) -> str:
 
 
 def check_unicode(column: pd.Series) -> Finding:
-    """Lone surrogates, which stand for bytes of a file name that are not UTF-8."""
+    """Find lone surrogates, which stand for bytes of a file name that are not UTF-8."""
     texts = column.dropna()
     try:
         "".join(texts.unique().tolist()).encode()
@@ -115,14 +115,14 @@ def check_unicode(column: pd.Series) -> Finding:
 
 
 def check_splits(column: pd.Series) -> tuple[pd.Series, Finding]:
-    """The split of each row by its word: TRAIN, VALIDATION, TEST, or UNASSIGNED."""
+    """The split of each row from its word: TRAIN, VALIDATION, TEST, or UNASSIGNED."""
     splits = parse_splits(column)
     wrong = splits.isna().to_numpy()
     return splits, at("unknown_split", wrong, column, "{value!r} is not a split")
 
 
 def are_sound_labels(column: pd.Series, names: Sequence[str] | None) -> bool:
-    """True of texts in which `check_labels` would find nothing."""
+    """True for texts in which `check_labels` would find nothing."""
     texts = as_texts(column)
     if texts is None:
         return False
@@ -139,11 +139,11 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
     given = column[~null]
     kind = pd.api.types.infer_dtype(given, skipna=True)
     if kind == "boolean":
-        # False and True as the classes "False" and "True", numbered 0 and 1.
+        # False and True become the classes "False" and "True", numbered 0 and 1.
         given, kind = given.astype(str).astype(object), "string"
         column = column.where(null, given)
     if kind in ("floating", "mixed-integer-float") and bool((given % 1 == 0).all()):
-        kind = "integer"  # pandas makes integers floating where one is missing
+        kind = "integer"  # pandas turns integers into floats if one is missing
     if kind in ("string", "empty"):
         findings.append(check_unicode(column))
         if names is not None:
@@ -154,7 +154,7 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
     if kind == "integer":
         return _check_integers(column, null, names, findings)
     findings.append(_check_types(column, given))
-    # Labels of no type that the other rules know would only make them fail.
+    # Labels of a type that the other rules do not know would only make them fail.
     return pd.Series(None, index=column.index, dtype=object, name=column.name), findings
 
 

@@ -1,4 +1,4 @@
-"""What became of the splits that were asked for: shares as they came out, and where none did."""
+"""What became of the splits that were asked for: the shares that came out, and empty splits."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tfrecorder.validation.report import Finding
 def describe_assigned(
     splits: pd.Series, was_open: np.ndarray, division: Division, groups: pd.Series | None
 ) -> str:
-    """How the rows that came without a split were given one, in words; "" where none came so.
+    """How the rows that came without a split got one, in words; "" if there were none.
 
     Args:
-        splits: of all rows.
+        splits: the splits of all rows.
         was_open: True for each row that came without one.
         division: the shares that were asked for.
-        groups: of all rows, what those that share a split have in common.
+        groups: for all rows, what rows that share a split have in common.
     """
     open_rows = int(was_open.sum())
     if not open_rows:
@@ -41,7 +41,7 @@ def describe_assigned(
 
 
 def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -> Iterator[Finding]:
-    """Options about splits that found nothing to do, and splits that they left without a row."""
+    """Options about splits that had nothing to do, and splits that they left without a row."""
     if not division.asked:
         return
     if not was_open.any():

@@ -1,4 +1,4 @@
-"""What a conversion would reject, found before it runs: images, masks, boxes beyond images."""
+"""What a conversion would reject, found before it runs: images, masks, boxes outside images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
 from tfrecorder.validation.report import CODES, ERROR, Finding
 from tfrecorder.validation.rules import Checked
 
-#: Rows under way at once.
+#: How many rows are under way at once.
 ROWS_AHEAD = 64
 
 
@@ -30,8 +30,8 @@ class _PixelBoxes:
     Attributes:
         image: the column of the images.
         shown: the edges as a report shows them, under its column; the index is the source's row.
-        edges: as they are stored.
-        starts: where the boxes of each image begin, and where the last one's end.
+        edges: the edges as they are stored.
+        starts: where each image's boxes start, and where those of the last one end.
     """
 
     image: str
@@ -46,7 +46,7 @@ class _PixelBoxes:
 
 @dataclass(frozen=True)
 class _Faults:
-    """What is wrong with the files of a row by column, and with the boxes of its image."""
+    """What is wrong with a row's files, by column, and with its image's boxes."""
 
     files: dict[str, str]
     boxes: tuple[tuple[int, str], ...] = ()
@@ -55,9 +55,9 @@ class _Faults:
 def unusable_files(
     table: Source, checked: Checked, options: ConvertOptions, advance: Advance
 ) -> Iterator[Finding]:
-    """What would make a row a reject: of each column of images and masks its file, and its boxes.
+    """What would make a row a reject: the file in each column of images and masks, and its boxes.
 
-    Every file is opened, but for those of uris that have a fault already; `advance` counts rows.
+    Every file is opened, except those whose uris already have a fault; `advance` counts rows.
     """
     uris = _sound_uris(checked)
     fields = [field for field in checked.fields if field.column in uris]
@@ -73,7 +73,7 @@ def unusable_files(
     )
     edges: Iterable[np.ndarray | None] = [None] * len(uris) if boxes is None else boxes.by_image()
     with ThreadPool() as pool:
-        # Only the words are kept, so that no image outlives the check of its row.
+        # Only the messages are kept, so that no image outlives the check of its row.
         checks = map_ahead(pool, check, zip(files, edges, strict=True), ahead=ROWS_AHEAD)
         faults = list(counting(checks, advance))
     by_row = [(row, one.files) for row, one in zip(uris.index, faults, strict=True) if one.files]
@@ -86,7 +86,7 @@ def unusable_files(
 
 
 def _sound_uris(checked: Checked) -> pd.DataFrame:
-    """The uris of images and masks by column, None where one has a fault; a row for each record."""
+    """The uris of images and masks by column, None for faulty ones; a row for each record."""
     rows = checked.frame.index
     found = pd.DataFrame({one.name: one for one in checked.files}, index=rows, dtype=object)
     for one in checked.findings:
@@ -97,7 +97,7 @@ def _sound_uris(checked: Checked) -> pd.DataFrame:
 
 
 def _pixel_boxes(table: Source, checked: Checked) -> _PixelBoxes | None:
-    """The boxes of a source that only its images can judge; None where there are none."""
+    """The boxes of a source that only its images can judge; None if there are none."""
     schema = table.schema
     for name in schema.of(Boxes):
         kind, (image,) = schema.columns[name], schema.of(Image)
@@ -105,7 +105,7 @@ def _pixel_boxes(table: Source, checked: Checked) -> _PixelBoxes | None:
         if kind.unit != "pixel" or not {image, *columns_of(name, kind)} <= {*table.frame.columns}:
             continue
         others, rows, _ = gather(table.frame, kind, image)
-        if others.index.equals(checked.frame.index):  # not after a fault of the whole table
+        if others.index.equals(checked.frame.index):  # not if the whole table has a fault
             starts = np.concatenate([[0], np.cumsum(rows.sizes)])
             edges = sound_edges(kind, rows.frame).astype(np.float64)
             return _PixelBoxes(image, shown_edges(kind, rows.frame), edges, starts)
@@ -113,7 +113,7 @@ def _pixel_boxes(table: Source, checked: Checked) -> _PixelBoxes | None:
 
 
 def _outside(boxes: _PixelBoxes, uris: list[Any], faults: list[_Faults]) -> Finding:
-    """The boxes that are beyond their images, each under its own row."""
+    """The boxes that reach outside their images, each under its own row."""
     found = [
         (start + number, f"{uri!r}: {words}")
         for start, uri, one in zip(boxes.starts[:-1].tolist(), uris, faults, strict=True)
@@ -124,7 +124,7 @@ def _outside(boxes: _PixelBoxes, uris: list[Any], faults: list[_Faults]) -> Find
     return Finding("box_outside", list(shown.index), str(shown.name), shown.tolist(), messages)
 
 
-#: Reads an image: its column, its row and its uri -> its bytes.
+#: Reads an image: takes its column, row and uri; returns its bytes.
 _Read = Callable[[str, int, str], bytes]
 
 #: A row's number and its uris by column, and the edges of its boxes.
@@ -132,7 +132,7 @@ _Row = tuple[tuple[int, dict[str, Any]], "np.ndarray | None"]
 
 
 def _reader(table: Source) -> _Read:
-    """What reads an image of a source: its file, or the cell in which it came as bytes."""
+    """The function that reads an image of a source: from its file, or from the cell it came in."""
     from tfrecorder.images.read import read_image
 
     def read(column: str, row: int, uri: str) -> bytes:
@@ -147,7 +147,7 @@ def _reader(table: Source) -> _Read:
 def _row_check(
     fields: list[Field], read: _Read, options: ConvertOptions, boxed: str | None
 ) -> Callable[[_Row], _Faults]:
-    """What opens the files of a row and says what is wrong.
+    """The function that opens the files of a row and says what is wrong.
 
     Args:
         boxed: the column of the image that boxes in pixels belong to.
@@ -188,7 +188,7 @@ def _row_check(
                 if of is not None:
                     stored_mask(field, image, of, budget.room)
             except Reject as reject:
-                # A report of several columns is also read as lines of messages.
+                # A report on several columns is also read line by line, as messages.
                 shown = repr(uri) if len(fields) == 1 else f"{name} {uri!r}"
                 faults[name] = f"{shown}: {reject}"
         return _Faults(faults, outside)

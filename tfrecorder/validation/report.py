@@ -12,7 +12,7 @@ from tfrecorder.display.tables import Report, Table, counted
 
 ERROR = "error"
 WARNING = "warning"
-#: What is good to know, and may well be meant so.
+#: Good to know, and possibly intended.
 NOTE = "note"
 
 SEVERITIES = (ERROR, WARNING, NOTE)
@@ -120,9 +120,9 @@ class Finding:
         code: a key of `CODES`.
         rows: row numbers from 0; (None,) for a finding about the whole frame.
         column: the column concerned.
-        values: what stands there, one for each row.
-        messages: words for each row, or one text for all.
-        others: for each row another one that it does not go with; empty if there is none.
+        values: the value in each of these rows.
+        messages: one message for each row, or one for all.
+        others: for each row, another row that it conflicts with; empty if there is none.
     """
 
     code: str
@@ -133,7 +133,7 @@ class Finding:
     others: Sequence[int] = ()
 
     def cells(self) -> dict[str, Sequence[Any]]:
-        """The columns of a report, as long as there are rows."""
+        """The columns of a report, as long as the number of rows."""
         severity, remedy = CODES[self.code]
         size = len(self.rows)
         values = [_short(value) for value in self.values]
@@ -156,8 +156,8 @@ class Finding:
 
 
 def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
-    """All findings as one frame, errors first and notes last, then by row; empty if all is well."""
-    # One frame of all, not one of each: a table may have a finding for each of its columns.
+    """All findings as one frame, errors first and notes last, then by row; empty if none."""
+    # One frame for all, not one for each: a table may have a finding for each of its columns.
     columns: dict[str, list[Any]] = {name: [] for name in REPORT_COLUMNS}
     for finding in findings:
         for name, cells in finding.cells().items():
@@ -218,9 +218,10 @@ class ValidationReport(Report, pd.DataFrame):
     """A row for each problem, as `tfrecorder.validate` describes; people see them in groups.
 
     Attributes:
-        source_rows: that were checked.
-        notes: what is not a problem, and should be known.
-        lines: of a text file, the line of each row that the groups show, counted as an editor does.
+        source_rows: how many rows were checked.
+        notes: what is not a problem but should be known.
+        lines: for a text file, the line of each row that the groups show, counted as an editor
+            does.
     """
 
     # What pandas carries along with the columns.
@@ -244,7 +245,7 @@ class ValidationReport(Report, pd.DataFrame):
 
     @property
     def errors(self) -> ValidationReport:
-        """The errors alone."""
+        """Only the errors."""
         found = self[self["severity"] == ERROR]
         return ValidationReport.of(found, self.source_rows, lines=self.lines)
 
@@ -255,7 +256,7 @@ class ValidationReport(Report, pd.DataFrame):
         return self.as_text()
 
     def as_text(self, shell: bool = False) -> str:
-        """The groups as lines; with remedies for the command line, or for Python."""
+        """The groups as lines, with remedies for the command line or for Python."""
         groups = [summarize(self, shell=shell, lines=self.lines)] if len(self) else []
         return "\n".join([self._headline(), *groups, *self.notes])
 
@@ -290,18 +291,18 @@ class Group(NamedTuple):
     remedy: str
 
 
-#: Findings of a code that people see.
+#: How many findings of a code people see.
 EXAMPLES = 3
 
 
 def groups_of(
     report: pd.DataFrame, shell: bool = False, lines: Mapping[int, int] | None = None
 ) -> Iterator[Group]:
-    """A report by code.
+    """A report grouped by code.
 
     Args:
         shell: remedies are for the command line, not for Python.
-        lines: of a text file, the line of a row.
+        lines: for a text file, the line of each row.
     """
     for code, found in report.groupby("code", sort=False):
         first, examples = found.iloc[0], []
@@ -346,7 +347,7 @@ def summarize(
 
 
 def _short(value: Any, limit: int = 200) -> Any:
-    """A value as the report shows it: a text that can be printed, and does not fill the screen."""
+    """A value as the report shows it: printable text that does not fill the screen."""
     if not isinstance(value, str):
         return value
     if len(value) > limit:

@@ -15,15 +15,15 @@ from tfrecorder.sources.table import as_texts
 from tfrecorder.validation.columns import cut
 from tfrecorder.validation.report import Finding
 
-#: Below it, a class has few images.
+#: A class with fewer images than this has few images.
 FEW_IMAGES = 10
 
 
 def check_rows(frame: pd.DataFrame) -> Iterator[Finding]:
-    """What is odd about a table, as images that are in several splits.
+    """What is odd about a table, such as images that are in several splits.
 
     Args:
-        frame: the split of each row, and its image and its label where it has them.
+        frame: the split of each row, and its image and its label if it has them.
     """
     split = frame[SPLIT_COLUMN]
     if len(frame) and not split.isin(["TRAIN", UNASSIGNED]).any():
@@ -37,7 +37,7 @@ def check_rows(frame: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _are_repeated(uris: pd.Series) -> np.ndarray:
-    """The uris that are there more than once."""
+    """The uris that occur more than once."""
     import pyarrow.compute as pc
 
     texts = as_texts(uris)
@@ -47,7 +47,7 @@ def _are_repeated(uris: pd.Series) -> np.ndarray:
 
 
 def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
-    """Among rows whose uri appears more than once."""
+    """Check the rows whose uri appears more than once."""
     if rows.empty:
         return
     yield _check_agreement("leakage", rows, SPLIT_COLUMN, "is in {here}, and in {there} too")
@@ -58,17 +58,17 @@ def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _check_agreement(code: str, rows: pd.DataFrame, column: str, words: str) -> Finding:
-    """Each row whose uri has another value in another row, with the first of these rows."""
+    """Each row whose uri has a different value in another row, with the first of these rows."""
     rows = rows[rows[column].notna()]
     firsts = rows.drop_duplicates([URI_COLUMN, column])
     is_first = ~firsts[URI_COLUMN].duplicated()
     first = _row_of(firsts[is_first])
-    # Of each uri with several values, the first row that does not have the first value.
+    # For each uri with several values, the first row that does not have the first value.
     second = _row_of(firsts[~is_first].drop_duplicates(URI_COLUMN))
     rows = rows[rows[URI_COLUMN].isin(second.index)]
     uris = rows[URI_COLUMN]
     others = uris.map(first)
-    # As objects: pandas' own text, which the map would make, cannot hold a lone surrogate.
+    # As objects: pandas' own text, which the map would produce, cannot hold a lone surrogate.
     firsts_of = others.map(rows[column]).astype(object)
     as_first = (rows[column] == firsts_of).to_numpy(dtype=bool)
     other_rows = others.where(~as_first, uris.map(second)).astype("int64").tolist()
@@ -86,7 +86,7 @@ def _row_of(rows: pd.DataFrame) -> pd.Series:
 
 
 def _check_duplicates(rows: pd.DataFrame) -> Finding:
-    """Each row that was there before, with the first that is the same."""
+    """Each row that occurred before, with the first that is the same."""
     same = rows[rows.duplicated(keep=False)]
     groups = same.groupby(list(same.columns), sort=False, dropna=False).ngroup()
     first = pd.Series(same.index, index=same.index).groupby(groups).transform("first")
@@ -103,7 +103,7 @@ def _check_duplicates(rows: pd.DataFrame) -> Finding:
 
 def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:
     counts = rows[LABEL_COLUMN].value_counts(sort=False)
-    labels = counts.index.tolist()  # one by one, texts in Arrow take five times as long
+    labels = counts.index.tolist()  # taken one by one, texts in Arrow are five times as slow
     alike: dict[str, list[Any]] = {}
     for label in labels:
         if isinstance(label, str):
@@ -130,6 +130,6 @@ def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _whole_frame(code: str, found: list[tuple[Any, str]]) -> Finding:
-    """Findings that concern labels rather than rows."""
+    """Findings about labels rather than rows."""
     values, messages = [value for value, _ in found], [message for _, message in found]
     return Finding(code, [None] * len(found), LABEL_COLUMN, values, messages)

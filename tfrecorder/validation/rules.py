@@ -1,6 +1,7 @@
 """Validation: every fault of a table at once, before anything runs, and its values by key.
 
-Works on whole columns with vectorised pandas; a rule looks row by row only at what it found.
+Works on whole columns with vectorised pandas; a rule goes row by row only through the rows it
+found.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from tfrecorder.sources.contents import Contents
 
-#: Other names that people give to columns, for the suggestion.
+#: Other names that people give to columns; used for suggestions.
 _SYNONYMS = {
     URI_COLUMN: ("uri", "url", "path", "file", "filename", "file_name", "filepath", "image", "img"),
     LABEL_COLUMN: ("labels", "class", "category", "target", "class_name", "y"),
@@ -53,7 +54,7 @@ _SYNONYMS = {
 
 DEFAULT_DIVISION = Division()
 
-#: What is odd about a dataset, and says nothing about a table that is added to one.
+#: What is odd in a dataset, but not in a table that is added to one.
 _OF_WHOLE_DATASETS = ("no_train", "label_not_in_train", "few_images")
 
 
@@ -62,18 +63,18 @@ class Checked:
     """A validated table.
 
     Attributes:
-        frame: a row for each record: split (TRAIN, VALIDATION or TEST); image_uri, the first
-            image, and label, the only one, where the schema has them.  The index is the row of
-            the source.  Whole only if the report holds no error.
+        frame: a row for each record: split (TRAIN, VALIDATION or TEST); image_uri, the first image,
+            and label, the only one, if the schema has them.  The index is the row of the source.
+            Complete only if the report holds no error.
         findings: every fault and warning.
         fields: the columns of the schema, with their vocabularies.
-        values: for each key of the record that the source has, its value in each row; of a
-            column with a fault none.
+        values: for each key of the record that the source has, its value in each row; nothing for a
+            column with a fault.
         files: the uris of every column of images or masks, each under its name; the index is the
             row of the source.
-        contents: of those of these columns in which images came as bytes.
-        source_rows: of the source; of boxes with a row each, more than there are records.
-        assigned: how rows that came without a split were given one, in words.
+        contents: for those of these columns whose images came as bytes.
+        source_rows: rows in the source; more than records if boxes have a row each.
+        assigned: how rows that came without a split got one, in words.
     """
 
     frame: pd.DataFrame
@@ -92,7 +93,7 @@ class Checked:
 
     @property
     def notes(self) -> list[str]:
-        """What is not a problem, and should be known."""
+        """What is not a problem but should be known."""
         found = []
         label = class_field(self.fields)
         if label is not None and not label.num_classes and LABEL_COLUMN not in self.frame:
@@ -105,12 +106,12 @@ class Checked:
 def check_source(
     source: Source, division: Division = DEFAULT_DIVISION, known: Sequence[Field] = ()
 ) -> Checked:
-    """Apply every rule to a source's table, by the kinds of its columns.
+    """Apply every rule to a source's table, based on the kinds of its columns.
 
     Args:
         source: the table with its schema.
         division: how rows without a split get one.
-        known: the columns of a dataset that the table is to be added to; their classes keep their
+        known: the columns of a dataset that the table will be added to; their classes keep their
             integers.
     """
     schema, table = source.schema, source.frame
@@ -163,7 +164,7 @@ def check_source(
 
 
 def _with_known(fields: Sequence[Field], known: Sequence[Field]) -> list[Field]:
-    """Columns with the classes that a dataset has already."""
+    """Columns with the classes that a dataset already has."""
     there = {one.column: one for one in known}
     return [
         dataclasses.replace(
@@ -184,7 +185,7 @@ def is_required(kind: Kind) -> bool:
 
 
 def _check_columns(source: Source) -> Iterator[Finding]:
-    """Columns that are missing, each with the one that is probably meant; and those left out."""
+    """Columns that are missing, each with the one probably meant; and those left out."""
     present, others = list(source.frame.columns), list(source.left_out)
     suggested = set()
     for name, kind in source.schema.fields:
@@ -208,7 +209,7 @@ def _check_columns(source: Source) -> Iterator[Finding]:
 
 
 def nearest_name(wanted: str, names: list[str]) -> str | None:
-    """The one of some names that was probably meant, in any case; None if none is near."""
+    """The one of some names that was probably meant, ignoring case; None if none is close."""
     by_lower = {name.strip().lower(): name for name in names}
     near = [synonym for synonym in _SYNONYMS.get(wanted, ()) if synonym in by_lower]
     near = near or difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.75)
@@ -249,7 +250,7 @@ def _check_files(field: Field, column: pd.Series) -> Outcome:
 
 
 def _with_files(outcome: Outcome, contents: Contents | None) -> Outcome:
-    """A column in which images came as bytes: also where they wait, and what records call them."""
+    """A column whose images came as bytes, with where they wait and what records call them."""
     import pyarrow.compute as pc
 
     field, column = outcome.field, outcome.column
@@ -263,7 +264,7 @@ def _with_files(outcome: Outcome, contents: Contents | None) -> Outcome:
 
 
 def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
-    """The first image and the only label of each row, where there are such; not split yet."""
+    """The first image and the only label of each row, if it has them; not split yet."""
     frame = pd.DataFrame(index=table.index)
     column_of = {outcome.field.column: outcome.column for outcome in outcomes}
     image = primary_image(outcome.field for outcome in outcomes)
@@ -291,7 +292,7 @@ def _assign(
     division: Division,
     groups: pd.Series | None,
 ) -> None:
-    """Split rows without a split by the hash of their group, their image, or all they hold."""
+    """Assign rows without a split by the hash of their group, their image, or all they hold."""
     open_rows = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
     if not open_rows.any():
         return
@@ -314,6 +315,6 @@ def _assign(
 
 
 def _contents(values: Mapping[str, pa.Array], index: pd.Index) -> pd.Series:
-    """All values of each row as a text: what a row without an image is known by."""
+    """All values of each row as a text, which identifies a row without an image."""
     columns = [map(repr, array.to_pylist()) for array in values.values()]
     return pd.Series(["\x1f".join(row) for row in zip(*columns, strict=True)], index=index)

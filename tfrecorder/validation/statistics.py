@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-#: Statistics of a column's values in some rows, under a mask.
+#: Computes the statistics of a column's values in the rows under a mask.
 Describe = Callable[[np.ndarray], dict[str, Any]]
 
-#: The values that are listed with their counts.
+#: How many of the values are listed with their counts.
 TOP_VALUES = 10
 
 
@@ -29,11 +29,11 @@ def describe_columns(
 ) -> dict[str, dict[str, Any]]:
     """Statistics of each column by split, as JSON values.
 
-    Of numbers: count, min, max, mean and std (of the whole population), over all numbers of lists
-    and arrays, those that are finite.  Of classes and texts: count, distinct, and the most frequent
-    values with their counts.  Of boxes: their count, the same for their classes, and under
-    "boxes" the statistics of each of `BOX_NUMBERS`, in the unit of the source.  Images, masks,
-    bytes and what has no label have none.
+    For numbers: count, min, max, mean and std (of the whole population), over all finite numbers,
+    including those in lists and arrays.  For classes and texts: count, distinct, and the most
+    frequent values with their counts.  For boxes: their count, the same for their classes, and
+    under "boxes" the statistics of each of `BOX_NUMBERS`, in the unit of the source.  Images,
+    masks, bytes and columns without labels have none.
     """
     of_split = {split: (splits == split).to_numpy() for split in SPLITS}
     of_split = {split: mask for split, mask in of_split.items() if mask.any()}
@@ -102,7 +102,7 @@ def _of_numbers(numbers: np.ndarray) -> dict[str, Any]:
 
 def _of_texts(texts: pa.Array) -> dict[str, Any]:
     counts = [(one["values"], one["counts"]) for one in texts.value_counts().to_pylist()]
-    # By count, and alphabetically among equals: the same whatever the order of the rows.
+    # By count, and alphabetically if equal: the same whatever the order of the rows.
     ranked = sorted(counts, key=lambda one: (-one[1], one[0]))
     top = [list(one) for one in ranked[:TOP_VALUES]]
     return {"count": len(texts), "distinct": len(counts), "top": top}

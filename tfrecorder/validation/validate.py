@@ -45,7 +45,7 @@ def validate(
     """Find every problem in a source at once; nothing is written.
 
     Args:
-        source: a frame, a dataset of Hugging Face, a CSV, a folder or an open file, as for
+        source: a frame, a Hugging Face dataset, a CSV, a folder or an open file, as for
             `tfrecorder.convert`.
         check_images: also open and check every image and mask, as a conversion would, and compare
             boxes in pixels with the size of their image.
@@ -58,9 +58,9 @@ def validate(
     Returns:
         A frame with a row for each problem, errors first: severity ("error", "warning", or "note"
         for what is good to know and never an error), code, row (from 0; missing if it is about the
-        whole table), column, value, message, remedy, other_row (for a repeated image, the row
-        that it conflicts with).  Empty when all is well.  Printed, or in a notebook, it shows the
-        problems in groups.
+        whole table), column, value, message, remedy, other_row (for a repeated image, the row that
+        it conflicts with).  It is empty if no problem was found.  Printed, or in a notebook, it
+        shows the problems in groups.
 
     Raises:
         OptionError: an option's value is wrong.
@@ -115,7 +115,7 @@ def report_on(
     strict: bool,
     notes: tuple[str, ...] = (),
 ) -> ValidationReport:
-    """A report as people see it, with lines of a text file; `strict` turns warnings into errors."""
+    """A report as people see it, with line numbers; `strict` turns warnings into errors."""
     lines = line_numbers(table, shown_rows(report))
     found = as_errors(report) if strict else report
     return ValidationReport.of(found, len(table.frame), [*checked.notes, *notes], lines)

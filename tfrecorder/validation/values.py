@@ -1,4 +1,4 @@
-"""Columns of numbers, texts and bytes, checked and brought to the type that the schema names."""
+"""Columns of numbers, texts and bytes, checked and converted to the type the schema names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.int64}
 
 
 def check_values(field: Field, column: pd.Series) -> Outcome:
-    """A column of one value or one array a row."""
+    """A column with one value or one array per row."""
     column, findings = _filled(field, column)
     if has_faults(findings):
         return Outcome(field, {}, findings)
@@ -34,16 +34,16 @@ def check_values(field: Field, column: pd.Series) -> Outcome:
 
 
 def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, list[Finding]]:
-    """The default where a value is missing; a fault where there is no default."""
+    """The default for missing values; a fault if there is no default."""
     kind: Any = field.kind
-    # An empty text is a text, but no number.
+    # An empty text is a text, but not a number.
     empty = isinstance(kind, Number)
     missing = column.map(lambda value: _is_missing(value, empty)).to_numpy(dtype=bool)
     if not missing.any():
         return column, []
     if kind.default is None:
         return column, [at("missing_value", missing, column, "the value is missing")]
-    # Cell by cell: pandas would spread a list over the rows.
+    # Go cell by cell: pandas would spread a list over the rows.
     cells = zip(column, missing, strict=True)
     values = [kind.default if is_missing else value for value, is_missing in cells]
     filled = pd.Series(index=column.index, dtype=object, name=column.name)
@@ -98,7 +98,7 @@ def _wrong(field: Field, column: pd.Series, wrong: np.ndarray) -> Finding:
     elif kind.shape:
         wanted = f"a {wanted} array of shape {kind.shape}"
     shown = column.map(repr).where(column.map(_is_container), column)
-    # Arrays and lists cannot stand in a report's column of values; their words can.
+    # Arrays and lists cannot be in a report's column of values, but their text can.
     message = f"{{value!r}}, of type {{type}}, is not {wanted}"
     if wrong.any() and column[wrong].map(_is_container).all():
         message = f"{{value}} is not {wanted}"
@@ -110,7 +110,7 @@ def _is_container(value: Any) -> bool:
 
 
 def _number(value: Any, dtype: str) -> float | int | None:
-    """One number in the type wanted, or None where it is not one, or does not fit."""
+    """One number of the wanted type, or None if it is not a number or does not fit."""
     if isinstance(value, str):
         return _number_of_text(value.strip(), dtype)
     if isinstance(value, (bool, np.bool_)):
@@ -174,10 +174,10 @@ def _check_arrays(field: Field, column: pd.Series) -> tuple[pa.Array | None, lis
 
 
 def _array(value: Any, kind: Any) -> np.ndarray | None:
-    """A value as an array of the type and shape wanted, or None if it is not one."""
+    """A value as an array of the wanted type and shape, or None if it is not one."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)  # a list as a CSV holds it
+            value = json.loads(value)  # a list as a CSV writes it
         except ValueError:
             return None
     if hasattr(value, "__array__") and not isinstance(value, np.ndarray):
@@ -236,7 +236,7 @@ def _objects(value: Any, kind: Any) -> np.ndarray | None:
 
 
 def _flat(value: Any, depth: int) -> tuple[tuple[int, ...], list[Any]]:
-    """The shape by the first of each level, and all values in C order."""
+    """The shape, from the first value of each level, and all values in C order."""
     shape: list[int] = []
     level = [value]
     for _ in range(depth):

@@ -1,6 +1,6 @@
-"""The files of the commit: are they what the plan and the done-records make of them?
+"""The files of the commit: are they what the plan and the done-records produce?
 
-Each is made once more, by the functions of the commit itself, and compared byte for byte.
+Each is made again, by the functions of the commit itself, and compared byte for byte.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def common_files(expected: Expectation) -> int:
 
 
 def check_commit(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> Iterator[Fault]:
-    """Where the files of the commit are not what they must be.
+    """Find files of the commit that are not what they must be.
 
     Args:
         done: the done-records; nothing is compared unless all are there.
@@ -73,7 +73,7 @@ def check_commit(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> Ite
 def _is_as_written(expected: Expectation, file: str, found: bytes, wanted: bytes) -> bool:
     """True if a file is as it must be, or holds the same values in the form of an earlier version.
 
-    That form's list says less, and does not always prove itself.
+    That form's list says less, and cannot always prove itself.
     """
     if found == wanted or not expected.plan.earlier:
         return found == wanted
@@ -92,7 +92,7 @@ def _is_as_written(expected: Expectation, file: str, found: bytes, wanted: bytes
 
 
 def _with_keys_of(found: Any, full: Any) -> Any:
-    """A document without what stands in it at keys that another has not."""
+    """A document without the keys that another document does not have."""
     if isinstance(found, dict) and isinstance(full, dict):
         return {key: _with_keys_of(found[key], full[key]) for key in full if key in found}
     if isinstance(found, list) and isinstance(full, list) and len(found) == len(full):
@@ -101,7 +101,7 @@ def _with_keys_of(found: Any, full: Any) -> Any:
 
 
 def _first_difference(found: bytes, wanted: bytes) -> str:
-    """The first line in which two texts differ, in words."""
+    """The first line that differs between two texts, in words."""
     theirs, ours = found.split(b"\n"), wanted.split(b"\n")
     pairs = enumerate(zip(theirs, ours, strict=False), 1)
     for number, (one, other) in pairs:
@@ -116,10 +116,10 @@ def _short(line: bytes, limit: int = 60) -> str:
 
 
 def check_gathered(expected: Expectation, damaged: frozenset[str]) -> Iterator[Fault]:
-    """Where rejects.csv and suspects.csv do not hold the rows that the lists of the shards hold.
+    """Find rows of rejects.csv and suspects.csv that differ from those of the shards' lists.
 
     Args:
-        damaged: files that are known to be; nothing is compared with them.
+        damaged: files known to be damaged; nothing is compared with them.
     """
     shards = expected.plan.shards
     proved = {
@@ -141,7 +141,7 @@ def check_gathered(expected: Expectation, damaged: frozenset[str]) -> Iterator[F
 
 
 def _has_sums(expected: Expectation, file: str) -> bool:
-    """True if a file has the size and CRC32C that the commit noted; an earlier version did not."""
+    """True if a file has the size and CRC32C that the commit noted; earlier versions noted none."""
     known = expected.files.get(file)
     if known is None:
         return False
@@ -164,7 +164,7 @@ def _check_list(
         yield Fault(file, "damaged", f"its first line is not {header.decode().strip()!r}")
         return
     body = found[len(header) :]
-    # An earlier version wrote the lists of the shards one after the other.
+    # An earlier version wrote the lists of the shards one after another.
     if body in (b"".join(bodies.values()), in_order(bodies.values())):
         return
     try:
@@ -182,7 +182,7 @@ def _check_list(
 
 
 def _bodies(expected: Expectation, header: bytes, parts: list[str]) -> dict[str, bytes]:
-    """The rows of the shards' lists; those that are nothing but a header need not be read."""
+    """The rows of the shards' lists; lists with only a header need not be read."""
     empty = google_crc32c.value(header)
     filled = [part for part in parts if not expected.stands_as(part, empty)]
     found = storage.each(expected.read, filled, expected.directory)
@@ -200,9 +200,9 @@ def check_names(expected: Expectation) -> Iterator[Fault]:
 
 
 def check_plan_rows(expected: Expectation) -> Iterator[Fault]:
-    """Where the staged rows are not as they were written.
+    """Find staged rows that are not as they were written.
 
-    Where no checksum of them is known, every row group is read, whose pages have checksums.
+    If no checksum of them is known, every row group is read; its pages have checksums.
     """
     known = expected.files.get(layout.PLAN_ROWS)
     if known is None:

@@ -1,8 +1,8 @@
-"""What a committed dataset says of itself: the plan, the done-records and the list of the commit.
+"""What a committed dataset says about itself: the plan, the done-records and the commit's list.
 
-The list proves itself by its last field, the plan's files and the done-records by their checksums;
-a done-record proves its shard, index and lists.  An earlier version noted the shards' checksums
-alone, twice.  Where one of the three is damaged, the others say which.
+The list proves itself by its last field.  Its checksums prove the plan's files and the
+done-records; a done-record proves its shard, index and lists.  An earlier version noted only the
+shards' checksums, twice.  If one of the three is damaged, the others show which.
 """
 
 from __future__ import annotations
@@ -49,20 +49,21 @@ class Written:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What must stand in a dataset directory.
+    """What a dataset directory must hold.
 
     Attributes:
         directory: absolute or relative, as it was given.
-        plan: the staged one, or if that is gone, what the commit's list says about it.
-        staged: True if it is the staged one.
-        digest: of the plan that wrote the dataset.
+        plan: the staged plan, or if that is gone, what the commit's list says about it.
+        staged: True if it is the staged plan.
+        digest: the digest of the plan that wrote the dataset.
         done: the done-records that are sound.
-        listed: by the name of a shard's file, what the commit's list says; empty if it is damaged.
-        files: by the name of a file of the plan, and of the lists of all shards, its size and
-            CRC32C by the commit's list; empty where that proves nothing.
-        faults: found on the way.
-        standing: by the names of the shards and of the files next to them, what a bucket's
-            listing says of them; empty on a disk, which keeps no checksums.
+        listed: by the name of a shard's file, what the commit's list says; empty if the list is
+            damaged.
+        files: by the name of a file of the plan, or of the lists of all shards, its size and CRC32C
+            from the commit's list; empty if the list proves nothing.
+        faults: those found on the way.
+        standing: by the name of a shard or of a file next to one, what a bucket's listing says
+            about it; empty on a disk, which keeps no checksums.
     """
 
     directory: str
@@ -83,17 +84,17 @@ class Expectation:
         """A file of the dataset, whole.
 
         Raises:
-            UnreadableError: as `storage.read_bytes`.
+            UnreadableError: as for `storage.read_bytes`.
         """
         return storage.read_bytes(self.path(name))
 
     def stands_as(self, name: str, crc32c: int | None) -> bool:
-        """True if the store itself says that a file has a checksum, so that none need be read."""
+        """True if the store itself reports this checksum for a file, so it need not be read."""
         found = self.standing.get(name)
         return crc32c is not None and found is not None and found.crc32c == crc32c
 
     def written(self, shard: Shard) -> dict[str, Written]:
-        """What is known of a shard's file, by the file that says it: two, which should agree."""
+        """What is known about a shard's file, by the file that says it: two, which should agree."""
         known = {}
         if shard in self.done:
             one = self.done[shard]
@@ -104,10 +105,10 @@ class Expectation:
 
 
 def read_expectation(directory: str) -> Expectation:
-    """What a dataset says of itself.
+    """What a dataset says about itself.
 
     Raises:
-        DatasetError: there is no committed dataset, or none of this package.
+        DatasetError: there is no committed dataset, or it was not written by this package.
     """
     refuse(directory)
     faults: list[Fault] = []
@@ -160,7 +161,7 @@ def _sound_done(
     known: Mapping[str, int],
     faults: list[Fault],
 ) -> Iterator[tuple[Shard, DoneRecord]]:
-    """The done-record of each shard where it is the one that was written, as far as that shows."""
+    """The done-record of each shard, if it is the one that was written, as far as can be seen."""
     for shard in plan.shards:
         one = found.get(shard.done)
         if one is None:
@@ -168,7 +169,7 @@ def _sound_done(
                 faults.append(Fault(shard.done, "missing", "the shard's done-record is not there"))
         elif (one.plan, one.shard) != (digest, shard.name):
             faults.append(Fault(shard.done, "damaged", "it names another plan or another shard"))
-        # Not of the file: an earlier version wrote fewer fields, and this one may commit them.
+        # Not the file's: an earlier version wrote fewer fields, and this one may commit them.
         elif fault := other_crc(
             shard.done, google_crc32c.value(one.to_json()), known.get(shard.file)
         ):
@@ -222,7 +223,7 @@ def refuse(directory: str) -> None:
 
 
 def _special_file(directory: str) -> str | None:
-    """The first file of a local directory that is neither a regular one nor a folder."""
+    """The first file of a local directory that is neither a regular file nor a folder."""
     for where, _, names in os.walk(storage.resolve(directory, "")):
         for name in names:
             path = os.path.join(where, name)
@@ -236,11 +237,11 @@ class _List:
     """What the commit's list says.
 
     Attributes:
-        plan: as far as it is known; None where the list is damaged.
-        digest: of the plan.
-        shards: as `Expectation.listed`.
-        files: as `Expectation.files`.
-        done: of each shard, by its file, the CRC32C of the done-record; empty as `files`.
+        plan: as far as it is known; None if the list is damaged.
+        digest: the plan's digest.
+        shards: as in `Expectation.listed`.
+        files: as in `Expectation.files`.
+        done: for each shard, by its file, the CRC32C of its done-record; empty when `files` is.
     """
 
     plan: Plan | None = None
@@ -275,7 +276,7 @@ def _read_list(directory: str, faults: list[Fault]) -> _List:
 
 
 def _listed_sums(metadata: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """What a proved list says of the plan's files and of the done-records."""
+    """What a proved list says about the plan's files and the done-records."""
     try:
         if _FILES(metadata["files"]):
             return {}, {}
@@ -285,7 +286,7 @@ def _listed_sums(metadata: Any) -> tuple[dict[str, dict[str, int]], dict[str, in
 
 
 def _plan_of_metadata(metadata: Any) -> Plan | None:
-    """The plan as far as the commit's list has it: without the sources; None if it is damaged."""
+    """The plan as far as the commit's list has it, without the sources; None if it is damaged."""
     try:
         shards = [layout.parse_shard(listed["file"]) for listed in metadata["shards"]]
         is_earlier = metadata["version"] == earlier.VERSION
@@ -325,7 +326,7 @@ def _read_plan(directory: str, votes: Mapping[str, int], faults: list[Fault]) ->
     """The staged plan, if it is the one that wrote the dataset."""
     try:
         plan = Plan.from_json(storage.read_bytes(os.path.join(directory, layout.PLAN)))
-        if plan.digest in votes or not votes:  # or nothing is left that could contradict it
+        if plan.digest in votes or not votes:  # or nothing is left to contradict it
             return plan
         why = "it is not the plan of this dataset"
     except storage.UnreadableError as error:
@@ -338,7 +339,7 @@ def _read_plan(directory: str, votes: Mapping[str, int], faults: list[Fault]) ->
 
 
 def _fault_of_plan(directory: str, plan: Plan, listed: _List) -> Fault | None:
-    """What is wrong with the file of a plan that decides on each record as it did."""
+    """What is wrong with the file of a plan that decides each record as before."""
     data = storage.read_bytes(os.path.join(directory, layout.PLAN))
     known = listed.files.get(layout.PLAN)
     if fault := other_sums(layout.PLAN, len(data), google_crc32c.value(data), known):
@@ -351,7 +352,7 @@ def _fault_of_plan(directory: str, plan: Plan, listed: _List) -> Fault | None:
 def _read_done(
     directory: str, standing: Mapping[str, storage.Description], faults: list[Fault]
 ) -> Iterator[tuple[str, DoneRecord]]:
-    """The done-records that are in the form in which they were written, by their files."""
+    """The done-records that still have the form they were written in, by their files."""
 
     def read(file: str) -> DoneRecord | Fault:
         listed = standing.get(file)
@@ -372,7 +373,7 @@ def _read_one(directory: str, file: str, data: bytes | None) -> DoneRecord | Fau
             data = storage.read_bytes(os.path.join(directory, file))
         fields = parse(data, DONE)
         one = DoneRecord(**fields)
-        # Of the fields that are there: an earlier version wrote fewer.
+        # Only the fields that are there: an earlier version wrote fewer.
         if json.dumps(fields, indent=1, sort_keys=True).encode() == data:
             return one
         why = "it is not as it was written"
@@ -384,7 +385,7 @@ def _read_one(directory: str, file: str, data: bytes | None) -> DoneRecord | Fau
 
 
 def other_sums(file: str, size: int, crc: int, known: Mapping[str, int] | None) -> Fault | None:
-    """The fault of a file whose size or CRC32C is not the one known; None where none is known."""
+    """The fault of a file whose size or CRC32C is not the known one; None if none is known."""
     if known is not None and size != known["bytes"]:
         words = f"it has {size:,} bytes; {known['bytes']:,} were written"
         return Fault(file, "size", words)
@@ -392,7 +393,7 @@ def other_sums(file: str, size: int, crc: int, known: Mapping[str, int] | None) 
 
 
 def other_crc(file: str, crc: int, known: int | None) -> Fault | None:
-    """The fault of a file whose CRC32C is not the one known; None where none is known."""
+    """The fault of a file whose CRC32C is not the known one; None if none is known."""
     if known is None or crc == known:
         return None
     return Fault(file, "checksum", f"its CRC32C is {crc:08x}; {known:08x} was written")

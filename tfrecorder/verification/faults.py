@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FAULT_COLUMNS = ("file", "record", "offset", "code", "message")
 
-#: Of one code in one file; a shard that was exchanged would else list each of its records.
+#: For one code in one file; otherwise a shard that was exchanged would list each of its records.
 MAX_FAULTS = 1000
 
 _SHOWN_FILES, _SHOWN_FAULTS = 10, 3
@@ -45,7 +45,7 @@ class Fault:
         file: its name below the dataset directory.
         code: one of those above.
         message: the same in words.
-        record: its number in the file, from 0; None where the fault is not one record's.
+        record: its number in the file, from 0; None if the fault does not belong to one record.
         offset: where the record begins, in bytes from the start of the file.
     """
 
@@ -61,7 +61,7 @@ class Fault:
 
 
 def at_most(faults: Iterable[Fault], most: int = MAX_FAULTS) -> Iterator[Fault]:
-    """Faults without those of one code in one file that are more than `most`; these are counted."""
+    """Faults, at most `most` of one code in one file; the rest of these are only counted."""
     found: Counter[tuple[str, str]] = Counter()
     for fault in faults:
         found[fault.file, fault.code] += 1
@@ -78,12 +78,12 @@ class VerificationReport:
 
     Attributes:
         directory: the dataset directory, as it was given.
-        files: checked.
-        records: checked.
-        bytes: of the shards that were read.
-        seconds: it took.
+        files: how many were checked.
+        records: how many were checked.
+        bytes: the size of the shards that were read.
+        seconds: how long it took.
         decoded: True if every image was decoded.
-        found: the faults, those of one file together.
+        found: the faults, grouped by file.
     """
 
     directory: str
@@ -96,7 +96,7 @@ class VerificationReport:
 
     @property
     def ok(self) -> bool:
-        """True if all is well."""
+        """True if no fault was found."""
         return not self.found
 
     @property

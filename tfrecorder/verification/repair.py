@@ -1,6 +1,6 @@
-"""`repair`: write missing and damaged files again, with exactly the bytes that they had.
+"""`repair`: write missing and damaged files again, with exactly the bytes they had.
 
-A shard is written from the staged plan and the sources into a separate folder. It takes its place
+A shard is written from the staged plan and the sources into a separate folder.  It takes its place
 only if its CRC32C is the original one.  The files of the commit follow from the plan and the
 done-records; the commit makes them again.
 """
@@ -62,8 +62,8 @@ class RepairResult:
 
     Attributes:
         directory: the dataset directory, as it was given.
-        files: the names of the files that were written again; empty if all was well.
-        bytes: of these files.
+        files: the names of the files that were written again; empty if nothing was wrong.
+        bytes: the size of these files.
         seconds: how long it took.
     """
 
@@ -94,8 +94,9 @@ def repair(
 ) -> RepairResult:
     """Write the missing and damaged files of a dataset directory again, with the bytes they had.
 
-    It first checks all that `verify` checks; sound files are not touched.  If an overwrite was
-    interrupted while its new dataset took the place of the old one, that is completed first.
+    It first checks everything that `verify` checks; sound files are not touched.  If an overwrite
+    was interrupted while its new dataset was replacing the old one, the overwrite is completed
+    first.
 
     Args:
         directory: the output_dir of a finished conversion.
@@ -108,7 +109,7 @@ def repair(
     Raises:
         DatasetError: the directory holds no committed dataset, or too little of it is left: the
             plan is gone, or no checksum is left to prove a shard.
-        SourceError: sources have changed or vanished. Their shards stay as they are and other
+        SourceError: sources have changed or vanished.  Their shards stay as they are, and other
             shards are repaired; the files of the commit are repaired once all shards are.
         OutputError: another conversion or repair is running here, or the disk cannot be written.
 
@@ -213,9 +214,9 @@ def _refuse_damaged_plan(directory: str, faults: Sequence[Fault]) -> None:
 
 
 def _write_plan(expected: Expectation, faulty: Collection[str], base: str | None) -> list[str]:
-    """The plan's head, if all that decides on records is unchanged.
+    """Write the plan's head, if everything that decides on records is unchanged.
 
-    The folder of relative uris may have changed: `base` is tried if it gives the original bytes.
+    The folder of relative uris may have changed: `base` is used if it gives the original bytes.
     """
     if layout.PLAN not in faulty:
         return []
@@ -235,7 +236,7 @@ def _write_plan(expected: Expectation, faulty: Collection[str], base: str | None
 def _write_indexes(
     expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
 ) -> list[str]:
-    """Write damaged indexes of sound shards: the shard shows where records begin."""
+    """Write damaged indexes of sound shards again: the shard shows where records begin."""
     written = []
     for one in shards:
         file = one.shard.index_file
@@ -251,7 +252,7 @@ def _write_indexes(
 def _groups_to_write(
     expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
 ) -> list[int]:
-    """The shards to write again: those that are damaged, or whose index, lists or record are."""
+    """The shards to write again: damaged ones, or ones whose index, lists or record are damaged."""
     if layout.METADATA in faulty and _totals_disagree(expected):
         return list(range(len(shards)))
     return [
@@ -275,7 +276,7 @@ def _refuse_unproved(
 
 def _totals_disagree(expected: Expectation) -> bool:
     """True if the commit's list and the done-records count the sources differently, and the list,
-    of an earlier version, has no checksum.  Only the sources can show which of them is right.
+    from an earlier version, has no checksum.  Only the sources can show which of them is right.
     """
     try:
         metadata = parse(expected.read(layout.METADATA), anything)
@@ -284,7 +285,7 @@ def _totals_disagree(expected: Expectation) -> bool:
         totals = metadata["totals"]
         counted = [totals["input_bytes"], totals["oriented"]]
     except (storage.UnreadableError, KeyError, TypeError, ValueError):
-        return False  # then the done-records are right
+        return False  # in that case the done-records are right
     done = expected.done.values()
     return counted != [sum(one.input_bytes for one in done), sum(one.oriented for one in done)]
 
@@ -334,7 +335,7 @@ def _folder_aside(expected: Expectation) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _empty_folder(directory: str) -> Iterator[str]:
-    """On the disk of a local dataset, so that files need only be renamed."""
+    """A folder on the disk of a local dataset, so that files need only be renamed."""
     if not storage.is_local(directory):
         with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
             yield folder
@@ -353,7 +354,7 @@ def _copy(path: str, file: BinaryIO) -> None:
 
 
 def _take_places(old: Expectation, new: Expectation, shard: Shard, sound: bool) -> list[str]:
-    """Publish what of a proved shard does not stand in its place already, the done-record last."""
+    """Publish what is not in its place yet of a proved shard, the done-record last."""
     beside = (shard.index_file, shard.rejects, shard.suspects, shard.done)
     moved = [] if sound else [shard.file]
     moved += [file for file in beside if _bytes_or_none(old, file) != new.read(file)]
@@ -374,17 +375,17 @@ def _bytes_or_none(where: Expectation, file: str) -> bytes | None:
 
 
 def _commit_again(expected: Expectation, proved: Sequence[DoneRecord]) -> list[str]:
-    """All files of the commit where one of them is not as it must be; gives those that were not.
+    """Write all files of the commit if one is not as it must be; return those that were not.
 
     Args:
-        proved: done-records just written again.  They may count other retries than before, which
-            the commit's list then must too.
+        proved: done-records just written again.  They may count other retries than before, and the
+            commit's list must then count the same.
     """
     by_name = {one.shard: one for one in (*expected.done.values(), *proved)}
     done = {shard: by_name[shard.name] for shard in expected.plan.shards if shard.name in by_name}
     found = [*check_commit(expected, done), *check_gathered(expected, frozenset())]
     files = {fault.file for fault in (*expected.faults, *found)} - {shard.done for shard in done}
     if files:
-        # The fraction was judged by the conversion, which committed.
+        # The conversion, which committed, has already judged the fraction.
         commit(expected.plan, done.values(), expected.directory, max_reject_fraction=1.0)
     return sorted(files)

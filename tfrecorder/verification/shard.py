@@ -1,7 +1,8 @@
 """One shard and the files next to it: does each hold the bytes that were written?
 
-Where the shard's file has the size and CRC32C that were noted at its writing, it is sound, and no
-record of it is looked at.  Else its records are walked over, to say which of them is damaged.
+If the shard's file has the size and CRC32C that were noted when it was written, it is sound, and
+none of its records are looked at.  Otherwise its records are walked through to find the damaged
+ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from tfrecorder.verification.side_files import (
 )
 from tfrecorder.writing.done import DoneRecord
 
-#: Decodes an encoded image as training does; gives its shape, or raises ValueError with words.
+#: Decodes an encoded image as training does; returns its shape, or raises ValueError with a
+#: message.
 Decode = Callable[[bytes], tuple[int, ...]]
 
 #: What is wrong with the images of a record, in words.
@@ -46,12 +48,12 @@ class ShardFindings:
 
     Attributes:
         shard: which one.
-        files: that were looked at.
-        records: of a sound file, as many as were written; else those met, damaged or not.
-        bytes: of its file.
+        files: the files that were looked at.
+        records: for a sound file, as many as were written; otherwise those found, damaged or not.
+        bytes: the size of its file.
         sound: True if the file holds the bytes that were written.
-        done: its done-record; None where that is damaged.
-        faults: found.
+        done: its done-record; None if that is damaged.
+        faults: those that were found.
     """
 
     shard: Shard
@@ -65,13 +67,13 @@ class ShardFindings:
 
 @dataclass(frozen=True)
 class _File:
-    """What was found of a shard's file.
+    """What was found out about a shard's file.
 
     Attributes:
         size: in bytes.
-        records: in it, as far as they were met or are known.
+        records: how many it has, as far as they were found or are known.
         sound: True if it holds the bytes that were written.
-        faults: found.
+        faults: those that were found.
     """
 
     size: int
@@ -89,9 +91,9 @@ def check_shard(
     """Check one shard, and the files next to it.
 
     Args:
-        expected: what must stand in the directory.
+        expected: what the directory must hold.
         group: the shard's place in `expected.plan.shards`.
-        decode: also decodes every image.
+        decode: if given, every image is decoded with it too.
         advance: called with the number of bytes of each piece of the file.
     """
     shard = expected.plan.shards[group]
@@ -125,9 +127,9 @@ def check_shard(
 
 
 def _proved_by_listing(expected: Expectation, shard: Shard) -> ShardFindings | None:
-    """What is found of a shard whose files all have the checksums that were noted: none is read.
+    """Findings about a shard whose files all have the checksums that were noted: none is read.
 
-    None where one has not, or where its store keeps no checksums.
+    None if one has not, or if its store keeps no checksums.
     """
     done, known = expected.done.get(shard), set(expected.written(shard).values())
     if done is None or len(known) > 1 or done.beside.keys() != shard.beside.keys():
@@ -153,10 +155,10 @@ def _check_file(
     decode: Decode | None,
     advance: Callable[[int], None],
 ) -> _File:
-    """The shard's file; from a store that keeps the CRC32C of it, only a damaged one is fetched.
+    """Check the shard's file; if the store keeps its CRC32C, only a damaged file is fetched.
 
     Raises:
-        UnreadableError, OSError: it cannot be read.
+        UnreadableError, OSError: the file cannot be read.
     """
     path, known = expected.path(shard.file), expected.written(shard)
     records = len(places) if places is not None else None
@@ -188,7 +190,7 @@ def _is_sound(known: Mapping[str, Written], size: int, crc: int) -> bool:
 def _sound(
     shard: Shard, known: Mapping[str, Written], size: int, crc: int, records: int | None
 ) -> _File:
-    """A sound file, and which of the files that know of it are wrong; `records` if counted."""
+    """A sound file, and which of the files that describe it are wrong; `records` if counted."""
     if records is None:
         records = next(one.records for one in known.values() if one.crc32c == crc)
     found = Written(records, size, crc)
@@ -199,7 +201,7 @@ def _sound(
 def _of_the_whole(
     shard: Shard, known: Mapping[str, Written], size: int, crc: int
 ) -> Iterator[Fault]:
-    """What is wrong with a file that holds other bytes than were written."""
+    """What is wrong with a file that does not hold the bytes that were written."""
     wanted = list(known.values())
     if not wanted:
         yield Fault(shard.file, "checksum", "no checksum is left to compare it with")
@@ -246,7 +248,7 @@ def _elsewhere(
 
 
 def _decoder(plan: Plan, decode: Decode | None) -> _Decoding:
-    """The function from the data of a record to what is wrong with its images, in words."""
+    """The function that takes a record's data and says what is wrong with its images, in words."""
     keys = [one.key.removesuffix("encoded") for one in plan.features if one.kind == "image"]
 
     def decoding(data: bytes) -> Iterator[str]:

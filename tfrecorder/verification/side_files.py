@@ -25,7 +25,7 @@ class RowList:
 
     Attributes:
         file: its name.
-        rows: a tuple of texts for each, as its header says; None where it cannot be read.
+        rows: for each row, a tuple of texts as the header says; None if the list cannot be read.
         faults: why not.
     """
 
@@ -59,7 +59,7 @@ def _read_list(expected: Expectation, shard: Shard, name: str, header: tuple[str
         return RowList(file, None, (error.fault,))
     except (ValueError, csv.Error) as error:
         return RowList(file, None, (Fault(file, "damaged", f"it is not CSV: {error}"),))
-    # What no checksum is known of, as in a dataset of an earlier version, must be in its one form.
+    # With no known checksum, as in a dataset of an earlier version, a list must have its one form.
     if not found or found[0] != header:
         words = f"its first line is not {','.join(header)!r}"
         return RowList(file, None, (Fault(file, "damaged", words),))
@@ -73,7 +73,7 @@ def _read_list(expected: Expectation, shard: Shard, name: str, header: tuple[str
 
 
 def _is_row_number(text: str) -> bool:
-    """True for what a row's number is written as."""
+    """True if this is how a row number is written."""
     return text.isascii() and text.isdecimal() and len(text) < 19
 
 
@@ -100,7 +100,7 @@ def _read_beside(expected: Expectation, shard: Shard, name: str) -> bytes:
 
 
 def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None, list[Fault]]:
-    """The places of a shard's records by its index; None, and why, where it is damaged.
+    """The places of a shard's records from its index; None, and why, if the index is damaged.
 
     The records of an index follow one another from the start of the shard to its end.
     """
@@ -126,7 +126,7 @@ def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None,
 
 
 def index_is_proved(expected: Expectation, shard: Shard) -> bool:
-    """True if the checksum of a shard's index is known; an earlier version noted none."""
+    """True if the checksum of a shard's index is known; earlier versions noted none."""
     return shard in expected.done and "index" in expected.done[shard].beside
 
 
@@ -138,7 +138,7 @@ def _place(line: str) -> Place:
 
 
 def compare_index(shard: Shard, places: Sequence[Place], true: Sequence[Place]) -> list[Fault]:
-    """The first line of an index that is not where a record of a sound shard is."""
+    """The first line of an index that does not point to a record of a sound shard."""
     for number, (listed, met) in enumerate(zip(places, true, strict=False)):
         if listed != met:
             words = f"line {number + 1} is {listed}, but the record is at {met}"
@@ -152,7 +152,7 @@ def compare_index(shard: Shard, places: Sequence[Place], true: Sequence[Place]) 
 def check_counts(
     expected: Expectation, shard: Shard, rejects: RowList, suspects: RowList
 ) -> Iterator[Fault]:
-    """Where a done-record does not count what was planned, or what the lists hold."""
+    """Find where a done-record does not count what was planned, or what the lists hold."""
     done = expected.done[shard]
     planned = expected.plan.shard_rows(shard)
     if not done.rows == planned == done.records + done.rejects:

@@ -1,4 +1,4 @@
-"""A shard that was written again and came out otherwise: which row's source is not what it was?"""
+"""A shard that was written again and came out different: which row's source has changed?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def changed_row(old: Expectation, new: Expectation, group: int) -> str | None:
 
 
 def _other_reject(before: RowList, now: RowList) -> str | None:
-    """The first row that is a reject now and was none, or the other way round."""
+    """The first row that is a reject now and was not before, or the other way round."""
     if before.rows is None:
         return None
     then = dict(zip(before.numbers, before.rows, strict=True))
@@ -48,7 +48,7 @@ def _other_reject(before: RowList, now: RowList) -> str | None:
 def _other_record(
     old: Expectation, new: Expectation, shard: Shard, rows: list[PlannedRow]
 ) -> str | None:
-    """The first record whose size, or else whose data, is another than before."""
+    """The first record whose size, or whose data, differs from before."""
     places = read_index(new, shard)[0] or []
     before = read_index(old, shard)[0]
     for row, was, now in zip(rows, before or (), places, strict=False):
@@ -74,7 +74,7 @@ def _sums(where: Expectation, shard: Shard, places: list[Place]) -> Iterator[tup
 
 
 def describe(old: Expectation, new: Expectation, group: int, done: DoneRecord) -> str:
-    """Why a shard was not written again, with its name and, if it is known, the row."""
+    """Why a shard was not written again, with its name and, if known, the row."""
     shard = old.plan.shards[group]
     row = changed_row(old, new, group)
     words = row or (

@@ -52,7 +52,7 @@ def verify(
         decode: also decode every image as `load` does; this needs TensorFlow and takes many times
             as long.
         progress: show a bar; None shows it only in a terminal or a notebook.
-        at: check a dataset that was appended to up to this generation only; None is the newest.
+        at: check an appended dataset only up to this generation; None means the newest.
 
     Returns:
         The faults, each with its file and, for a shard, its record and byte offset; `.ok` is True
@@ -111,7 +111,7 @@ def of_generation(number: int, fault: Fault) -> Fault:
 
 
 def check_follows(before: Expectation | None, expected: Expectation) -> Iterator[Fault]:
-    """A fault if a generation was appended to another dataset than the one that it is in."""
+    """A fault if a generation was appended to a different dataset from the one it is in."""
     known = expected.plan.before
     if (known is None) != (before is None) or (known and before and known["plan"] != before.digest):
         words = "it was not appended to the generation before it: one of the two was exchanged"
@@ -121,7 +121,7 @@ def check_follows(before: Expectation | None, expected: Expectation) -> Iterator
 def check_all(
     expected: Expectation, decode: Decode | None, advance: Advance
 ) -> tuple[list[ShardFindings], list[Fault]]:
-    """All shards, and the faults of the whole directory, those of one file together."""
+    """All shards, and the faults of the whole directory, grouped by file."""
     groups = range(len(expected.plan.shards))
     shards = check_shards(expected, groups, decode, advance)
     done = {one.shard: one.done for one in shards if one.done is not None}
@@ -153,7 +153,7 @@ def check_common(
 
     Args:
         done: the done-records, as the shards prove them.
-        faults: found so far.
+        faults: those found so far.
     """
     damaged = frozenset(fault.file for fault in faults)
     return [
@@ -175,7 +175,7 @@ def _sorted(faults: list[Fault]) -> list[Fault]:
 
 @contextlib.contextmanager
 def byte_bar(every: Iterable[Expectation], shown: bool) -> Iterator[Advance]:
-    """A progress bar over the bytes of all shards; gives the function that moves it."""
+    """A progress bar over the bytes of all shards; yields the function that moves it."""
     if not shown:
         yield lambda size: None
         return

@@ -1,1 +1,1 @@
-"""Writing: rows become records, records shards, shards a committed dataset."""
+"""Writing: rows become records, records become shards, shards become a committed dataset."""

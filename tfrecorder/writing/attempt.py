@@ -1,19 +1,20 @@
-"""One attempt at a shard, where others may be under way: whose files stand in the end.
+"""One attempt at a shard, while others may be running: whose files are kept in the end.
 
-A worker that was given up may go on writing for a while, so that two attempts of one shard overlap
-on a bucket and finish in either order.  Nearly always both write the same bytes.  Where they do
-not, as after a change of a source, the done-record decides:
+A worker that was given up may still write for a while, so that two attempts at one shard overlap on
+a bucket and finish in either order.  Nearly always both write the same bytes.  If they do not, for
+example after a change of a source, the done-record decides:
 
-- A file is put where none stands.  Where one stands with the same CRC32C, all is well.
-- Other bytes are replaced only by whoever holds a claim, which is a short note in the place of the
-  done-record, put over the generation that was seen there.  The holder looks which generation of
-  the file stands, then that the claim is still its own, and puts its bytes over that generation.
-  Who takes the claim later puts its files again, so that an upload of the earlier holder fails.
+- A file is put where there is none.  If there is one with the same CRC32C, nothing needs doing.
+- Other bytes are replaced only by the attempt that holds a claim.  A claim is a short note in the
+  place of the done-record, put over the generation that was seen there.  The holder looks which
+  generation of the file is there, then whether the claim is still its own, and puts its bytes over
+  that generation.  An attempt that takes the claim later puts its files again, so that an upload
+  of the earlier holder fails.
 - The done-record is put over the claim, or where no done-record was when the attempt began.
 
-So once a done-record stands, no attempt can claim its shard or replace its files, however late it
-comes: it finds the done-record, and takes that for its own.  And an attempt whose claim was taken
-away cannot finish: it begins again.  On stores without generations the last writer wins.
+So once there is a done-record, no attempt can claim its shard or replace its files, however late it
+comes: it finds the done-record and takes that for its own.  And an attempt whose claim was taken
+away cannot finish: it starts again.  On stores without generations the last writer wins.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from tfrecorder.plan.staging import staged_plan
 from tfrecorder.threads import UnwantedError, is_unwanted
 from tfrecorder.writing.done import DoneRecord, read_done
 
-#: Times that an attempt begins, each time overtaken by another.
+#: How many times an attempt starts, each time overtaken by another.
 TURNS = 4
 
-#: An attempt that was overtaken waits for the other one: so many times as long as it took itself,
-#: and so many seconds more.  Then that one is given up too.
+#: An attempt that was overtaken waits for the other one: this many times as long as it took itself,
+#: and this many seconds more.  Then it gives up the other one too.
 PATIENCE = (2, 10)
 
-#: How often it looks meanwhile whether the other one is done.
+#: How often it checks in the meantime whether the other one is done.
 LOOKS = 40
 
 
@@ -56,16 +57,16 @@ class OvertakenError(Exception):
 
 
 class Attempt:
-    """What an attempt may replace; a claim, as `storage.publish` takes one."""
+    """What an attempt may replace; a claim as `storage.publish` takes it."""
 
     def __init__(self, output_dir: str, shard: Shard, plan_digest: str) -> None:
         self._output_dir, self._shard, self._plan_digest = output_dir, shard, plan_digest
         self._lock = threading.Lock()
         self._held = False
-        self._generation = 0  # of what stands in the place of the done-record, as far as we know
+        self._generation = 0  # of what is in the done-record's place, as far as we know
 
     def begin(self) -> None:
-        """Look whether the shard is done; claim it where an attempt ended on the way.
+        """Look whether the shard is done; claim it if an attempt ended on the way.
 
         Raises:
             ShardDoneError, OvertakenError
@@ -75,7 +76,7 @@ class Attempt:
             self._claim(standing.generation)
 
     def look_again(self) -> None:
-        """Give up what another attempt has completed meanwhile, where a store keeps no generations.
+        """Give up if another attempt has completed the shard, on a store without generations.
 
         Raises:
             ShardDoneError
@@ -87,7 +88,7 @@ class Attempt:
         return self._held
 
     def take(self) -> None:
-        with self._lock:  # the files of a shard go up side by side
+        with self._lock:  # the files of a shard are uploaded in parallel
             standing = self._look()
             if self._held:
                 if standing is None or standing.generation != self._generation:
@@ -98,10 +99,10 @@ class Attempt:
                 self._claim(0)
 
     def finish(self, done: DoneRecord) -> DoneRecord:
-        """Put the done-record; gives it, or that of an attempt which completed the shard first.
+        """Put the done-record; return it, or that of an attempt that completed the shard first.
 
         Raises:
-            OvertakenError: another attempt has claimed the shard meanwhile.
+            OvertakenError: another attempt has claimed the shard in the meantime.
         """
         try:
             self._put(done.to_json())
@@ -114,7 +115,7 @@ class Attempt:
 
     def _look(self) -> storage.Description | None:
         """What is in the place of the done-record, if it is something else."""
-        # Before it is read: what is read is of this generation, or a later one.
+        # Take it before reading: what is read is of this generation, or a later one.
         path = os.path.join(self._output_dir, self._shard.done)
         with storage.failing_as(OutputError, path):
             standing = storage.describe(path)
@@ -124,7 +125,7 @@ class Attempt:
         return standing
 
     def _claim(self, generation: int) -> None:
-        # It may be that of another plan, which has taken the place of ours.
+        # It may belong to another plan, which has replaced ours.
         staged_plan(self._output_dir, self._plan_digest)
         self._generation = generation
         try:
@@ -146,15 +147,15 @@ def settled(
     plan_digest: str,
     write: Callable[[Attempt], DoneRecord],
 ) -> DoneRecord:
-    """The done-record of a shard: of this attempt, or of another that was first.
+    """The done-record of a shard: from this attempt, or from another that was first.
 
     Args:
-        write: writes the shard and finishes the attempt that it is given.
+        write: writes the shard and finishes the attempt it is given.
 
     Raises:
         OutputError: other attempts have claimed the shard each time.
         UnwantedError: nobody wants the shard any more.
-        Whatever else `write` raises.
+        Anything else that `write` raises.
     """
     for _ in range(TURNS):
         attempt, began = Attempt(output_dir, shard, plan_digest), time.monotonic()
@@ -164,7 +165,7 @@ def settled(
         except ShardDoneError as other:
             return other.done
         except FileNotFoundError:
-            # A commit, or another plan, has removed the temporary files, ours among them.
+            # A commit, or another plan, has removed the temporary files, including ours.
             staged_plan(output_dir, plan_digest)
             if (done := read_done(output_dir, shard, plan_digest)) is None:
                 raise

@@ -34,7 +34,7 @@ def commit(
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
     _check_conservation(plan, by_shard)
     totals = add_up(by_shard.values())
-    if plan.streams is None or plan.copies:  # a batch of a stream may hold no good image
+    if plan.streams is None or plan.copies:  # a batch of a stream may have no good image
         check_rejects(totals, max_reject_fraction, output_dir)
 
     with storage.failing_as(OutputError, output_dir):
@@ -53,7 +53,7 @@ def commit(
         layout.FEATURES: features_json(plan, by_shard.values()),
         layout.METADATA: metadata.metadata_json(plan, by_shard, sums),
     }
-    # On a bucket all at once: one after the other, a small conversion would mostly wait here.
+    # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
     publish = partial(storage.publish_bytes, output_dir)
     storage.each(lambda file: publish(file, files[file]), files, output_dir)
     _check_standing(plan, by_shard, output_dir)
@@ -83,7 +83,7 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
 
 
 def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
-    """What stands in the directory is what was written there, by one more look at it."""
+    """Look once more whether what is in the directory is what was written there."""
     with storage.failing_as(OutputError, output_dir):
         standing = list_output(output_dir)
 
@@ -130,7 +130,7 @@ def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -
 def _gathered(output_dir: str, folder: str, header: tuple[str, ...], parts: Sequence[str]) -> bytes:
     """One CSV from those of the shards that list anything, in the order of the source's rows.
 
-    In a bucket of gs:// the listing of their folder holds most of them: a request for 1,000.
+    In a gs:// bucket, listing their folder returns most of them: one request per 1,000.
     """
     head = to_csv(header, [])
     listed: dict[str, storage.Description] = {}

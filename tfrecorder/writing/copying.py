@@ -1,4 +1,4 @@
-"""One row of a plan that copies: its record as it is, its checksums compared, nothing decoded."""
+"""One row of a plan that copies: its record as it is, checksums compared, nothing decoded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def record_copier(plan: Plan) -> LoadRow:
 
 
 def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
-    """An image as its record describes it; of a file's header, whether it is turned."""
+    """An image as its record describes it; only its file's header says whether it is rotated."""
     data = bytes(features[field.encoded_key][0])
     kind = bytes(features[f"{field.key}/format"][0]).decode()
     height, width, channels = (int(features[key][0]) for key in field.size_keys)

@@ -1,8 +1,8 @@
-"""The names of what workers count, for whatever runs them to add up."""
+"""The names of what workers count, to be added up by the runner."""
 
-#: Of what each shard's done-record says.
+#: Counts from each shard's done-record.
 OF_SHARDS = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")
 
-#: How machines are used: shards under way in a process as each begins, and milliseconds that shards
-#: waited because there were too many.
+#: How machines are used: shards under way in a process each time one begins, and milliseconds that
+#: shards waited because too many were under way.
 UNDER_WAY, WAITED = "shards_under_way", "waited_ms"

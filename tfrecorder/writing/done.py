@@ -24,22 +24,23 @@ class DoneRecord:
     Attributes:
         plan: the digest of the plan that it followed.
         shard: the shard's name.
-        rows: planned; always records + rejects.
-        records: written.
+        rows: how many were planned; always records + rejects.
+        records: how many were written.
         reasons: rejects by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
-        input_bytes: of the files of the images that became records.
-        bytes: of the shard's file.
-        crc32c: of the shard's file.
+        input_bytes: the size of the image files that became records.
+        bytes: the size of the shard's file.
+        crc32c: the checksum of the shard's file.
         formats: records by image format.
-        shapes: smallest and largest (height, width, channels) of the records; empty without any.
+        shapes: smallest and largest (height, width, channels) of the records; empty if there are
+            none.
         sides: smallest and largest (shorter side, longer side) of the records.
-        retries: further attempts that reading the images took.
-        further: of a second and later image, smallest and largest (height, width, channels), by
-            what its keys begin with.
-        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names; an earlier
-            version noted none.
+        retries: how many extra attempts reading the images took.
+        further: for the second and later images, smallest and largest (height, width, channels), by
+            what their keys begin with.
+        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names; earlier
+            versions noted none.
     """
 
     plan: str
@@ -94,13 +95,13 @@ class Output:
         return None if shard.index_file in self.files else f"{shard.index_file} is not there"
 
 
-#: The folders that show whether a shard is done, and all that have a file for each shard.
+#: The folders that show whether a shard is done; and all folders with a file for each shard.
 TOLD_BY = ("", layout.INDEX, layout.DONE)
 BESIDE = ("", *layout.SHARD_FOLDERS)
 
 
 def list_output(output_dir: str, folders: Collection[str] = TOLD_BY) -> Output:
-    """List an output directory: on a bucket a request for 1,000 files of each folder."""
+    """List an output directory: on a bucket, one request per 1,000 files of each folder."""
 
     def files_of(folder: str) -> dict[str, storage.Description]:
         found = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
@@ -119,7 +120,7 @@ def read_done(
     """The done-record of a shard whose file is whole, or None if it must be written (again).
 
     Args:
-        standing: the directory, where it was listed; else the shard's file alone is asked for.
+        standing: the directory, if it was listed; otherwise only the shard's file is looked up.
     """
     listed = None if standing is None else standing.files.get(shard.done)
     try:
@@ -132,7 +133,7 @@ def read_done(
         if error.code == "not_found":
             return None
         raise OutputError(f"{output_dir}/{shard.done} cannot be read: {error}.") from error
-    except (ValueError, TypeError):  # after a loss of power a file may be there without its bytes
+    except (ValueError, TypeError):  # after a power failure a file may lack its bytes
         return None
     if done.plan != plan_digest:
         return None
@@ -146,9 +147,9 @@ def read_done(
 def read_all_done(
     output_dir: str, shards: Collection[Shard], plan_digest: str
 ) -> dict[Shard, DoneRecord | None]:
-    """`read_done` of many shards: nothing is asked about those without a done-record.
+    """`read_done` for many shards; those without a done-record are not looked up.
 
-    In a bucket of gs:// the listing itself holds the records: a request for 1,000 shards.
+    In a gs:// bucket the listing itself holds the records: one request per 1,000 shards.
     """
     standing = list_output(output_dir)
     begun = [shard for shard in shards if shard.done in standing.files]
@@ -189,7 +190,7 @@ def add_up(done: Iterable[DoneRecord]) -> Totals:
     return Totals(
         rows=sum(one.rows for one in done),
         records=sum(one.records for one in done),
-        # By count, then by name: the same of done-records in memory and of those read back.
+        # By count, then by name: the same for done-records in memory and those read back.
         reasons=dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
         suspects=sum(one.suspects for one in done),
         oriented=sum(one.oriented for one in done),

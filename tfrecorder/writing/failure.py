@@ -1,6 +1,6 @@
-"""The words of a failure, left in the dataset directory: the same on every runner.
+"""The message of a failure, left in the dataset directory: the same on every runner.
 
-Beam's runners wrap a worker's exception in ways of their own, down to a line in a log elsewhere.
+Beam's runners wrap a worker's exception in their own ways, down to a line in a log elsewhere.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class Failure:
 
     Attributes:
         error: the name of the exception's class, one of ours.
-        message: its words.
-        launch: of which launch the worker was; workers outlive a killed launcher by some seconds.
+        message: its text.
+        launch: which launch the worker belongs to; workers outlive a killed launcher by some
+            seconds.
         shard: the shard's name; "" for the commit.
     """
 
@@ -36,7 +37,7 @@ class Failure:
         return (_kind(self.error) or TfrecorderError)(self.message)
 
 
-#: One of our errors in what Beam makes of a worker's: a traceback, followed by words of Beam's.
+#: One of our errors in what Beam makes of a worker's error: a traceback, then Beam's own text.
 _TOLD = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
@@ -51,18 +52,18 @@ def find_failure(words: str) -> TfrecorderError | None:
     return kind(found[2]) if found and kind else None
 
 
-#: What Beam adds to the words of a worker's error.
+#: What Beam adds to the message of a worker's error.
 _STEP = re.compile(r" \[while running .*\]$", re.DOTALL)
 
 
 def as_raised(error: BaseException) -> TfrecorderError | None:
-    """One of our errors as it was raised, where Beam has added the name of its step; else None."""
+    """One of our errors as it was raised, if Beam has added the name of its step; else None."""
     kind = _kind(type(error).__name__)
     return kind(_STEP.sub("", str(error))) if kind is not None and type(error) is kind else None
 
 
 def _kind(name: str) -> type[TfrecorderError] | None:
-    """One of our errors by its name, if its words are all that it is made of."""
+    """One of our errors by its name, if its message is all it is made of."""
     kind = getattr(errors, name, None)
     if not isinstance(kind, type) or not issubclass(kind, TfrecorderError):
         return None
@@ -70,15 +71,15 @@ def _kind(name: str) -> type[TfrecorderError] | None:
 
 
 def note_failure(output_dir: str, failure: Failure) -> None:
-    """Leave a failure in the directory, instead of an earlier one."""
+    """Leave a failure in the directory, replacing an earlier one."""
     # The note may fail for the same reason as the output, a full disk or a bucket that is away: the
-    # error itself is raised all the same, and at once.
+    # error itself is still raised, and at once.
     with storage.impatient(), contextlib.suppress(OSError, UnreachableError):
         storage.publish_bytes(output_dir, layout.FAILURE, json.dumps(asdict(failure)).encode())
 
 
 def read_failure(output_dir: str) -> Failure | None:
-    """The failure that was left last; None without one, or where its shard was done since.
+    """The failure that was left last; None if there is none, or its shard was done since.
 
     Raises:
         UnreadableError: the directory cannot be read.
@@ -90,7 +91,7 @@ def read_failure(output_dir: str) -> Failure | None:
         if error.code == "not_found":
             return None
         raise
-    except (TypeError, ValueError):  # cut by a full disk or a loss of power
+    except (TypeError, ValueError):  # cut short by a full disk or a power failure
         return None
     done = os.path.join(output_dir, layout.DONE, f"{failure.shard}.json")
     return None if failure.shard and storage.exists(done) else failure

@@ -25,7 +25,7 @@ from tfrecorder.writing.tfds import image_shapes, image_sides, json_bytes
 
 
 def plan_sums(output_dir: str) -> dict[str, dict[str, int]]:
-    """Size and CRC32C of the plan's files as they stand, by their names.
+    """Size and CRC32C of the plan's files as they are now, by their names.
 
     Raises:
         UnreadableError: one of them cannot be read.
@@ -46,10 +46,10 @@ def sums_of(data: bytes) -> dict[str, int]:
 def metadata_json(
     plan: Plan, done: Mapping[Shard, DoneRecord], files: Mapping[str, Mapping[str, int]]
 ) -> bytes:
-    """`_tfrecorder/metadata.json`: all that is known of the dataset, and its checksums.
+    """`_tfrecorder/metadata.json`: all that is known about the dataset, and its checksums.
 
-    It proves itself, the plan's files, the lists of all shards and the done-records; these prove
-    the shards with their indexes and lists.
+    Its checksums prove itself, the plan's files, the lists of all shards and the done-records;
+    these prove the shards with their indexes and lists.
 
     Args:
         files: size and CRC32C of the plan's files, as `plan_sums` gives them, and of the lists of

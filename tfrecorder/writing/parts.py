@@ -33,7 +33,7 @@ from tfrecorder.writing.progress import progress_bar
 from tfrecorder.writing.result import ConversionResult, counts_in_words, read_result
 from tfrecorder.writing.work import Task, Worker, finish
 
-#: Missing parts, or shards, that a message names.
+#: How many missing parts, or shards, a message names.
 NAMED = 8
 
 
@@ -188,7 +188,7 @@ def commit(
     """
     where = _path(output_dir)
     options = ConvertOptions(max_reject_fraction=max_reject_fraction)
-    _staged(where)  # or the claim would make a directory
+    _staged(where)  # otherwise the claim would make a directory
     with _kept(where, "the commit"), claim(where):
         folder, plan = _staged(where)
         was_finished = folder == where and storage.exists(os.path.join(where, layout.COMMIT))

@@ -1,7 +1,7 @@
-"""The progress bar: rows through, images a second and time left, from what workers leave on disk.
+"""The progress bar: rows through, images per second and time left, from what workers leave on disk.
 
-On disk, because workers may be threads, processes, or on other machines; a DoFn is pickled and can
-carry no bar.
+On disk, because workers may be threads, processes, or on other machines; a DoFn is pickled and
+cannot carry a bar.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REMOTE_POLL_SECONDS = 5
 
 
 def note_progress(output_dir: str, shard: Shard, rows: int) -> None:
-    """Leave word in the directory: rows of a shard that are through, what its worker waits for."""
+    """Note in the directory how many rows of a shard are through and what its worker waits for."""
     storage.overwrite(output_dir, shard.progress, f"{rows} {_waiting()}".strip())
 
 
@@ -36,9 +36,9 @@ def _waiting() -> str:
 
 
 def read_notes(output_dir: str, shards: Iterable[Shard]) -> dict[Shard, tuple[int, str]]:
-    """What `note_progress` left of shards: rows, and what is waited for, "" if nothing is.
+    """What `note_progress` left for shards: rows, and what is waited for, "" if nothing is.
 
-    Nothing is through where a note is half written, or gone with its shard's end.
+    If a note is half written, or gone because its shard ended, no row counts as through.
     """
     there = set(storage.names(os.path.join(output_dir, layout.PROGRESS)))
     noted = [shard for shard in shards if shard.name in there]
@@ -55,10 +55,10 @@ def read_notes(output_dir: str, shards: Iterable[Shard]) -> dict[Shard, tuple[in
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a conversion is.
+    """How far a conversion has got.
 
     Attributes:
-        rows: that are through: those of the done shards, and what shards under way have noted.
+        rows: how many are through: those of done shards, and what shards under way have noted.
         waiting: what it waits for; "" if nothing.
     """
 
@@ -67,7 +67,7 @@ class Progress:
 
 
 def look(output_dir: str, plan: Plan, shards: Collection[Shard]) -> Progress:
-    """How far some shards of a conversion are, from what its workers leave in the directory."""
+    """How far some shards of a conversion have got, from what workers leave in the directory."""
     done = set(storage.names(os.path.join(output_dir, layout.DONE)))
     ended = {shard for shard in shards if f"{shard.name}.json" in done}
     notes = read_notes(output_dir, (shard for shard in shards if shard not in ended))
@@ -83,7 +83,7 @@ def progress_bar(
     """Show the progress of a conversion while the block runs, and what it waits for.
 
     Args:
-        shards: of some shards; by default of all.
+        shards: which shards; all by default.
     """
     if not shown:
         yield

@@ -38,10 +38,10 @@ class SplitResult:
     """One split of a finished dataset.
 
     Attributes:
-        rows: planned.
-        records: written; rows - records were rejected.
-        shards: files.
-        bytes: of the files.
+        rows: how many were planned.
+        records: how many were written; rows - records were rejected.
+        shards: how many files.
+        bytes: the size of the files.
     """
 
     rows: int
@@ -62,10 +62,10 @@ class ConversionResult(Report):
         output_dir: the dataset directory.
         splits: by name, TRAIN first.
         rejects: rejected rows by "stage/code".
-        suspects: records whose image decodes, but with a warning of the decoder.
+        suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
         retries: further attempts to read images, after failures that passed.
-        input_bytes: of the image files that became records.
+        input_bytes: the size of the image files that became records.
         class_names: by integer; for integer labels, the numbers as text; None without labels.
         passed_over: for a folder source, the files that made no row, by kind.
         seconds: from the call to the commit; 0 if other processes wrote the images.
@@ -75,8 +75,8 @@ class ConversionResult(Report):
         shards_before: how many shards were done before the call, which wrote the others.
         rows_before: rows of these shards.
         generation: which generation these figures are for; 0 unless it was appended.
-        rows_there: for an append, rows skipped because their images are in the dataset already.
-        name, version: of the dataset for TFDS; None if it was given none.
+        rows_there: for an append, rows skipped because their images are already in the dataset.
+        name, version: the dataset's, for TFDS; None if none was given.
     """
 
     output_dir: str
@@ -144,11 +144,11 @@ class ConversionResult(Report):
 
     @property
     def tfds_call(self) -> str | None:
-        """The call of TFDS that finds the dataset, as text; None where it has no name."""
+        """The call of TFDS that finds the dataset, as text; None if it has no name."""
         path = self.output_dir.rstrip("/")
         if self.name is None or not path.endswith(os.path.join(self.name, self.version or "")):
             return None
-        if self.generation:  # tfds.load knows generation 0 alone
+        if self.generation:  # tfds.load knows only generation 0
             return f"tfds.builder_from_directories(tfrecorder.generations({path!r}))"
         data_dir = os.path.dirname(os.path.dirname(path)) or "."
         return f"tfds.load('{self.name}:{self.version}', data_dir={data_dir!r})"

@@ -26,11 +26,11 @@ class Loaded:
     """A row that became a record.
 
     Attributes:
-        image: the first one; None in a record without images.
+        image: the first image; None in a record without images.
         parts: the framed record, in buffers to write one after the other.
         size: their bytes, together.
-        input_bytes: of the images' files.
-        retries: further attempts that reading them took.
+        input_bytes: the size of the images' files.
+        retries: how many extra attempts reading them took.
         further: the other images, by what their keys begin with.
     """
 
@@ -52,8 +52,8 @@ class Rejected:
     retries: int = 0
 
 
-#: How an image is read: by its uri, its file in the spool if it came as bytes or "", and with what
-#: is called before each further attempt.
+#: How an image is read: from its uri; from its file in the spool if it came as bytes, else ""; and
+#: with a function to call before each further attempt.
 Read = Callable[[str, str, Callable[[], None]], bytes]
 
 #: What a worker does with a row.
@@ -61,7 +61,7 @@ LoadRow = Callable[[PlannedRow], Loaded | Rejected]
 
 
 def planned_reject(row: PlannedRow) -> Rejected | None:
-    """The reject that a row was known for when it was planned; None of a row to be loaded."""
+    """The reject that a row was planned as; None for a row to be loaded."""
     if not (words := row.values.get(REJECT_OF.reason)):
         return None
     code, _, detail = words.partition(": ")
@@ -69,7 +69,7 @@ def planned_reject(row: PlannedRow) -> Rejected | None:
 
 
 def streamed(load: LoadRow) -> LoadRow:
-    """`load` of the rows of a stream, whose plan has columns that are of no record."""
+    """`load` for the rows of a stream, whose plan has columns that belong to no record."""
 
     def load_streamed(row: PlannedRow) -> Loaded | Rejected:
         if (reject := planned_reject(row)) is not None:
@@ -86,11 +86,11 @@ _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np
 def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     """The function that does all the work of a row, in a thread of the pool.
 
-    All that follows from the plan is worked out here, once: what is left for a row is 35 µs.
+    Everything that follows from the plan is worked out here, once: what is left for a row is 35 µs.
 
     Args:
-        room: of memory, for pixels.
-        read: an image, as `write_shard` does.
+        room: memory for pixels.
+        read: reads an image, as `write_shard` does.
     """
     fields = plan.fields
     images = [(field, _ImageKeys.of(field)) for field in fields if isinstance(field.kind, Image)]
@@ -163,7 +163,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
 
 
 class _ImageKeys(NamedTuple):
-    """The keys of an image, which are made once and not for each row."""
+    """The keys of an image, made once and not for each row."""
 
     uri: str
     spool: str
@@ -180,7 +180,7 @@ class _ImageKeys(NamedTuple):
 
 
 def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
-    """The images as they are stored; the warnings of all stand with the first."""
+    """The images as they are stored; the warnings of all of them go with the first."""
     stored = [(key, one.image) for key, one in placed.items()]
     complaints = [f"{key}: {one.warning}" for key, one in stored[1:] if one.warning]
     if complaints:
@@ -191,7 +191,7 @@ def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
 
 
 def array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
-    """The type of each planned key with an array of numbers, which an Example takes from NumPy."""
+    """The type of each planned key with an array of numbers that an Example takes from NumPy."""
     return {
         feature.key: _DTYPES[feature.kind]
         for field in fields

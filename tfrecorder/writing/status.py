@@ -38,8 +38,8 @@ class SplitStatus:
         shards: planned.
         shards_done: complete under their final names.
         records: in these shards.
-        rejects: of these shards.
-        bytes: of these shards.
+        rejects: rejected rows of these shards.
+        bytes: the size of these shards.
     """
 
     rows: int

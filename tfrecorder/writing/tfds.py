@@ -19,21 +19,21 @@ from tfrecorder.schema.keys import ENCODED, LABEL, Feature
 from tfrecorder.schema.labels import to_labels_file
 from tfrecorder.writing.done import DoneRecord
 
-#: Of the data, not of this package: TFDS wants one, where the user gave none.
+#: The name of the data, not of this package: TFDS requires one if the user gave none.
 DATASET_NAME = "dataset"
 DATASET_VERSION = "1.0.0"
 
 _TFDS = "tensorflow_datasets.core.features"
 
 
-#: (height, width, channels), None where images differ.
+#: (height, width, channels); None for what differs between images.
 Shape = tuple[int | None, int | None, int]
 
 
 def image_shape(done: Iterable[DoneRecord]) -> Shape:
-    """(height, width, channels) that hold for every image; None where images differ.
+    """(height, width, channels) that hold for every image; None for what differs between images.
 
-    Channels that differ, or are 2, become 3: what a decoder is then asked for.
+    If channels differ, or are 2, they become 3: what a decoder is then asked for.
     """
     extremes = [shape for one in done for shape in one.shapes]
     same = [
@@ -47,8 +47,8 @@ def image_shape(done: Iterable[DoneRecord]) -> Shape:
 def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int]] | None:
     """[smallest, largest] of the shorter sides of all images, and of their longer sides.
 
-    Of all generations so far; None where an earlier version did not note those of the first.  From
-    these a reader may know, before it looks at an image, how small it can be decoded.
+    For all generations so far; None if an earlier version did not note those of the first.  From
+    these a reader can tell, before it looks at an image, how small it can be decoded.
     """
     extremes = [sides for one in done for sides in one.sides]
     if plan.before is not None:
@@ -74,7 +74,7 @@ def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
 
 
 def _of_both(one: Sequence[int | None], other: Shape) -> Shape:
-    """What holds for all images where these hold for some of them and for the others."""
+    """What holds for all images if one holds for some of them and the other for the rest."""
     height, width = (a if a == b else None for a, b in zip(one[:2], other[:2], strict=True))
     return height, width, other[2] if one[2] == other[2] else 3
 
@@ -143,14 +143,14 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
     dimensions = [str(-1 if size is None else size) for size in sides]
     shape = {"dimensions": dimensions}
     if feature.kind == "image" and plan.options.get("image_format") == "raw":
-        # Pixels as they are: TFDS knows them as the bytes of an array.
+        # Pixels as they are: TFDS treats them as the bytes of an array.
         array = {"dtype": "uint8", "encoding": "bytes", "shape": shape}
         return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
     content: dict[str, Any] = {"dtype": "uint8", "shape": shape}
     if feature.kind == "mask":
         content["encodingFormat"] = "png"
     if feature.kind == "mask" and plan.options.get("tfds_features"):
-        content["useColormap"] = True  # classes 0, 1, 2 as greys are all black
+        content["useColormap"] = True  # as greys, classes 0, 1, 2 all look black
     return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
 
 
@@ -181,7 +181,7 @@ def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
 
 
 def _target(plan: Plan) -> str | None:
-    """The key of what TFDS's as_supervised gives with the image: its class, or else its mask."""
+    """The key of what TFDS's as_supervised returns with the image: its class, or else its mask."""
     kinds = {feature.key: feature.kind for feature in plan.features}
     labels = class_field(plan.fields)
     if ENCODED not in kinds:
@@ -194,7 +194,7 @@ def _target(plan: Plan) -> str | None:
 
 
 def labels_files(plan: Plan) -> dict[str, bytes]:
-    """The files of class names, of each key whose classes have names."""
+    """The files of class names, for each key whose classes have names."""
     return {
         layout.labels_file(key): to_labels_file(names).encode()
         for key, names in plan.vocabularies.items()

@@ -1,6 +1,6 @@
 """What a worker does with shard numbers, however it gets them; and the last step.
 
-Everything about a shard is in the plan that stands staged in the output directory.
+Everything about a shard is in the plan staged in the output directory.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Task:
     """What all workers of one launch are given.
 
     Attributes:
-        output_dir: where the plan is staged: the dataset directory, or the `next/` of one.
-        digest: of that plan.
-        threads: of each process that load images; 0 decides by the plan and the cores.
+        output_dir: where the plan is staged: a dataset directory, or the `next/` of one.
+        digest: that plan's digest.
+        threads: how many load images in each process; 0 decides by the plan and the cores.
         on_error: "reject", or "raise" at the first image that cannot be used.
         progress: leave notes of the rows that are through.
         launch: marks the failures that the workers of this launch leave in the directory.
@@ -55,7 +55,7 @@ class Written(NamedTuple):
     """A shard that is done.
 
     Attributes:
-        done: what is noted of it.
+        done: what is noted about it.
         under_way: shards under way in the process when this one began, itself included.
         waited: seconds for which it waited until there were few enough.
     """
@@ -72,7 +72,7 @@ class Worker:
         shared: gives the process's pool of threads, and makes it if there is none yet.
 
     Raises:
-        OutputError: the plan that stands there is another one, or cannot be read.
+        OutputError: the plan there is now a different one, or cannot be read.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Worker:
             return settled(task.output_dir, shard, task.digest, write)
 
         with storage.accessing(task.access), _failure_noted(task, shard.name):
-            self._staged.read()  # fails where another conversion has put its own there
+            self._staged.read()  # fails if another conversion has put its own there
             # A disk that fails briefly loses the shard that is being written: start it again.
             done = storage.retried(write_anew, path)
             if noted:
@@ -139,12 +139,12 @@ class Worker:
 
 
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
-    """Commit the dataset, and put an overwrite in the place of the old one.
+    """Commit the dataset, and replace the old one if this is an overwrite.
 
-    Repeated, it continues from where it stopped.
+    If called again, it continues from where it stopped.
 
     Raises:
-        OutputError: rows are missing, or another plan stands there.
+        OutputError: rows are missing, or there is another plan.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
     output_dir = layout.dataset_of(task.output_dir)
