@@ -6,6 +6,7 @@ import base64
 import contextlib
 import gzip
 import http.server
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -190,6 +191,18 @@ def test_one_that_the_server_ends_is_replaced(server: Counting) -> None:
     send = connections.sender(server.url, TIMEOUT)
     assert [read(send, "/a"), read(send, "/b")] == [b"/a", b"/b"]
     assert server.connections == 2
+
+
+def test_a_fork_does_not_use_its_parents_connections(server: Counting) -> None:
+    send = connections.sender(server.url, TIMEOUT)
+    assert read(send, "/parent") == b"/parent"
+    child = os.fork()
+    if not child:
+        os._exit(0 if read(send, "/child") == b"/child" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert server.connections == 2
+    assert read(send, "/again") == b"/again"
+    assert server.connections == 2, "the parent's is still its own"
 
 
 def test_what_is_left_of_an_answer_is_not_taken_for_the_next(server: Counting) -> None:

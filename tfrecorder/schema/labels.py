@@ -81,7 +81,7 @@ def _code(character: str) -> str:
 
 
 def to_label_map_csv(names: Sequence[str]) -> str:
-    """Class names as the Model Garden's label map: a line `id,name` for each class except 0.
+    r"""Class names as the Model Garden's label map: a line `id,name` for each class except 0.
 
     >>> to_label_map_csv(["background", "cat", 'the "red" one'])
     '1,cat\n2,"the ""red"" one"\n'

@@ -45,14 +45,15 @@ def sender(endpoint: str, timeout: tuple[float, float]) -> Send:
     The function raises OSError and http.client.HTTPException, also inside its block.
     """
     connect = _connector(urllib.parse.urlsplit(endpoint), timeout[0])
-    kept: list[tuple[http.client.HTTPConnection, float]] = []
+    kept: list[tuple[http.client.HTTPConnection, float, int]] = []
 
     def connection() -> http.client.HTTPConnection:
         # No lock needed: `pop` and `append` are atomic.  The latest connection is reused first.
         with contextlib.suppress(IndexError):
             while True:
-                found, since = kept.pop()
-                if time.monotonic() - since < IDLE:
+                found, since, process = kept.pop()
+                # A fork has its parent's connections too: two that read one would mix answers.
+                if process == os.getpid() and time.monotonic() - since < IDLE:
                     return found
                 found.close()
         opened = connect()
@@ -68,7 +69,7 @@ def sender(endpoint: str, timeout: tuple[float, float]) -> Send:
             response = used.getresponse()
             yield response
             if response.isclosed() and used.sock is not None:
-                kept.append((used, time.monotonic()))
+                kept.append((used, time.monotonic(), os.getpid()))
                 return
         except BaseException:
             used.close()
