@@ -340,13 +340,10 @@ def test_a_flat_folder_of_images_is_unlabelled() -> None:
         tfrecorder.convert("flat", "other")
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(b"x" * 5000, "but 5,000 bytes"), (np.zeros((40, 30, 3)), r"an array of shape \(40, 30, 3\)")],
-)
-def test_an_image_itself_is_one_clear_error(value: Any, words: str) -> None:
-    frame = pd.DataFrame({"image_uri": [value, value], "label": "x"})
-    with pytest.raises(ValidationError, match=words) as caught:
+def test_pixels_in_a_cell_are_one_clear_error() -> None:
+    pixels = np.zeros((40, 30, 3))
+    frame = pd.DataFrame({"image_uri": [pixels, pixels], "label": "x"})
+    with pytest.raises(ValidationError, match=r"an array of shape \(40, 30, 3\)") as caught:
         frame.tensorflow.to_tfrecord("out")
     assert len(str(caught.value)) < 800
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -459,3 +460,12 @@ def test_a_bucket_holds_the_spool_of_what_is_written_there(gcs: Any) -> None:
     tfrecorder.convert(frame, "here", num_shards=2, progress=False)
     for name in ("train-00000-of-00002.tfrecord", "dataset_info.json"):
         assert gcs.get(f"{out}/{name}") == Path("here", name).read_bytes()
+
+
+def test_a_file_may_be_called_as_a_data_uri_begins() -> None:
+    """In a folder every name is that of a file; only a cell of a table can be an image itself."""
+    folder = Path("photos/data:image,x")
+    folder.mkdir(parents=True)
+    shutil.copy(PHOTOS[0], folder / "a.jpg")
+    tfrecorder.convert("photos", "out", progress=False)
+    assert [record["image/filename"] for record in records("out")] == [b"data:image,x/a.jpg"]

@@ -84,7 +84,9 @@ def row_of(
         return Row(cells, position, cells.name or name)
     kept = dict(cells)
     for column in columns:
-        found = file_in(kept.get(column))
+        found = kept.get(column)
+        if base is None or not isinstance(found, str):  # a file may be called "data:…"
+            found = file_in(found)
         if isinstance(found, File):
             if found.name and (fault := _name_fault(found.name)) is not None:
                 return Row(Unusable(name, fault), position, name)

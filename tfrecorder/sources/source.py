@@ -118,7 +118,8 @@ def read_with(source: Any, options: ConvertOptions) -> Source:
     named, form, base = chosen.columns, chosen.text_form, chosen.base
     found = read_source(source, named, chosen.labels, chosen.schema, chosen.split_by, form, base)
     schema = with_boxes(found.schema, chosen.background_class, chosen.tfds_features)
-    return with_contents(replace(found, schema=schema))
+    found = replace(found, schema=schema)
+    return found if found.is_folder else with_contents(found)
 
 
 def refuse_idle(table: Source, options: ConvertOptions) -> None:
@@ -168,7 +169,7 @@ def _read_path(
             )
         table, passed_over = read_folder(whole)
         found = _as_source(table, whole, {}, labels, schema, split_by)
-        return replace(found, passed_over=passed_over)
+        return replace(found, is_folder=True, passed_over=passed_over)
     if not is_file and not os.path.isfile(whole):
         looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
         raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")

@@ -67,6 +67,7 @@ class Source:
             that the source has.
         base: the folder that relative uris start from.
         left_out: the source's other columns, which make no feature.
+        is_folder: the uris are names of files in a folder, so none is an image itself.
         passed_over: for a folder, how many hidden files and how many other files made no row.
         schema: what each column holds.
         groups: what the rows of a group have in common; all of them get the same split.
@@ -80,6 +81,7 @@ class Source:
     frame: pd.DataFrame
     base: str
     left_out: tuple[str, ...] = ()
+    is_folder: bool = False
     passed_over: Mapping[str, int] = field(default_factory=dict)
     schema: Schema = DEFAULT_SCHEMA
     groups: pd.Series | None = None
