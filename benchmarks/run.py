@@ -17,7 +17,7 @@ import harness
 
 NAMES = (
     *("startup", "planning", "exactness", "writing", "memory", "growth", "appending"),
-    *("reading", "raw", "bucket", "where_time_goes", "cost"),
+    *("reading", "raw", "by_number", "bucket", "where_time_goes", "cost"),
 )
 
 
