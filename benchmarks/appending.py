@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 import harness
-from harness import Case, Numbers, Timed
+from harness import Bar, Case, Numbers, Timed
 
 ROWS = 1_000_000
 QUICK_ROWS = 20_000
@@ -102,12 +102,10 @@ def main(arguments: list[str] | None = None) -> bool:
     few, large = results
     more = {key: large.median(key) - few.median(key) for key in ("seconds", "peak_mb")}
     bars = [
-        harness.verdict("seconds more", more["seconds"], SECONDS_BAR, at_least=False),
-        harness.verdict("MB more", more["peak_mb"], MEMORY_BAR, at_least=False),
+        Bar("appended to 1,000,000 rows, s more", more["seconds"], SECONDS_BAR, at_least=False),
+        Bar("appended to 1,000,000 rows, MB more", more["peak_mb"], MEMORY_BAR, at_least=False),
     ]
-    print("\n".join(line for _, line in bars))
-    harness.save("appending", results)
-    return all(met for met, _ in bars)
+    return harness.report("appending", results, bars=bars)
 
 
 if __name__ == "__main__":

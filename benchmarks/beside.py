@@ -20,10 +20,10 @@ from typing import Any
 
 import data as shared
 import harness
-from harness import HERE, Case, Numbers, Result, Timed
+from harness import HERE, Bar, Case, Numbers, Result, Timed
 
 #: A case of the new package may take this share more CPU seconds than the old one's.
-BAR = 1.05
+CPU_BAR = 1.05
 
 PLAN_ROWS = 200_000
 
@@ -142,18 +142,16 @@ def package_of(revision: str, data: Path) -> Path:
     return folder
 
 
-def report(results: Sequence[Result]) -> list[tuple[bool, str]]:
-    """For each case, how much more the new package takes."""
+def compared(results: Sequence[Result]) -> tuple[list[list[str]], list[Bar]]:
+    """For each case, how much more the new package takes: the table, and the bars by CPU."""
     by_name = {result.case.name: result for result in results}
-    verdicts = []
+    rows, bars = [["new / old", "CPU", "seconds", "memory"]], []
     for name in dict.fromkeys(name.rpartition(": ")[0] for name in by_name):
         old, new = by_name[f"{name}: old"], by_name[f"{name}: new"]
         ratios = {key: new.median(key) / old.median(key) for key in ("cpu", "seconds", "peak_mb")}
-        met, line = harness.verdict(f"{name}, CPU new / old", ratios["cpu"], BAR, False)
-        verdicts.append(
-            (met, f"{line}; seconds {ratios['seconds']:.3f}, memory {ratios['peak_mb']:.3f}")
-        )
-    return verdicts
+        rows.append([name, *(f"{ratio:.3f}" for ratio in ratios.values())])
+        bars.append(Bar(f"{name}, CPU new / old", ratios["cpu"], CPU_BAR, at_least=False))
+    return rows, bars
 
 
 def main(arguments: Sequence[str] | None = None) -> bool:
@@ -172,10 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     todo = [one for case in cases if case.name in names for one in both(case, old)]
     results = harness.run_rounds(todo, chosen.rounds, data)
     print(harness.table(results, ["seconds", "cpu", "others", "peak_mb"]))
-    verdicts = report(results)
-    print("\n" + "\n".join(line for _, line in verdicts))
-    harness.save("beside", results, verdicts=[line for _, line in verdicts])
-    return all(met for met, _ in verdicts)
+    rows, bars = compared(results)
+    return harness.report("beside", results, {"new / old": rows}, bars)
 
 
 if __name__ == "__main__":

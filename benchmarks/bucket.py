@@ -236,10 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     print(harness.table(results, ["seconds", "cpu", "server_cpu", "gets", "sizes"]))
     missing = {result.case.arguments["kind"] for result in results if result.skipped}
     found = {kind: by_slope(kind, results, sizes) for kind in kinds if kind not in missing}
-    lines = [*_slopes(found), "", *_verdicts(found)]
-    print("\n" + "\n".join(lines))
-    harness.save("bucket", results, verdicts=lines)
-    return True
+    return harness.report("bucket", results, {"by the slope": _slopes(found)})
 
 
 @dataclass(frozen=True)
@@ -274,31 +271,29 @@ def by_slope(kind: str, results: Sequence[Result], sizes: tuple[int, int]) -> Sl
     return Slope(seconds, total - server, server, fixed, large.median("seconds") / images)
 
 
-def _slopes(found: Mapping[str, Slope]) -> list[str]:
-    """Images a second, and CPU an image of the server and of the client, without fixed costs."""
-    rows = [["by the slope", "images/s", "ms CPU, client", "server", "fixed s", "whole, images/s"]]
-    rows += [
-        [kind, f"{1 / one.seconds:,.0f}", f"{one.client * 1e3:.2f}", f"{one.server * 1e3:.2f}"]
-        + [f"{one.fixed:.2f}", f"{1 / one.whole:,.0f}"]
-        for kind, one in found.items()
-    ]
-    return harness.columns(rows).splitlines()
+def _slopes(found: Mapping[str, Slope]) -> list[list[str]]:
+    """Images a second, CPU an image and cores in use on both sides, without fixed costs.
 
-
-def _verdicts(found: Mapping[str, Slope]) -> list[str]:
-    """How near each conversion comes to what the server gives to a plain copy in 16 threads."""
-    lines = []
+    A conversion is compared with what the same server gives to a plain copy in 16 threads.
+    """
+    rows = [["", "images/s", "of a plain copy", "ms CPU per image, ours", "the server's"]]
+    rows[0] += ["cores in use, ours", "the server's", "fixed s"]
     for kind, one in found.items():
         bound = found.get(COPY + kind.removeprefix(kind.partition(",")[0]))
-        if bound is None or kind.startswith(("plain", "our")):
-            continue
-        lines.append(
-            f"{kind} / plain copy: {bound.seconds / one.seconds:.2f} by the slope, "
-            f"{bound.whole / one.whole:.2f} of the whole call; "
-            f"cores in use: {one.client / one.seconds:.2f} by us, "
-            f"{one.server / one.seconds:.2f} by the server"
+        compared = bound is not None and not kind.startswith(("plain", "our"))
+        rows.append(
+            [
+                kind,
+                f"{1 / one.seconds:,.0f}",
+                f"{bound.seconds / one.seconds:.2f}" if bound and compared else "",
+                f"{one.client * 1e3:.2f}",
+                f"{one.server * 1e3:.2f}",
+                f"{one.client / one.seconds:.2f}",
+                f"{one.server / one.seconds:.2f}",
+                f"{one.fixed:.2f}",
+            ]
         )
-    return lines
+    return rows
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import harness
 import psutil
 import raw
 import writing
-from harness import Case, Numbers, Timed, verdict
+from harness import Bar, Case, Numbers, Timed
 
 SECONDS_A_REQUEST = 0.02
 BATCH = 64
@@ -172,27 +172,19 @@ def main(arguments: list[str] | None = None) -> bool:
     def ratio(one: str, other: str, key: str) -> float:
         return found[one].median(key) / found[other].median(key)
 
-    verdicts = [
-        verdict("undecoded, CPU of bare / Records", ratio("bare", "Records", "cpu"), 0.8, True),
-        verdict("CPU, exact / buffered", ratio("exact", "buffered", "cpu"), 1.05, False),
-        verdict(
-            "bucket, images/s, blocks / stored",
-            ratio("stored, bucket", "blocks, bucket", "seconds"),
-            0.9,
-            True,
-        ),
-        verdict(
-            "memory, tenth epoch / second",
-            found["ten epochs"].median("last_mb") / found["ten epochs"].median("second_mb"),
-            1.05,
-            False,
-        ),
-        verdict(f"opening {many} records, s", found["open"].median("seconds"), 1.0, False),
-        verdict(f"opening {many} records, MB", found["open"].median("more_mb"), 32, False),
+    epochs, opened = found["ten epochs"], found["open"]
+    growth = epochs.median("last_mb") / epochs.median("second_mb")
+    bare, exact = ratio("bare", "Records", "cpu"), ratio("exact", "buffered", "cpu")
+    blocks = ratio("stored, bucket", "blocks, bucket", "seconds")
+    bars = [
+        Bar("random undecoded reads, CPU of bare / `Records`", bare, 0.8, at_least=True),
+        Bar('`load(shuffle="exact")` / buffered, CPU', exact, 1.05, at_least=False),
+        Bar("bucket of 20 ms: blocks / stored order, images/s", blocks, 0.9, at_least=True),
+        Bar("memory of `batches`, tenth epoch / second", growth, 1.05, at_least=False),
+        Bar(f"opening {many:,} records, s", opened.median("seconds"), 1.0, at_least=False),
+        Bar(f"opening {many:,} records, MB", opened.median("more_mb"), 32, at_least=False),
     ]
-    print("\n" + "\n".join(line for _, line in verdicts))
-    harness.save("by_number", results)
-    return all(met for met, _ in verdicts)
+    return harness.report("by_number", results, bars=bars)
 
 
 if __name__ == "__main__":

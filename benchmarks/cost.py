@@ -212,8 +212,8 @@ def ways(
     }
 
 
-def tables(found: Mapping[str, Way], given: Inputs) -> tuple[list[str], dict[str, Any]]:
-    """The sum of each way as text, and as numbers."""
+def sums(found: Mapping[str, Way], given: Inputs) -> tuple[list[list[str]], dict[str, Any]]:
+    """The sum of each way as rows of a table, and as numbers."""
     rows = [
         ["", "ms CPU", "core h busy", "core h working", "start s", "core h starting", "core h"]
         + ["minutes", "GB read", "GB written", "$ cores", "$ memory", "$ requests", "$"]
@@ -228,7 +228,7 @@ def tables(found: Mapping[str, Way], given: Inputs) -> tuple[list[str], dict[str
             + [f"{cost.minutes:.1f}", f"{cost.read_gb:,.0f}", f"{cost.written_gb:,.0f}"]
             + [f"{one:.2f}" for one in (cost.cores, cost.memory, cost.requests, cost.money)]
         )
-    return harness.columns(rows).splitlines(), paper
+    return rows, paper
 
 
 #: The rounds; of each kind of image the two numbers, and the mean size.
@@ -295,13 +295,13 @@ def main(arguments: Sequence[str] | None = None) -> bool:
         local = writing.slopes(results, f"{way}, local", sizes[PHOTOGRAPH], "cpu")
         each = statistics.median(local)
         print(f"{way}, local: {each * 1e3:.3f} ms CPU an image")
-    lines, paper = tables(ways(results, sizes, bytes_in), given)
-    print("\nOn paper, with " + ", ".join(f"{k} {v:g}" for k, v in vars(given).items()) + ":\n")
-    print("\n".join(lines))
-    if not chosen.again:
-        kept = {"sizes": sizes, "bytes_in": bytes_in, "inputs": vars(given), "paper": paper}
-        harness.save("cost", results, **kept, verdicts=lines)
-    return True
+    rows, paper = sums(ways(results, sizes, bytes_in), given)
+    print("\nOn paper, with " + ", ".join(f"{k} {v:g}" for k, v in vars(given).items()) + ":")
+    if chosen.again:
+        print("\n" + harness.columns(rows))
+        return True
+    kept = {"sizes": sizes, "bytes_in": bytes_in, "inputs": vars(given), "paper": paper}
+    return harness.report("cost", results, {"on paper": rows}, **kept)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from typing import Any
 import data
 import harness
 import writing
-from harness import Case, Numbers, Result, Timed
+from harness import Bar, Case, Numbers, Result, Timed
 
 PHOTOGRAPHS, SYNTHETIC = "photographs", "synthetic"
 SIZES = {
@@ -201,7 +201,7 @@ def _find(results: Sequence[Result], name: str) -> Result:
     return next(result for result in results if result.case.name == name)
 
 
-def show(results: Sequence[Result], kind: str, sizes: Sequence[int]) -> None:
+def rows_of(results: Sequence[Result], kind: str, sizes: Sequence[int]) -> list[list[str]]:
     """The table of one kind: a line a size."""
     each = [float("nan"), *costs(results, kind, sizes, "cpu")]
     heads = ("start s", "s", "CPU s", "ms CPU an image more")
@@ -226,26 +226,24 @@ def show(results: Sequence[Result], kind: str, sizes: Sequence[int]) -> None:
                 f"{workers.median('graph_bytes') / 1e3:.1f}",
             ]
         )
-    print(harness.columns(rows) + "\n")
+    return rows
 
 
-def verdicts(results: Sequence[Result], kind: str, sizes: Sequence[int]) -> list[tuple[bool, str]]:
-    """Whether time is straight, memory flat and the graph small, as far as the sizes tell."""
+def bars_of(results: Sequence[Result], kind: str, sizes: Sequence[int]) -> list[Bar]:
+    """Whether time is straight, memory flat and the graph small, as far as the sizes show."""
     bars = []
     each = costs(results, kind, sizes, "cpu")
     if len(each) > 1:
         ratio = each[-1] / each[-2]
         name = f"{kind}: CPU an image, to {sizes[-1]:,} / to {sizes[-2]:,}, or its inverse"
-        bars.append(harness.verdict(name, max(ratio, 1 / ratio), STRAIGHT_BAR, at_least=False))
+        bars.append(Bar(name, max(ratio, 1 / ratio), STRAIGHT_BAR, at_least=False))
     largest = _find(results, f"{kind} {sizes[-1]}, workers")
     if sizes[-1] > FLAT_FROM in sizes:
         before = _find(results, f"{kind} {FLAT_FROM}, workers").median("worker_mb")
         name = f"{kind}: peak memory of a worker, {sizes[-1]:,} / {FLAT_FROM:,}"
-        bars.append(
-            harness.verdict(name, largest.median("worker_mb") / before, FLAT_BAR, at_least=False)
-        )
+        bars.append(Bar(name, largest.median("worker_mb") / before, FLAT_BAR, at_least=False))
     graph = largest.median("graph_bytes")
-    bars.append(harness.verdict(f"{kind}: bytes of the job graph", graph, GRAPH_BAR, False))
+    bars.append(Bar(f"{kind}: bytes of the job graph", graph, GRAPH_BAR, at_least=False))
     return bars
 
 
@@ -270,13 +268,9 @@ def main(arguments: list[str] | None = None) -> bool:
         often = [size for size in of_kind if size <= REPEATED]
         for some, times in ((often, rounds), (of_kind[len(often) :], 1)):
             results += harness.run_rounds(make_cases(kind, some, source.parent), times, chosen.data)
-    print()
-    for kind, of_kind in sizes.items():
-        show(results, kind, of_kind)
-    bars = [bar for kind, of_kind in sizes.items() for bar in verdicts(results, kind, of_kind)]
-    print("\n".join(line for _, line in bars))
-    harness.save("growth", results, sizes=sizes)
-    return all(met for met, _ in bars)
+    tables = {kind: rows_of(results, kind, of_kind) for kind, of_kind in sizes.items()}
+    bars = [bar for kind, of_kind in sizes.items() for bar in bars_of(results, kind, of_kind)]
+    return harness.report("growth", results, tables, bars, sizes=sizes)
 
 
 if __name__ == "__main__":

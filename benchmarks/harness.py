@@ -3,7 +3,7 @@
     cases = [Case("by hand", "writing:by_hand", {"source": "data.csv"}, writes=True), ...]
     results = run_rounds(cases, rounds=5)
     print(table(results, ["seconds", "cpu", "peak_mb"]))
-    save("writing", results)
+    met = report("writing", results, bars=[Bar("seconds", 2.1, 3, at_least=False)])
 
 A case names a function of a module in this folder.  The function imports what it needs, prepares
 what is not to be timed, and returns the function that is timed; that one returns a dict of
@@ -35,7 +35,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -327,31 +327,84 @@ def _shown(value: float) -> str:
     return f"{value:.4g}"
 
 
-def verdict(name: str, value: float, bar: float, at_least: bool) -> tuple[bool, str]:
-    """Whether a bar is met, and a line that says so."""
-    met = value >= bar if at_least else value <= bar
-    sign = ">=" if at_least else "<="
-    return met, f"{'PASS' if met else 'MISS'}  {name}: {value:.3f} (bar {sign} {bar:g})"
+@dataclass(frozen=True)
+class Bar:
+    """A number that a benchmark must reach: at least `bound`, or at most."""
+
+    name: str
+    value: float
+    bound: float
+    at_least: bool
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at_least else "<="
+        verdict = "PASS" if self.met else "MISS"
+        return f"{verdict}  {self.name}: {self.value:.3f} (bar {sign} {self.bound:g})"
 
 
-def save(name: str, results: Sequence[Result], **more: Any) -> Path:
-    """Write all rounds, the machine and the versions to results/NAME.json."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+#: Rows of text, a table each, by title; the first row of each is the header.
+Tables = Mapping[str, Sequence[Sequence[str]]]
+
+
+def report(
+    name: str,
+    results: Sequence[Result],
+    tables: Tables | None = None,
+    bars: Sequence[Bar] = (),
+    **more: Any,
+) -> bool:
+    """Print what came out and write it to results/NAME.json; whether all bars are met.
+
+    The file holds every round, the tables and bars as they are printed, the machine, the versions
+    and the commit.  figures.py and plots.py make the pages' tables and plots of it.
+    """
+    for rows in (tables or {}).values():
+        print("\n" + columns(rows))
+    print("\n" + "\n".join(str(bar) for bar in bars))
     record = {
         "benchmark": name,
+        "command": _command(),
         "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": _commit(),
         "machine": machine(),
         "versions": versions(),
+        "tables": tables or {},
+        "bars": [{**asdict(bar), "met": bar.met} for bar in bars],
         **more,
         "cases": [
             {**asdict(result.case), "skipped": result.skipped, "rounds": result.rounds}
             for result in results
         ],
     }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(record, indent=1, default=str))
     _say(f"written: {os.path.relpath(path)}")
-    return path
+    return all(bar.met for bar in bars)
+
+
+def _command() -> str:
+    """The command line, without where the data are."""
+    words = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    if "--data" in words:
+        at = words.index("--data")
+        del words[at : at + 2]
+    return " ".join(word for word in words if not word.startswith("--data="))
+
+
+def _commit() -> str:
+    """The commit that was measured, with a plus where the package differs from it."""
+    git = ["git", "-C", str(HERE.parent)]
+    try:
+        short = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+        changed = subprocess.call([*git, "diff", "--quiet", "HEAD", "--", "tfrecorder"]) != 0
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return short + "+" * changed
 
 
 def machine() -> dict[str, Any]:

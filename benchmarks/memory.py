@@ -12,7 +12,7 @@ from __future__ import annotations
 import data
 import harness
 import writing
-from harness import Case
+from harness import Bar, Case
 
 SIZES = (5000, 50_000)
 QUICK_SIZES = (1000, 10_000)
@@ -37,12 +37,8 @@ def main(arguments: list[str] | None = None) -> bool:
     results = harness.run_rounds(cases, chosen.rounds, chosen.data)
     print(harness.table(results, ["images", "seconds", "cpu", "base_mb", "peak_mb", "bytes_out"]))
     few, many = (result.median("peak_mb") for result in results)
-    met, line = harness.verdict(
-        f"peak memory, {large} / {small} images", many / few, GROWTH_BAR, at_least=False
-    )
-    print("\n" + line)
-    harness.save("memory", results)
-    return met
+    name = f"peak memory of a conversion, {large:,} / {small:,} images"
+    return harness.report("memory", results, bars=[Bar(name, many / few, GROWTH_BAR, False)])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ import harness
 import peers_contents
 import peers_packages
 import writing
-from harness import Case, Result
+from harness import Bar, Case, Result
 
-HEADER, DECODE = "tfrecorder, header", "tfrecorder, decode"
+HEADER, DECODE = 'tfrecorder, verify="header"', 'tfrecorder, verify="decode"'
 FLOOR = ("tar", "TFRecordWriter by hand")
 
 
@@ -113,33 +113,37 @@ def make_cases(
     ]
 
 
-def rates(results: Sequence[Result], sizes: tuple[int, int]) -> dict[str, float]:
-    """Images a second of each writer that was measured, by the slope; prints the table."""
-    rows, found = [["by the slope", "images/s", "CPU s/1000", "fixed s"]], {}
+def rates(results: Sequence[Result], sizes: tuple[int, int]) -> dict[str, tuple[float, ...]]:
+    """Of each writer, by the slope: images/s, ms of CPU an image, and the fixed seconds."""
+    found = {}
     for result in results:
         name, _, size = result.case.name.rpartition(" ")
         if int(size) != sizes[1] or not result.rounds:
             continue
         wall = statistics.median(writing.slopes(results, name, sizes, "seconds"))
         cpu = statistics.median(writing.slopes(results, name, sizes, "cpu"))
-        start = writing.fixed(results, name, sizes)
         # Of single rounds on a busy machine the smaller size may be the slower one.
-        found[name] = 1 / wall if wall > 0 else float("nan")
-        rows.append([name, f"{found[name]:,.0f}", f"{cpu * 1e3:.3f}", f"{start:.2f}"])
-    print("\n" + harness.columns(rows) + "\n")
-    return found
+        rate = 1 / wall if wall > 0 else float("nan")
+        found[name] = (rate, cpu * 1e3, writing.fixed(results, name, sizes))
+    return dict(sorted(found.items(), key=lambda pair: -pair[1][0]))
 
 
-def verdicts(rate: dict[str, float]) -> tuple[bool, list[str]]:
-    """Whether `header` is the first of all that write a training format, and the lines on it."""
-    met, lines = True, []
-    for name, value in sorted(rate.items(), key=lambda pair: -pair[1]):
-        if name in FLOOR:
-            lines.append(f"      header / {name} (the floor): {rate[HEADER] / value:.3f}")
-        elif name not in (HEADER, DECODE):
-            passed, line = harness.verdict(f"header / {name}", rate[HEADER] / value, 1.0, True)
-            met, lines = met and passed, [*lines, line]
-    return met, lines
+def rows_of(found: Mapping[str, tuple[float, ...]]) -> list[list[str]]:
+    """The table, the fastest first."""
+    rows = [["", "images/s", "ms CPU per image", "fixed s"]]
+    for name, (rate, cpu, fixed) in found.items():
+        shown = f"{name} (floor)" if name in FLOOR else name
+        rows.append([shown, f"{rate:,.0f}", f"{cpu:.3f}", f"{fixed:.2f}"])
+    return rows
+
+
+def bars_of(found: Mapping[str, tuple[float, ...]]) -> list[Bar]:
+    """Whether `header` is the first of all that write a training format."""
+    return [
+        Bar(f'`verify="header"` / {name}, images/s', found[HEADER][0] / rate, 1.0, True)
+        for name, (rate, *_) in found.items()
+        if name not in (*FLOOR, HEADER, DECODE)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> bool:
@@ -165,11 +169,10 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     results = peers_packages.measured(cases, skipped, rounds, data)
     print(harness.table(results, ["images/s", "CPU s/1000", "peak_mb", "bytes_in", "bytes_out"]))
     print("\nRead back, every output that was measured holds the very bytes of the images.")
-    met, lines = verdicts(rates(results, sizes))
-    print("\n".join(lines))
+    found = rates(results, sizes)
     name = "peers_writing-rehearsed" if chosen.rehearse else "peers_writing"
-    harness.save(name, results, verdicts=lines, peers=peers_packages.versions(), sizes=sizes)
-    return met
+    more = {"peers": peers_packages.versions(), "sizes": sizes}
+    return harness.report(name, results, {"by the slope": rows_of(found)}, bars_of(found), **more)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import harness
-from harness import Case, Numbers, Timed
+from harness import Bar, Case, Numbers, Timed
 
 ROWS = 1_000_000
 QUICK_ROWS = 100_000
@@ -140,16 +140,17 @@ def scale(data: Path, rows: int, shards: int) -> bool:
     with in_process() as server:
         given = {"source": str(source), "url": server.url, "shards": shards, "latency": LATENCY}
         results = harness.run_rounds([Case(f"{rows} rows", "planning_scale:at_scale", given)], 1)
-    for name in ("read", "validate", "plan", "stage", "status", "look", "commit", "verify"):
-        print(harness.table(results, [f"{name}_s", f"{name}_cpu", f"{name}_requests"]), "\n")
     (found,) = results
+    steps = [["step", "s", "CPU s", "requests"]]
+    for name in ("read", "validate", "plan", "stage", "status", "look", "commit", "verify"):
+        seconds, cpu, requests = (found.median(f"{name}_{key}") for key in ("s", "cpu", "requests"))
+        steps.append([name, f"{seconds:.1f}", f"{cpu:.1f}", f"{requests:,.0f}"])
+    planning = found.median("planning_cpu"), found.median("planning_mb")
     bars = [
-        harness.verdict("planning CPU s", found.median("planning_cpu"), SCALE_CPU_BAR, False),
-        harness.verdict("planning MB", found.median("planning_mb"), SCALE_MEMORY_BAR, False),
+        Bar(f"planning {rows:,} rows, CPU s", planning[0], SCALE_CPU_BAR, at_least=False),
+        Bar(f"planning {rows:,} rows, MB", planning[1], SCALE_MEMORY_BAR, at_least=False),
     ]
-    print("\n".join(line for _, line in bars))
-    harness.save("planning_scale", results)
-    return all(met for met, _ in bars)
+    return harness.report("planning_scale", results, {"steps": steps}, bars)
 
 
 def classes(data: Path, shards: int) -> bool:
@@ -166,10 +167,9 @@ def classes(data: Path, shards: int) -> bool:
     results = harness.run_rounds(cases, 1, data)
     print(harness.table(results, ["seconds", "cpu", "peak_mb", "records"]))
     few, many = (one.median("cpu") for one in results)
-    met, line = harness.verdict("CPU, many classes to few", many / few, CLASSES_BAR, False)
-    print(f"\n{line}")
-    harness.save("planning_classes", results)
-    return met
+    name = f"a conversion of {CLASSES[1]:,} classes / {CLASSES[0]}, CPU"
+    bars = [Bar(name, many / few, CLASSES_BAR, at_least=False)]
+    return harness.report("planning_classes", results, bars=bars)
 
 
 def main(arguments: list[str] | None = None) -> bool:
@@ -197,13 +197,11 @@ def main(arguments: list[str] | None = None) -> bool:
     steps = ("read_s", "validate_s", "plan_s", "stage_s", "worker_reads_s", "plan_mb")
     print("\n" + harness.table([planned], steps) + "\n")
     bars = [
-        harness.verdict("seconds", planned.median("seconds"), SECONDS_BAR, at_least=False),
-        harness.verdict("peak MB", planned.median("peak_mb"), MEMORY_BAR, at_least=False),
-        harness.verdict("job graph bytes", built.median("graph_bytes"), GRAPH_BAR, at_least=False),
+        Bar(f"planning {rows:,} rows, s", planned.median("seconds"), SECONDS_BAR, False),
+        Bar(f"planning {rows:,} rows, MB", planned.median("peak_mb"), MEMORY_BAR, False),
+        Bar(f"job graph of {rows:,} rows, bytes", built.median("graph_bytes"), GRAPH_BAR, False),
     ]
-    print("\n".join(line for _, line in bars))
-    harness.save("planning", results)
-    return all(met for met, _ in bars)
+    return harness.report("planning", results, bars=bars)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ KINDS = {"photographs": "500×375", "synthetic": "32×32"}
 #: A word for a kind of bar: its colour and its hatching.
 Looks = Mapping[str, tuple[str, str]]
 
-#: A benchmark's file, as harness.save writes it.
+#: A benchmark's file, as harness.report writes it.
 Record = dict[str, Any]
 
 
@@ -62,7 +62,6 @@ class Bar:
 
 def writing(record: Record) -> Any:
     """Images a second and CPU an image of every writer, by the slope between two sizes."""
-    floor = ("tar", "TFRecordWriter by hand", "by hand", "check", "check, write")
     looks = {
         "tfrecorder; decode checks each image in full": (BLUE, ""),
         "others": (ORANGE, ""),
@@ -71,8 +70,8 @@ def writing(record: Record) -> Any:
     ours, others, nothing = looks
     cases, (small, large), bars = measured(record), record["sizes"], []
     for name in (case.removesuffix(f" {large}") for case in cases if case.endswith(f" {large}")):
-        own = name.removeprefix("tfrecorder, ") in ("header", "decode")
-        kind = ours if own else nothing if name in floor else others
+        floor = name == "tar" or name.startswith(("bare", "TFRecordWriter"))
+        kind = ours if "verify=" in name else nothing if floor else others
         pairs = list(zip(cases[f"{name} {small}"], cases[f"{name} {large}"], strict=True))
         seconds, cpu = (
             statistics.median((more[key] - few[key]) / (large - small) for few, more in pairs)

@@ -21,7 +21,7 @@ import data as shared
 import harness
 import photos
 import reading_data
-from harness import Case, Result
+from harness import Bar, Case, Result
 
 BATCH, EPOCHS = 64, 3
 STEPS = ("step of 50 ms, 50 an epoch", "step of 50 ms, 100 an epoch")
@@ -333,14 +333,21 @@ def main(arguments: Sequence[str] | None = None) -> bool:
         for one in result.rounds:
             one["images/s"] = one["images"] / one["seconds"]
             one["CPU s/1000"] = one["cpu"] / one["images"] * 1000
-    print(harness.table(results, ["images/s", "CPU s/1000", "base_mb", "peak_mb"]))
-    met, lines = _verdicts(results)
-    print("\n" + "\n".join(lines))
-    harness.save("reading", results, verdicts=lines)
-    return met
+    return harness.report("reading", results, {"readers": _rows(results)}, _bars(results))
 
 
-def _verdicts(results: Sequence[Result]) -> tuple[bool, list[str]]:
+def _rows(results: Sequence[Result]) -> list[list[str]]:
+    rows = [["", "images/s", "CPU s per 1,000", "peak MB", "waiting"]]
+    for result in results:
+        rate, cpu, peak, waiting = (
+            result.median(key) for key in ("images/s", "CPU s/1000", "peak_mb", "waiting")
+        )
+        shown = [f"{rate:,.0f}", f"{cpu:.3f}", f"{peak:,.0f}", f"{waiting:.1%}"]
+        rows.append([result.case.name, *("" if cell == "nan%" else cell for cell in shown)])
+    return rows
+
+
+def _bars(results: Sequence[Result]) -> list[Bar]:
     rate = {result.case.name: result.median("images/s") for result in results}
     cpu = {result.case.name: result.median("CPU s/1000") for result in results}
     at = "500x375: {}".format
@@ -388,9 +395,7 @@ def _verdicts(results: Sequence[Result]) -> tuple[bool, list[str]]:
     after = [one["after_epochs_mb"] for one in by_name[f"{EPOCHS} epochs: load"].rounds]
     growth = max(one[-1] / one[0] for one in after)
     checks.append(("memory after the third epoch, of that after the first", growth, 1.1, False))
-    verdicts = [harness.verdict(*check) for check in checks]
-    memory = f"      memory after each epoch, MB: {after}"
-    return all(met for met, _ in verdicts), [line for _, line in verdicts] + [memory]
+    return [Bar(*check) for check in checks]
 
 
 if __name__ == "__main__":

@@ -1,41 +1,58 @@
 """Runs all benchmarks, one after the other, and says which bars are met.
 
-    run.py [--data DIR] [--quick] [NAME ...]
+    run.py [--data DIR] [--rounds N] [--quick] [NAME ...]
 
 The first run makes the data: about 5 minutes and 2 GB for the full sizes, and
-room for 5 GB more that each benchmark removes again.
+room for 5 GB more that each benchmark removes again.  `figures.py` writes what was measured
+into the pages, and `plots.py` draws it.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
-import harness
+HERE = Path(__file__).resolve().parent
 
-NAMES = (
-    *("startup", "planning", "exactness", "writing", "memory", "growth", "appending"),
-    *("reading", "raw", "by_number", "bucket", "where_time_goes", "cost"),
+#: Each with the options of its published figures.
+COMMANDS = (
+    *("startup", "planning", "planning --scale", "planning --classes", "exactness"),
+    *("writing --rehearse", "memory", "growth", "appending", "reading", "raw", "by_number"),
+    *("bucket", "where_time_goes", "cost", "peers_writing --rehearse", "peers_reading"),
 )
+
+#: These compare with packages that `make bench-peers` installs, and run only if they are named.
+PEERS = ("peers_writing", "peers_reading")
+
+#: These measure once: what they measure is steady, or takes too long.
+WITHOUT_ROUNDS = ("exactness", "planning --scale", "planning --classes")
 
 
 def main() -> int:
+    names = list(dict.fromkeys(command.split()[0] for command in COMMANDS))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(NAMES)}; all by default")
-    parser.add_argument("--data", type=Path, default=harness.DATA)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(names)}; all but peers_* if none")
+    parser.add_argument("--data", help="where images and outputs go")
+    parser.add_argument("--rounds", help="of each benchmark that has rounds")
     parser.add_argument("--quick", action="store_true", help="small sizes, few rounds")
     chosen = parser.parse_args()
+    if unknown := set(chosen.names).difference(names):
+        parser.error(f"{', '.join(sorted(unknown))}: there are {', '.join(names)}")
+    wanted = chosen.names or [name for name in names if name not in PEERS]
+    shared = ["--quick"] if chosen.quick else []
+    shared += ["--data", chosen.data] if chosen.data else []
     missed = []
-    for name in chosen.names or NAMES:
-        if importlib.util.find_spec(name) is None:
-            raise SystemExit(f"there is no benchmark {name!r}; there are {', '.join(NAMES)}")
-        print(f"\n== {name} ==\n")
-        module = importlib.import_module(name)
-        quick = ["--quick"] if chosen.quick else []
-        if module.main(["--data", str(chosen.data), *quick]) is False:
-            missed.append(name)
+    for command in COMMANDS:
+        name, *options = command.split()
+        if name not in wanted:
+            continue
+        print(f"\n== {command} ==\n", flush=True)
+        if chosen.rounds and command not in WITHOUT_ROUNDS:
+            options += ["--rounds", chosen.rounds]
+        if subprocess.call([sys.executable, str(HERE / f"{name}.py"), *options, *shared]):
+            missed.append(command)
     print(f"\nbars missed in: {', '.join(missed)}" if missed else "\nall bars met")
     return 1 if missed else 0
 

@@ -104,8 +104,7 @@ def _is_of_conversion(frames: list[str]) -> bool:
     if WAITS.search(frames[-1]) or any(frame.startswith("_find_and_load (") for frame in frames):
         return False
     return any(
-        "tfrecorder/conversion.py" in frame or "_bootstrap (threading.py" in frame
-        for frame in frames
+        "tfrecorder/conversion/" in frame or "_bootstrap (threading.py" in frame for frame in frames
     )
 
 

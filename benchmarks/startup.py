@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import harness
-from harness import Case, Numbers, Result
+from harness import Bar, Case, Numbers, Result
 
 IMPORT_BAR = 0.2
 HELP_BAR = 1.0
@@ -66,22 +66,20 @@ def main(arguments: list[str] | None = None) -> bool:
     ):
         added.rounds.append({key: ours[key] - theirs[key] for key in ("seconds", "cpu")})
     bars = [
-        harness.verdict(
+        Bar(
             "seconds that import tfrecorder adds to import pandas",
             added.median("seconds"),
             IMPORT_BAR,
             at_least=False,
         ),
-        harness.verdict(
+        Bar(
             "seconds of tfrecorder --help",
             results["tfrecorder --help"].median("seconds"),
             HELP_BAR,
             at_least=False,
         ),
     ]
-    print("\n".join(line for _, line in bars))
-    harness.save("startup", list(results.values()))
-    return all(met for met, _ in bars)
+    return harness.report("startup", list(results.values()), bars=bars)
 
 
 if __name__ == "__main__":

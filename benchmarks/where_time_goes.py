@@ -159,7 +159,7 @@ def show(
     floors: Mapping[str, float],
     words: Mapping[str, str],
 ) -> Numbers:
-    """Print one table, and words for its large parts; the figures."""
+    """Print words for the large parts; the figures, and the rows of their table."""
     rows = [[title, "share", "ms CPU an image", "alone"]]
     shown = {part: share for part, share in parts.items() if share >= 0.005}
     for part, share in shown.items():
@@ -167,12 +167,12 @@ def show(
         rows.append([part, f"{share:.1%}", f"{share * total:.4f}", alone])
     least = sum(floors[part] for part in shown if part in floors)
     rows.append(["together", "100.0%", f"{total:.4f}", f"{least:.4f} = {least / total:.0%}"])
-    print(harness.columns(rows) + "\n")
+    print(f"{title}:")
     for part, share in shown.items():
         if share >= LARGE_SHARE:
             print(f"  {part}: {words[part]}")
     print()
-    return {"ms": total, "shares": dict(parts), "alone_ms": dict(floors)}
+    return {"ms": total, "shares": dict(parts), "alone_ms": dict(floors), "rows": rows}
 
 
 def show_writing(
@@ -239,8 +239,9 @@ def main(arguments: list[str] | None = None) -> bool:
     print(harness.table(results, ["images", "seconds", "cpu", "others"]) + "\n")
     converted = show_writing(results, str(source), chosen.data, times)
     read = show_reading(results)
-    harness.save("where_time_goes", results, writing=converted, reading=read)
-    return True
+    tables = {"load": read.pop("rows")}
+    tables |= {f"convert, {verify}": found.pop("rows") for verify, found in converted.items()}
+    return harness.report("where_time_goes", results, tables, writing=converted, reading=read)
 
 
 if __name__ == "__main__":

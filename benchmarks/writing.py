@@ -25,12 +25,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import harness
-from harness import Case, Numbers, Result, Timed
+from harness import Bar, Case, Numbers, Result, Tables, Timed
 
 SIZES = (1000, 8000)
 QUICK_SIZES = (500, 2000)
 
-NAMES = ("by hand", "check", "check, write", "header", "decode")
+NAMES = (
+    "TFRecordWriter by hand",
+    "bare check of each image",
+    "bare check, and the bytes written",
+    'verify="header"',
+    'verify="decode"',
+)
 BY_HAND, CHECK, CHECK_WRITE, HEADER, DECODE = NAMES
 
 #: header >= 1.0 x by hand, decode >= 0.9 x check, by the slope.
@@ -140,7 +146,7 @@ def import_writer() -> None:
     import pandas
     import pyarrow.parquet
 
-    import tfrecorder.conversion
+    import tfrecorder.conversion.convert
     import tfrecorder.writing.pipeline
 
     del apache_beam, pandas, pyarrow, tfrecorder
@@ -200,18 +206,6 @@ def ratio(
     return statistics.median(theirs / ours for ours, theirs in zip(own, other, strict=True))
 
 
-def best_ratio(results: Sequence[Result], name: str, peer: str, sizes: tuple[int, int]) -> float:
-    """The same by each case's fastest run: what a disturbed machine says most truly."""
-
-    def slope(one: str) -> float:
-        small, large = (
-            min(run["seconds"] for run in _find(results, f"{one} {size}").rounds) for size in sizes
-        )
-        return large - small
-
-    return slope(peer) / slope(name)
-
-
 def _find(results: Sequence[Result], name: str) -> Result:
     return next(result for result in results if result.case.name == name)
 
@@ -225,41 +219,33 @@ def check_same_bytes(results: Sequence[Result]) -> None:
         assert len(read) == 1, f"the cases of {size} images read different bytes: {read}"
 
 
-def report(results: Sequence[Result], sizes: tuple[int, int]) -> bool:
-    """Print what came out; whether all bars are met."""
-    check_same_bytes(results)
-    print(harness.table(results, ["seconds", "cpu", "others", "peak_mb", "bytes_out"]))
-    rows = [["by the slope", "images/s", "ms CPU an image", "fixed s"]]
+def tables_of(results: Sequence[Result], sizes: tuple[int, int]) -> Tables:
+    """Each case by the slope, and how ours compare with the bare work."""
+    rows = [["", "images/s", "ms CPU per image", "fixed s"]]
     for name in NAMES:
         wall = statistics.median(slopes(results, name, sizes, "seconds"))
         cpu = statistics.median(slopes(results, name, sizes, "cpu"))
         start = fixed(results, name, sizes)
         rows.append([name, f"{1 / wall:,.0f}", f"{cpu * 1e3:.3f}", f"{start:.2f}"])
-    print("\n" + harness.columns(rows) + "\n")
-    header, decode = (
-        ratio(results, HEADER, BY_HAND, sizes, "seconds"),
-        ratio(results, DECODE, CHECK, sizes, "seconds"),
-    )
+    ratios = [["", "by seconds", "by CPU seconds"]]
+    for name, peer in ((HEADER, BY_HAND), (DECODE, CHECK), (DECODE, CHECK_WRITE)):
+        both = (ratio(results, name, peer, sizes, key) for key in ("seconds", "cpu"))
+        ratios.append([f"{name} / {peer}", *(f"{one:.3f}" for one in both)])
+    return {"by the slope": rows, "ratios": ratios}
+
+
+def bars_of(results: Sequence[Result], sizes: tuple[int, int]) -> list[Bar]:
+    header = ratio(results, HEADER, BY_HAND, sizes, "seconds")
+    decode = ratio(results, DECODE, CHECK, sizes, "seconds")
     large = _find(results, f"{DECODE} {sizes[1]}")
     growth = large.median("directory_bytes") / large.median("bytes_in")
-    bars = [
-        harness.verdict("header / by hand, throughput", header, HEADER_BAR, at_least=True),
-        harness.verdict("decode / bare check, throughput", decode, DECODE_BAR, at_least=True),
-        harness.verdict(
-            "fixed seconds, header", fixed(results, HEADER, sizes), FIXED_BAR, at_least=False
-        ),
-        harness.verdict(
-            "fixed seconds, decode", fixed(results, DECODE, sizes), FIXED_BAR, at_least=False
-        ),
-        harness.verdict("output / input bytes", growth, OUTPUT_BAR, at_least=False),
+    return [
+        Bar(f"{HEADER} / {BY_HAND}, images/s", header, HEADER_BAR, at_least=True),
+        Bar(f"{DECODE} / {CHECK}, images/s", decode, DECODE_BAR, at_least=True),
+        Bar(f"fixed s, {HEADER}", fixed(results, HEADER, sizes), FIXED_BAR, at_least=False),
+        Bar(f"fixed s, {DECODE}", fixed(results, DECODE, sizes), FIXED_BAR, at_least=False),
+        Bar("output / input bytes", growth, OUTPUT_BAR, at_least=False),
     ]
-    for _, line in bars:
-        print(line)
-    for name, peer in ((HEADER, BY_HAND), (DECODE, CHECK), (DECODE, CHECK_WRITE)):
-        print(
-            f"      by CPU seconds {name} / {peer}: {ratio(results, name, peer, sizes, 'cpu'):.3f}"
-        )
-    return all(met for met, _ in bars)
 
 
 def main(arguments: list[str] | None = None) -> bool:
@@ -280,9 +266,11 @@ def main(arguments: list[str] | None = None) -> bool:
     sources = {size: str(data.listed(folder, size)) for size in sizes}
     harness.warm([uri for _, uri, _ in read_rows(sources[max(sizes)])])
     results = harness.run_rounds(make_cases(sources, chosen.rehearse), rounds, chosen.data)
-    met = report(results, sizes)
-    harness.save("writing-rehearsed" if chosen.rehearse else "writing", results, sizes=sizes)
-    return met
+    check_same_bytes(results)
+    print(harness.table(results, ["seconds", "cpu", "others", "peak_mb", "bytes_out"]))
+    name = "writing-rehearsed" if chosen.rehearse else "writing"
+    tables, bars = tables_of(results, sizes), bars_of(results, sizes)
+    return harness.report(name, results, tables, bars, sizes=sizes)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
         given["options"] = ConvertOptions.of(options)
         return ""
 
-    monkeypatch.setattr("tfrecorder.conversion.convert", take)
+    monkeypatch.setattr("tfrecorder.conversion.convert.convert", take)
     assert call("convert", "x.csv", "out", *arguments).exit_code == 0
     expected = {"kind": "label", "path": "image_uri"} if option == "columns" else value
     changed = dataclasses.replace(ConvertOptions(), **{option: expected})

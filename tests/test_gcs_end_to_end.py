@@ -31,7 +31,7 @@ from support import (
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.conversion import dry_run
+from tfrecorder.conversion.dry_run import dry_run
 from tfrecorder.errors import (
     DatasetError,
     ImagesUnreachableError,

@@ -13,7 +13,7 @@ from growing_cases import QUIET, table
 from support import shorten_pauses
 
 import tfrecorder
-from tfrecorder import conversion
+from tfrecorder.conversion import prepare
 from tfrecorder.errors import OutputError
 
 pytest_plugins = ["gcs.fixtures"]
@@ -66,13 +66,13 @@ def test_of_two_appends_at_once_one_has_the_number(
     grown: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both_planned = threading.Barrier(2)
-    stage_plan = conversion.stage_plan
+    stage_plan = prepare.stage_plan
 
     def staged_together(*given: Any) -> None:
         both_planned.wait(60)
         stage_plan(*given)
 
-    monkeypatch.setattr(conversion, "stage_plan", staged_together)
+    monkeypatch.setattr(prepare, "stage_plan", staged_together)
     errors: list[str] = []
 
     def add(first: int) -> None:

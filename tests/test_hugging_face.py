@@ -14,7 +14,7 @@ from test_images_in_cells import DATA, content, data_uri, images_of, spooled
 
 import tfrecorder
 from tfrecorder import OptionError, Records, SourceError, ValidationError
-from tfrecorder.conversion import dry_run
+from tfrecorder.conversion.dry_run import dry_run
 
 pytestmark = pytest.mark.usefixtures("_datasets")
 
@@ -211,7 +211,8 @@ def test_a_column_that_is_not_there_is_named() -> None:
 FLAT = """
 import sys
 import numpy, datasets, tfrecorder
-from tfrecorder.conversion import prepare, read_and_check
+from tfrecorder.conversion.prepare import prepare
+from tfrecorder.conversion.table import read_and_check
 from tfrecorder.options.convert import ConvertOptions
 
 def own():

@@ -20,7 +20,7 @@ from torture.steps import Moment, convert_until
 
 import tfrecorder
 from tfrecorder import OutputError, RejectedError, SourceError, ValidationError
-from tfrecorder.conversion import dry_run
+from tfrecorder.conversion.dry_run import dry_run
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -15,6 +15,7 @@ from support import filenames, photo_frame, public_files
 
 import tfrecorder
 from tfrecorder.cli.main import main
+from tfrecorder.conversion.dry_run import dry_run
 
 OUT = "data/flowers/1.0.0"
 NAMED: dict[str, Any] = {"name": "flowers", "progress": False}
@@ -156,7 +157,7 @@ def test_convert_and_load_loads_what_it_wrote() -> None:
 
 def test_the_frame_and_a_dry_run_know_the_directory() -> None:
     frame = photo_frame(4)
-    trial = tfrecorder.conversion.dry_run(frame, "data", **NAMED)
+    trial = dry_run(frame, "data", **NAMED)
     assert (trial.output_dir, Path("data").exists()) == (OUT, False)
     assert frame.tensorflow.to_tfrecord("data", **NAMED).output_dir == OUT
 
@@ -187,7 +188,7 @@ def test_the_directory_of_another_version_is_not_taken_for_the_folder_above() ->
 def test_a_dataset_is_not_written_into_another() -> None:
     frame = photo_frame(4)
     tfrecorder.convert(frame, "out", progress=False)
-    runs = [tfrecorder.convert, tfrecorder.conversion.dry_run, tfrecorder.stage]
+    runs = [tfrecorder.convert, dry_run, tfrecorder.stage]
     for run in runs:
         with pytest.raises(tfrecorder.OutputError, match="out is a dataset itself"):
             run(frame, "out", name="flowers")

@@ -189,7 +189,7 @@ TORCH = "PyTorch is imported in torch.py alone"
         ("stored/open.py", "def late():\n    from tfrecorder.sources import source", [FLOORS]),
         ("newcomer.py", "", [FLOORS]),
         ("plan/plan.py", "from tfrecorder.plan import staging", [CIRCLES]),
-        ("conversion.py", "def late():\n    import tensorflow as tf", [TENSORFLOW_WALL]),
+        ("conversion/convert.py", "def late():\n    import tensorflow as tf", [TENSORFLOW_WALL]),
         ("accessor.py", "from apache_beam import io", [BEAM_WALL]),
         ("writing/rows.py", "from tfrecorder.loading import decoding", [WORKERS]),
         ("stored/files.py", "import apache_beam", [BEAM_WALL, READERS]),

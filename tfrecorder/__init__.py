@@ -33,7 +33,9 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
-    from tfrecorder.conversion import convert, convert_and_load, stage
+    from tfrecorder.conversion.convert import convert
+    from tfrecorder.conversion.convert_and_load import convert_and_load
+    from tfrecorder.conversion.stage import stage
     from tfrecorder.dataset.example import parse_example
     from tfrecorder.growing.append import append
     from tfrecorder.growing.compact import compact
@@ -104,10 +106,10 @@ _LAZY = {
     "Text": "tfrecorder.schema.kinds",
     "PartResult": "tfrecorder.writing.parts",
     "commit": "tfrecorder.writing.parts",
-    "stage": "tfrecorder.conversion",
+    "stage": "tfrecorder.conversion.stage",
     "work": "tfrecorder.writing.parts",
-    "convert": "tfrecorder.conversion",
-    "convert_and_load": "tfrecorder.conversion",
+    "convert": "tfrecorder.conversion.convert",
+    "convert_and_load": "tfrecorder.conversion.convert_and_load",
     "infer_schema": "tfrecorder.sources.inference",
     "generations": "tfrecorder.stored.generations",
     "to_frame": "tfrecorder.stored.frame",

@@ -60,6 +60,6 @@ class TensorFlowAccessor:
             from tfrecorder.growing.append import append as add
 
             return add(self._frame, output_dir, **options)
-        from tfrecorder.conversion import convert
+        from tfrecorder.conversion.convert import convert
 
         return convert(self._frame, output_dir, **options)

@@ -244,12 +244,13 @@ def _field_option(item: dataclasses.Field[Any], has_default: bool) -> Callable[[
 @json_option
 @quiet_option
 def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **options: Any) -> None:
-    from tfrecorder import conversion
+    from tfrecorder.conversion.convert import convert as run
+    from tfrecorder.conversion.dry_run import dry_run as describe
 
     if is_quiet():
         options["progress"] = False
-    run: Callable[..., Any] = conversion.dry_run if dry_run else conversion.convert
-    show(run(opened(source), output_dir, **options), as_json, has_options=True)
+    chosen: Callable[..., Any] = describe if dry_run else run
+    show(chosen(opened(source), output_dir, **options), as_json, has_options=True)
 
 
 _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.difference(OF_COMPACT)

@@ -39,7 +39,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 @json_option
 @quiet_option
 def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
-    from tfrecorder.conversion import stage as run
+    from tfrecorder.conversion.stage import stage as run
 
     show(run(opened(source), output_dir, **options), as_json, has_options=True)
 

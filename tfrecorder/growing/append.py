@@ -16,16 +16,9 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion import (
-    Known,
-    check_table,
-    follow,
-    how_to_go_on,
-    output_path,
-    prepare,
-    result_of,
-    warn_of_source,
-)
+from tfrecorder.conversion.convert import Known, how_to_go_on, result_of
+from tfrecorder.conversion.prepare import follow, prepare
+from tfrecorder.conversion.table import check_table, warn_of_source
 from tfrecorder.dataset import layout
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.errors import (
@@ -41,6 +34,7 @@ from tfrecorder.growing.taken_over import taken_over
 from tfrecorder.options.checks import one_of
 from tfrecorder.options.convert import DUPLICATES, OF_PLACE, ConvertOptions
 from tfrecorder.plan.directory import claim, refuse_foreign
+from tfrecorder.plan.output_path import output_path
 from tfrecorder.runners import run
 from tfrecorder.sources.source import read_with
 from tfrecorder.storage import folders

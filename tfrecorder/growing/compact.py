@@ -15,27 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.conversion import (
-    Known,
-    follow,
-    how_to_go_on,
-    output_path,
-    result_of,
-    stage_or_continue,
-)
+from tfrecorder.conversion.convert import Known, how_to_go_on, result_of
+from tfrecorder.conversion.prepare import follow, stage_or_continue
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.errors import (
-    DatasetError,
-    OptionError,
-    OutputError,
-    UnreachableError,
-    refuse_missing,
-)
+from tfrecorder.errors import DatasetError, OptionError, UnreachableError, refuse_missing
 from tfrecorder.growing.copies import all_rows, uris_of
 from tfrecorder.growing.positions import streams_of
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, OF_PLACE, ConvertOptions
 from tfrecorder.plan.directory import claim, refuse_nested
+from tfrecorder.plan.output_path import output_path
 from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, fingerprint, shard_counts, shuffled
 from tfrecorder.runners import run
 from tfrecorder.schema.splits import SPLITS
@@ -118,8 +107,7 @@ def _compact(
     with stage_line(is_shown(options.progress)) as begin:
         run.check_runner(options)
         refuse_missing("apache_beam")
-        with storage.failing_as(OutputError, target):
-            refuse_nested(target, options)
+        refuse_nested(target, options)
         begin("reading the plans")
         stored, found = _open(where, at)
         plan, planned = _plan(where, stored, found, drop, options)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tfrecorder import storage
-from tfrecorder.conversion import output_path
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import Report, Table, counted
 from tfrecorder.display.warning import warn
@@ -29,6 +28,7 @@ from tfrecorder.growing.streamed_dataset import Batch, StreamedDataset, open_str
 from tfrecorder.options.checks import is_seconds, is_whole, parse_size
 from tfrecorder.options.convert import NOT_STREAMED, ConvertOptions
 from tfrecorder.plan.directory import claim, refuse_nested
+from tfrecorder.plan.output_path import output_path
 from tfrecorder.writing.result import counts_in_words
 
 T = TypeVar("T")
@@ -171,8 +171,7 @@ def stream(
     shown = is_shown(chosen.progress)
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
-    with storage.failing_as(OutputError, where):
-        refuse_nested(where, chosen)
+    refuse_nested(where, chosen)
     opened = open_source(source, where, source_options or {})
     with contextlib.ExitStack() as stack:
         stack.callback(getattr(opened, "close", lambda: None))

@@ -79,7 +79,9 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
     if options.name is None:
         return
     above = os.path.dirname(os.path.dirname(output_dir.rstrip("/")))
-    if _is_committed(above) or read_plan(above) is not None:
+    with storage.failing_as(OutputError, output_dir):
+        is_dataset = _is_committed(above) or read_plan(above) is not None
+    if is_dataset:
         raise OutputError(
             f"{above} is a dataset itself, in which name={options.name!r} would put another. Give "
             "another folder as output_dir."

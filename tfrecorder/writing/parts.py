@@ -1,6 +1,6 @@
 """A staged conversion on many machines without Beam: each works on a part, then one commits.
 
-    stage (conversion.py) ──► work, on as many machines as there are parts ──► commit
+    stage (conversion/) ──► work, on as many machines as there are parts ──► commit
 
 Parts may be repeated or killed, and may overlap: a shard that is done is skipped, and every writer
 of a shard writes the same bytes.

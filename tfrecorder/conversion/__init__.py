@@ -1,0 +1,1 @@
+"""From a table of images to a dataset, over all the steps."""

@@ -1,0 +1,93 @@
+"""The source of a conversion as a table without faults, and what the user should know of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfrecorder import storage
+from tfrecorder.display.tables import counted
+from tfrecorder.display.warning import warn
+from tfrecorder.errors import ValidationError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.preflight import in_files
+from tfrecorder.runners import run
+from tfrecorder.schema.fields import Field
+from tfrecorder.sources.hugging_face import is_hugging_face
+from tfrecorder.sources.source import read_with, refuse_idle
+from tfrecorder.sources.table import Source
+from tfrecorder.validation.report import ValidationReport, has_errors
+from tfrecorder.validation.rules import Checked, check_source
+from tfrecorder.validation.validate import report_on
+from tfrecorder.writing.result import counts_in_words
+
+if TYPE_CHECKING:
+    pass
+
+
+def read_and_check(
+    source: Any, where: str, options: ConvertOptions, begin: Callable[[str], None]
+) -> tuple[Source, Checked, ValidationReport]:
+    """The source as a table without errors, and the report on it."""
+    run.check_runner(options)
+    begin("reading the table")
+    table = read_with(source, options)
+    refuse_idle(table, options)
+    begin("checking the table")
+    return check_table(table, where, options)
+
+
+def check_table(
+    table: Source, where: str, options: ConvertOptions, known: Sequence[Field] = ()
+) -> tuple[Source, Checked, ValidationReport]:
+    """A table without errors, and the report on it.
+
+    Args:
+        known: the columns of the dataset to which the table is added.
+
+    Raises:
+        ValidationError: the table has faults.
+    """
+    checked = check_source(table, options.division, known)
+    report = report_on(checked.report, table, checked, options.strict)
+    if has_errors(report):
+        raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
+    if options.runner == "DataflowRunner":
+        from tfrecorder.runners.dataflow import checks
+
+        uris = itertools.chain.from_iterable(in_files(one, checked) for one in checked.files)
+        checks.check((storage.resolve(uri, table.base) for uri in uris), where, options)
+    return table, checked, report
+
+
+#: Options of a conversion that change what `validate` finds.
+_OF_VALIDATION = (
+    *("columns", "schema", "labels", "background_class", "sep", "encoding", "base"),
+    *("seed", "splits", "stratify", "split_by"),
+)
+
+
+def warn_of_source(found: dict[str, int], source: Any, options: ConvertOptions) -> None:
+    """Validation's warnings in one line, before a conversion that may take hours."""
+    if found:
+        total = counted(sum(found.values()), "warning")
+        warn(f"{total}: {counts_in_words(found)}; {_where_listed(source, options)}")
+
+
+def _where_listed(source: Any, options: ConvertOptions) -> str:
+    """The call that lists all warnings."""
+    name = getattr(source, "name", None)
+    call = "see df.tensorflow.validate()"
+    if is_hugging_face(source):
+        call = "see tfrecorder.validate(dataset)"
+    if isinstance(source, (str, os.PathLike)):
+        call = f"see tfrecorder.validate({str(source)!r})"
+    elif hasattr(source, "read") and isinstance(name, str) and os.path.isfile(name):
+        call = f"see tfrecorder.validate({name!r})"
+    elif hasattr(source, "read"):  # a pipe, which can be read only once
+        call = "to list them, save the table in a file and see tfrecorder.validate('table.csv')"
+    default = ConvertOptions()
+    given = any(getattr(options, one) != getattr(default, one) for one in _OF_VALIDATION)
+    return call + (" with the same options" if given else "")
