@@ -95,7 +95,7 @@ setup(
     entry_points={"console_scripts": ["tfrecorder = tfrecorder.cli.main:main"]},
     keywords="tensorflow tfrecord pandas apache-beam dataflow images dataset tf.data",
     classifiers=[
-        "Development Status :: 4 - Beta",
+        "Development Status :: 5 - Production/Stable",
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX",
         "Programming Language :: Python :: 3.10",
