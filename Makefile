@@ -1,10 +1,11 @@
 # Everything on a fresh machine with only Python (3.10 to 3.13) and make:
 #
 #   make demo         own virtual environment, install, convert the bundled photographs, read them
-#   make test         the test suite
+#   make test         the test suite, without its slow tests: 6 minutes
 #
 # and to work on it:
 #
+#   make test-slow    the tests that `make test` leaves out: 25 minutes
 #   make lint         style, types, and which file may import which
 #   make format       let ruff format the code
 #   make docs         the site in site/
@@ -13,7 +14,7 @@
 #   make torture      the long tests: kills, full disks, damaged and hostile files
 #   make bench        our benchmarks
 #   make bench-peers  the same work next to other formats (8 GB)
-#   make plots        draw what the benchmarks measured into docs/plots
+#   make plots        write and draw what the benchmarks measured into the pages
 #   make clean        remove the environments and everything that was made
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ BIN := $(VENV)/bin
 PEERS := $(VENV)/peers
 INTEROP := $(VENV)/interop
 
-.PHONY: help demo test lint format docs plots package bench bench-peers interop torture clean
+.PHONY: help demo test test-slow lint format docs plots package bench bench-peers interop torture clean
 
 help:
 	@sed -n '/^PYTHON/q; s/^# \{0,1\}//p' Makefile
@@ -31,7 +32,10 @@ demo: $(VENV)/installed
 	$(BIN)/python samples/demo.py demo
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "not slow"
+
+test-slow: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m slow
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -49,6 +53,7 @@ docs: $(VENV)/installed-docs
 	@echo "site/index.html"
 
 plots: $(VENV)/installed-docs
+	$(BIN)/python benchmarks/figures.py
 	$(BIN)/python benchmarks/plots.py
 
 package: $(VENV)/installed-dev

@@ -49,6 +49,7 @@ def refused_for_the_bill(gcs: Gcs) -> list[str]:
     return [what for what, _, how, _ in gcs.requests() if how == "400" and what != "bucket"]
 
 
+@pytest.mark.slow
 def test_a_bucket_whose_reader_pays(
     bucket: Gcs, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +82,7 @@ def test_without_a_project_to_bill_the_remedy_is_named(bucket: Gcs, tmp_path: Pa
     assert not list(tmp_path.glob("out/*.*"))
 
 
+@pytest.mark.slow
 def test_workers_are_given_the_project(
     bucket: Gcs, dataflow: Dataflow, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +96,7 @@ def test_workers_are_given_the_project(
     assert refused_for_the_bill(bucket) == []
 
 
+@pytest.mark.slow
 def test_tensorflow_names_the_project_too(bucket: Gcs, tls: TlsProxy) -> None:
     tfrecorder.convert(SOURCE, OUT, num_shards=1)
     bucket.rule("bkt", requester_pays=True)
@@ -116,6 +119,7 @@ print(len(tfrecorder.Records({OUT!r}, "TRAIN")))
 """
 
 
+@pytest.mark.slow
 def test_a_public_bucket_is_read_without_credentials(
     bucket: Gcs, tls: TlsProxy, tmp_path: Path
 ) -> None:
@@ -132,6 +136,7 @@ def test_a_public_bucket_is_read_without_credentials(
     assert {caller for caller, _ in bucket.callers().keys() - before.keys()} <= {""}
 
 
+@pytest.mark.slow
 def test_what_is_not_public_needs_credentials(bucket: Gcs, tls: TlsProxy, tmp_path: Path) -> None:
     bucket.rule("bkt", unsigned="none")
     env = without_credentials(bucket, tls, tmp_path)
@@ -145,6 +150,7 @@ def test_what_is_not_public_needs_credentials(bucket: Gcs, tls: TlsProxy, tmp_pa
     assert not (tmp_path / "local" / "dataset_info.json").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_uploaded_without_credentials(
     bucket: Gcs, tls: TlsProxy, tmp_path: Path
 ) -> None:
@@ -163,6 +169,7 @@ def test_nothing_is_uploaded_without_credentials(
 # One account to act as.
 
 
+@pytest.mark.slow
 def test_a_launch_acts_as_one_account_in_all_it_asks(
     bucket: Gcs, dataflow: Dataflow, tls: TlsProxy, tmp_path: Path
 ) -> None:
@@ -186,6 +193,7 @@ print(job.status().state)
     assert dataflow.callers == {ROBOT}
 
 
+@pytest.mark.slow
 def test_an_account_by_way_of_another(bucket: Gcs, tls: TlsProxy, tmp_path: Path) -> None:
     bucket.rule("bkt", unsigned="none", callers=[ROBOT])
     env = service_itself(bucket, tls)
@@ -200,6 +208,7 @@ def test_an_account_by_way_of_another(bucket: Gcs, tls: TlsProxy, tmp_path: Path
     assert "does not have storage.objects.get access" in done.stderr
 
 
+@pytest.mark.slow
 def test_credentials_that_act_as_another_account(
     bucket: Gcs, tls: TlsProxy, tmp_path: Path
 ) -> None:

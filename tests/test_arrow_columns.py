@@ -61,6 +61,7 @@ def outcome(path: str, form: TextForm) -> Any:
         return str(error)
 
 
+@pytest.mark.slow
 @EACH_IN_ONE_FOLDER
 @given(st.sampled_from(HEADERS), st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
 @example(HEADERS[0], 'TRAIN,"a,b.jpg",x\n')
@@ -98,6 +99,7 @@ def checked(rows: list[tuple[Any, ...]], dtype: Any, options: ConvertOptions) ->
     return check_source(source, options.division)
 
 
+@pytest.mark.slow
 @EACH_IN_ONE_FOLDER
 @given(
     st.lists(

@@ -86,6 +86,7 @@ HARMS: dict[str, tuple[Callable[[Gcs], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS)
 def test_what_is_replaced_behind_the_commit_is_not_committed(
     photos: Gcs, dataset: Path, harm: str
@@ -101,6 +102,7 @@ def test_what_is_replaced_behind_the_commit_is_not_committed(
     assert tfrecorder.verify(OUT).ok
 
 
+@pytest.mark.slow
 def test_of_several_shards_the_first_is_named_and_the_others_counted(photos: Gcs) -> None:
     def harm() -> None:
         for number in range(3):
@@ -136,6 +138,7 @@ def test_on_a_disk_too(
     assert tfrecorder.verify(out).ok
 
 
+@pytest.mark.slow
 def test_the_look_is_a_request_for_a_thousand_files(photos: Gcs) -> None:
     photos.inject("stall", seconds=1, operation="upload", object="*/features.json", times=1)
     with ThreadPoolExecutor(1) as pool:
@@ -159,6 +162,7 @@ def change_images(photos: Gcs, dataset: Path) -> None:
             photos.put(f"gs://bkt/{name}", (SAMPLES / name).read_bytes() + b"changed")
 
 
+@pytest.mark.slow
 def test_a_late_upload_after_the_commit_changes_nothing(photos: Gcs, dataset: Path) -> None:
     change_images(photos, dataset)
     photos.inject("stall", seconds=8, operation="upload", object=f"*{SHARD}", times=1)
@@ -186,6 +190,7 @@ def test_an_answer_that_is_lost_is_no_other_attempt(photos: Gcs, dataset: Path, 
     assert tfrecorder.verify(OUT).ok
 
 
+@pytest.mark.slow
 def test_a_shard_of_a_conversion_that_ended_is_not_uploaded_over_itself(
     photos: Gcs, dataset: Path
 ) -> None:
@@ -199,6 +204,7 @@ def test_a_shard_of_a_conversion_that_ended_is_not_uploaded_over_itself(
     assert photos.files(OUT) == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_a_large_shard_goes_up_in_pieces_under_a_claim(gcs: Gcs, tmp_path: Path) -> None:
     """With room for a piece of 16 MiB: whether another object stands is told at the start."""
     image = tmp_path / "large.jpg"
@@ -283,6 +289,7 @@ def race(gcs: Gcs, tmp_path: Path) -> Iterator[Race]:
         yield Race(gcs, plan, folders, Pool(executor, 2))
 
 
+@pytest.mark.slow
 def test_of_attempts_at_once_one_counts_and_the_others_take_it_for_theirs(race: Race) -> None:
     first, second, third = race.folders
     shard = race.plan.shards[0]

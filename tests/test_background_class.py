@@ -191,6 +191,7 @@ def test_verify_and_repair_know_the_label_maps() -> None:
     assert public_files(out) == before
 
 
+@pytest.mark.slow
 def test_an_overwrite_takes_the_label_maps_away_and_brings_them() -> None:
     frame = in_pixels()
     out = convert(frame, "out")
@@ -210,6 +211,7 @@ def test_a_label_map_of_the_users_own_is_never_removed() -> None:
     assert Path(out, MAPS[0]).read_text() == "1,mine\n"
 
 
+@pytest.mark.slow
 def test_a_schema_and_the_command_line_say_the_same() -> None:
     out = detection()
     schema = Schema(

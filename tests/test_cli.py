@@ -212,6 +212,7 @@ def test_validate_prints_the_whole_report_as_csv() -> None:
     assert (report.code == "null_label").sum() == 50
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_traceback() -> None:
     rows = "".join(f"{number}.jpg,\n" for number in range(20_000))
     Path("a.csv").write_text("image_uri,label\nx.jpg,x\n" + rows)
@@ -221,6 +222,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     assert ended.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--num-workers", "2"]], ids=str)
 def test_ctrl_c_is_exit_code_130_and_two_lines(options: list[str]) -> None:
     photo_frame(12000).to_csv("a.csv", index=False)
@@ -253,6 +255,7 @@ def test_ctrl_c_is_exit_code_130_and_two_lines(options: list[str]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_fails_in_a_worker_process_is_one_line_too() -> None:
     Path("broken.jpg").write_text("no image")
     frame = photo_frame(6)
@@ -302,6 +305,7 @@ def fed_when(words: bytes, text: bytes, *arguments: str) -> bytes:
     return shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("convert", "-", "out", "--dry-run"), ("validate", "-")])
 def test_in_a_terminal_a_table_that_takes_long_to_read_says_so(command: tuple[str, ...]) -> None:
     frame = photo_frame(3).assign(label="x", price=1)
@@ -310,6 +314,7 @@ def test_in_a_terminal_a_table_that_takes_long_to_read_says_so(command: tuple[st
     assert re.search(rb"\r +\r[^\r]*3 rows", shown)  # the line is gone by then
 
 
+@pytest.mark.slow
 def test_in_a_terminal_a_bar_shows_speed_and_time_left() -> None:
     photo_frame(3000).to_csv("a.csv", index=False)
     # Resized, so that the conversion lasts for several looks of the bar on any machine.

@@ -220,6 +220,7 @@ def test_the_number_of_shards(options: dict[str, Any], shards: tuple[int, ...]) 
     assert all(max(counts) - min(counts) <= 1 for counts in sizes.values())
 
 
+@pytest.mark.slow
 def test_rows_are_shuffled_across_shards_unless_order_is_asked_for(frame: pd.DataFrame) -> None:
     uris = frame.image_uri.tolist()
     convert(frame, "ordered", shuffle=False, num_shards=4)

@@ -13,6 +13,7 @@ from support import CSV, photo_frame, run
 import tfrecorder
 
 
+@pytest.mark.slow
 def test_it_gives_what_load_of_the_directory_gives() -> None:
     made = tfrecorder.convert_and_load(
         CSV, "out", progress=False, num_shards=2, load_options={"shuffle": False}

@@ -50,6 +50,7 @@ def options(cluster) -> dict[str, str]:
     return cluster[0]
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_a_local_conversion(options, dataset: Path) -> None:
     shards = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
     result = tfrecorder.convert(
@@ -67,6 +68,7 @@ def test_what_stopped_a_worker_is_the_error_of_the_call(options, frame: pd.DataF
     assert message.startswith("row 3, image 'nowhere.jpg' was rejected at the stage read")
 
 
+@pytest.mark.slow
 def test_it_runs_in_a_notebook_too(options: dict[str, str], tmp_path: Path) -> None:
     """Beam's own DaskRunner refuses to."""
     import nbformat
@@ -81,6 +83,7 @@ def test_it_runs_in_a_notebook_too(options: dict[str, str], tmp_path: Path) -> N
     assert "52 records in out" in result.data["text/html"]
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_a_shard_costs_nothing(cluster, tmp_path: Path) -> None:
     """The last one that needs both workers."""
     options, workers = cluster
@@ -103,6 +106,7 @@ def test_a_worker_killed_in_the_middle_of_a_shard_costs_nothing(cluster, tmp_pat
     assert public_files("out") == public_files("local")
 
 
+@pytest.mark.slow
 def test_without_the_package_one_line_says_what_to_install() -> None:
     code = f"""
 import sys

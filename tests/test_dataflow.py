@@ -50,6 +50,7 @@ def plan_of(rows: int, shards: int) -> Plan:
 # A job.
 
 
+@pytest.mark.slow
 def test_a_job_makes_what_this_machine_makes(
     bucket: Gcs, dataflow: Dataflow, dataset: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_job_makes_what_this_machine_makes(
     assert result.class_names == ("brick", "cat", "coffee", "gravel")
 
 
+@pytest.mark.slow
 def test_workers_that_die_and_others_that_are_given_up_but_go_on(
     bucket: Gcs, dataflow: Dataflow, dataset: Path
 ) -> None:
@@ -98,6 +100,7 @@ def test_workers_that_die_and_others_that_are_given_up_but_go_on(
     assert bucket.count("download", "*.jpg", "200") > 52 + 4
 
 
+@pytest.mark.slow
 def test_a_job_that_overwrites_keeps_the_old_dataset_until_its_end(
     bucket: Gcs, dataflow: Dataflow, dataset: Path
 ) -> None:
@@ -168,6 +171,7 @@ def photographs_with_everything() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
+@pytest.mark.slow
 def test_a_job_with_a_schema_makes_what_this_machine_makes(
     bucket: Gcs, dataflow: Dataflow, tmp_path: Path
 ) -> None:
@@ -197,6 +201,7 @@ def test_a_job_with_a_schema_makes_what_this_machine_makes(
         assert tfrecorder.info(name).rejects == {}
 
 
+@pytest.mark.slow
 def test_the_command_waits_when_told_to(bucket: Gcs, dataflow: Dataflow, dataset: Path) -> None:
     options = ["--runner", "DataflowRunner", "--project", "loopback", "--region", "us-central1"]
     options += [f"--runner-option={k}={v}" for k, v in dataflow.runner_options().items()]
@@ -237,6 +242,7 @@ def test_the_workers_get_what_was_asked_for(bucket: Gcs, dataflow: Dataflow) -> 
     assert job.options()["pipelineUrl"].startswith("gs://bkt/elsewhere/tfrecorder-flowers-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "disk", "shard_size", "at_a_time"),
     [
@@ -287,6 +293,7 @@ def test_a_job_begins_with_as_many_machines_as_its_rows_keep_busy(
     assert (wanted.get("num_workers") or found) == machines
 
 
+@pytest.mark.slow
 def test_the_first_machines_are_asked_for_and_named(bucket: Gcs, dataflow: Dataflow) -> None:
     dataflow.runs = False
     job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
@@ -352,6 +359,7 @@ def test_why_a_job_failed(
         job.wait()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_waiting_and_not_the_job(bucket: Gcs, dataflow: Dataflow) -> None:
     dataflow.runs = False
     options = settings(dataflow, wait=True)
@@ -363,6 +371,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_job(bucket: Gcs, dataflow: Dataflow
     assert job.state == "JOB_STATE_PENDING"
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_is_continued_by_the_same_call(
     bucket: Gcs, dataflow: Dataflow, dataset: Path
 ) -> None:
@@ -396,6 +405,7 @@ def test_a_service_that_stumbles_is_asked_again(bucket: Gcs, dataflow: Dataflow)
         dataclasses.replace(job, job_id="another").cancel()
 
 
+@pytest.mark.slow
 def test_waiting_goes_on_while_the_service_is_away(
     bucket: Gcs, dataflow: Dataflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -474,6 +484,7 @@ def test_a_misspelt_option_is_told_before_anything_is_uploaded(
     assert not dataflow.jobs
 
 
+@pytest.mark.slow
 def test_missing_credentials_are_a_fault(bucket: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STORAGE_EMULATOR_HOST")
     monkeypatch.setenv("NO_GCE_CHECK", "true")

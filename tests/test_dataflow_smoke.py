@@ -16,6 +16,7 @@ pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 SCRIPT = Path(__file__).parent.parent / "scripts" / "dataflow_smoke.py"
 
 
+@pytest.mark.slow
 def test_it_says_what_it_takes() -> None:
     done = run(SCRIPT, "--help")
     assert done.returncode == 0, done.stderr
@@ -33,6 +34,7 @@ def lines(bucket: Gcs) -> str:
     return "gs://bkt/flowers.csv"
 
 
+@pytest.mark.slow
 def test_it_compares_prints_and_cleans_up(bucket: Gcs, dataflow: Dataflow, lines: str) -> None:
     bucket.create_bucket("mine")
     given = [f"dataflow_endpoint={dataflow.url}", "no_auth=true"]

@@ -52,6 +52,7 @@ LAUNCH = """
 """
 
 
+@pytest.mark.slow
 def test_a_launch_is_the_same_from_an_installed_wheel_a_script_and_a_notebook(
     bucket: Gcs, dataflow: Dataflow, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_our_wheel_declares_nothing_to_install(tmp_path: Path) -> None:
     assert not any("__pycache__" in name for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_workers_get_simplejpeg_for_their_own_platform(tmp_path: Path, machine: str) -> None:
     [path] = [path for path in stage_wheels(str(tmp_path), machine) if "simplejpeg-" in path]
@@ -114,6 +116,7 @@ def test_a_simplejpeg_that_is_given_is_taken(tmp_path: Path) -> None:
     assert "tfrecorder-" in path
 
 
+@pytest.mark.slow
 def test_a_simplejpeg_that_cannot_be_had_is_told_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +158,7 @@ def imported_by_workers() -> set[str]:
     return found - sys.stdlib_module_names - {"tfrecorder"}
 
 
+@pytest.mark.slow
 def test_what_workers_import_is_in_the_stock_image() -> None:
     imported = imported_by_workers()
     assert {"pandas", "pyarrow", "PIL", "google_crc32c", "apache_beam"} <= imported
@@ -171,6 +175,7 @@ def test_what_workers_import_is_in_the_stock_image() -> None:
     assert {"google-cloud-storage", "google-api-core", "google-auth", "requests"} <= set(stock)
 
 
+@pytest.mark.slow
 def test_the_workers_environment_hides_what_the_image_lacks(
     stock_image: Path, tmp_path: Path
 ) -> None:
@@ -196,6 +201,7 @@ def test_nothing_of_the_session_is_pickled() -> None:
     assert PipelineOptions(flags).view_as(SetupOptions).save_main_session is False
 
 
+@pytest.mark.slow
 def test_a_million_rows_launch_like_ten(bucket: Gcs, dataflow: Dataflow) -> None:
     dataflow.runs = False
     many = {"TRAIN": 800_000, "VALIDATION": 100_000, "TEST": 100_000}

@@ -267,6 +267,7 @@ def bright(pixels: Any) -> list[float]:
     return [*edges, (rows.max() + 1) / height, (columns.max() + 1) / width]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(200, 120), (120, 200)])
 @pytest.mark.parametrize(
     "options",

@@ -33,6 +33,8 @@ NEEDS = {
 #: Set by `make interop`, whose environment has every tool that a block of a page needs.
 ALL_TOOLS = "INTEROP" in os.environ
 CODE_PAGES = [name for name, path in PAGES.items() if any(blocks(path))]
+#: What a newcomer runs first; the code of the other pages takes minutes.
+FIRST_PAGES = ("README.md", "docs/quickstart.md")
 #: Pages that a person wrote; the others are made from the code, and name everything anyhow.
 GENERATED = {"docs/cli.md", "docs/api.md"}
 WRITTEN = "\n".join(path.read_text() for name, path in PAGES.items() if name not in GENERATED)
@@ -66,7 +68,13 @@ def _programs(name: str) -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("_folder_of_a_reader")
-@pytest.mark.parametrize("name", CODE_PAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in FIRST_PAGES else pytest.param(name, marks=pytest.mark.slow)
+        for name in CODE_PAGES
+    ],
+)
 def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     skip_without(*NEEDS.get(name, ()))
     if name in NEEDS:  # in a new process: TensorFlow's threads do not survive a fork

@@ -179,6 +179,7 @@ def test_an_unfinished_one_is_refused_in_one_line(here: Path, tmp_path: Path, ve
 NASTY = (None, True, -1, 10**30, 1.5, "", "x", "\ud800", [], {}, [[]], [{}], {"x": 1}, ["x", "x"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("file", ["plan", "metadata"])
 def test_one_with_any_value_exchanged_is_read_or_refused(here: Path, kind: str, file: str) -> None:

@@ -49,6 +49,7 @@ def tensorflow_example(features):
     return example.SerializeToString(deterministic=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(FEATURES)
 def test_the_bytes_are_those_of_tensorflow(features):
@@ -182,6 +183,7 @@ def test_junk_raises_nothing_but_a_value_error(junk):
         parse_example(junk)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(FEATURES, st.integers(0), st.binary(min_size=1, max_size=3))
 def test_a_damaged_example_raises_nothing_but_a_value_error(features, at, junk):

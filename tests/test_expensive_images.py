@@ -69,6 +69,7 @@ def test_what_encoders_make_is_accepted_within_its_time(name: str) -> None:
         assert time.process_time() - began < allowed(data, checked.height * checked.width)
 
 
+@pytest.mark.slow
 def test_a_conversion_lists_them_and_goes_on() -> None:
     uris = []
     for number, name in enumerate(EXPENSIVE):
@@ -187,6 +188,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "seconds"),
     [

@@ -40,6 +40,7 @@ def unusable(frame: pd.DataFrame, schema: Schema = SCHEMA) -> list[tuple[int, st
     return list(zip(found.row, found.column, found.message, strict=True))
 
 
+@pytest.mark.slow
 def test_check_images_names_the_column_of_each_fault() -> None:
     frame = three_files()
     assert unusable(frame) == []

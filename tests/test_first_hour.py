@@ -107,6 +107,7 @@ def test_without_warnings_nothing_is_said(frame: pd.DataFrame) -> None:
     assert result.warnings == {}
 
 
+@pytest.mark.slow
 def test_strict_makes_warnings_errors() -> None:
     frame = leaky()
     with pytest.raises(ValidationError, match="error: leakage"):
@@ -123,6 +124,7 @@ def test_strict_makes_warnings_errors() -> None:
     assert "error: leakage (2)" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_small_trial_is_sound() -> None:
     """Few images of a class are to be known, and nothing that a user can be asked to mend."""
     few = photo_frame(7).assign(label=["cat"] * 6 + ["dog"])
@@ -149,12 +151,14 @@ def test_notes_stand_last_in_a_report(frame: pd.DataFrame) -> None:
     assert str(found).startswith("1 error, 1 warning and 1 note in 6 rows\n")
 
 
+@pytest.mark.slow
 def test_the_command_names_the_command_that_lists_them() -> None:
     leaky().to_csv("leaky.csv", index=False)
     done = run("-m", "tfrecorder", "convert", "leaky.csv", "out")
     assert "2 warnings: leakage 2; see `tfrecorder validate leaky.csv`" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_warning_points_at_the_line_of_the_user() -> None:
     frame = leaky()
     frame.loc[0, "label"] = " odd "  # whose escape is warned of, from further inside
@@ -174,6 +178,7 @@ def test_a_warning_points_at_the_line_of_the_user() -> None:
         assert [(one.filename, one.lineno) for one in ours] == [(__file__, line)] * 2
 
 
+@pytest.mark.slow
 def test_a_piped_table_is_not_to_be_read_again() -> None:
     leaky().to_csv("leaky.csv", index=False)
     text = Path("leaky.csv").read_text()
@@ -184,6 +189,7 @@ def test_a_piped_table_is_not_to_be_read_again() -> None:
         tfrecorder.convert(file, "other", **OPTIONS)
 
 
+@pytest.mark.slow
 def test_the_call_that_lists_warnings_takes_the_same_options() -> None:
     leaky().to_csv("leaky.csv", index=False)
     done = run("-m", "tfrecorder", "convert", "leaky.csv", "out", "--seed", "3")
@@ -225,6 +231,7 @@ def test_integer_labels_with_gaps_are_a_warning(frame: pd.DataFrame) -> None:
     assert dense.tensorflow.validate().empty
 
 
+@pytest.mark.slow
 def test_integer_labels_have_class_names(frame: pd.DataFrame) -> None:
     numbers = frame.assign(label=[at % 4 for at in range(len(frame))])
     result = numbers.tensorflow.to_tfrecord("out", **OPTIONS)
@@ -273,6 +280,7 @@ def test_lines_of_a_text_file_are_counted_as_in_an_editor() -> None:
     assert "line 3: 'TRIAL' is not a split" in str(tfrecorder.validate("none.csv"))
 
 
+@pytest.mark.slow
 def test_what_does_not_go_with_a_row_is_named(frame: pd.DataFrame) -> None:
     rows = [("a", "TRAIN", "x"), ("b", "TRAIN", "x"), ("a", "TEST", "x"), ("a", "TRAIN", "y")]
     rows += [("b", "TRAIN", "x"), ("a", "TEST", "x")]
@@ -293,6 +301,7 @@ def test_what_does_not_go_with_a_row_is_named(frame: pd.DataFrame) -> None:
     assert "line 6: 'b': the same row, in TRAIN, was there before (line 3)" in shown
 
 
+@pytest.mark.slow
 def test_remedies_are_in_the_words_of_the_place() -> None:
     Path("a.csv").write_text("image_url,label\na.jpg,x\n")
     assert "columns={'image_url': 'image_uri'}" in str(tfrecorder.validate("a.csv"))
@@ -356,6 +365,7 @@ def test_rejects_are_in_the_order_of_the_rows(frame: pd.DataFrame) -> None:
     assert tfrecorder.verify("out").ok
 
 
+@pytest.mark.slow
 def test_one_is_not_called_several() -> None:
     words = str(photo_frame(1).tensorflow.to_tfrecord("one", progress=False))
     words += str(tfrecorder.status("one")) + str(tfrecorder.verify("one"))

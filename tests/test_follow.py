@@ -183,6 +183,7 @@ def test_forward_gives_each_generation_once_in_order(
     assert (found == list(range(22))) is (shuffle is False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_forward_fills_batches_across_generations(out: str, read: Reader) -> None:
     options = {"follow": "forward", "until_idle": 0, "image_size": 8, "batch_size": 5}
@@ -203,6 +204,7 @@ for end in range(20, 40, 4):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_a_process_appends_while_a_loop_reads_forward(out: str, read: Reader) -> None:
     train = read(out, "TRAIN", follow="forward", until_idle=300, seed=1, **IDS)
@@ -223,6 +225,7 @@ def test_a_process_appends_while_a_loop_reads_forward(out: str, read: Reader) ->
     assert set(found[32:]) < {32, 33, 34, 35}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_what_comes_while_a_loop_waits_is_given(
     out: str, grow: Grow, read: Reader, monkeypatch: pytest.MonkeyPatch
@@ -262,6 +265,7 @@ def test_each_iteration_of_load_forward_begins_at_the_first(out: str, grow: Grow
     assert sorted(ids(train)) == list(range(22))
 
 
+@pytest.mark.slow
 def test_load_begins_at_a_generation_and_a_step(out: str, grow: Grow) -> None:
     grow()
     options = {"follow": "forward", "until_idle": 0, "seed": 2, **IDS}
@@ -277,6 +281,7 @@ def test_load_begins_at_a_generation_and_a_step(out: str, grow: Grow) -> None:
     assert sorted(ids(later)) == [22, 23, 24, 25]
 
 
+@pytest.mark.slow
 def test_a_start_forward_goes_on_with_the_same_augmented_pixels(out: str) -> None:
     options: dict[str, Any] = {"batch_size": 5, "image_size": 16, "augment": True, "seed": 2}
     options |= {"follow": "forward", "until_idle": 0}
@@ -330,6 +335,7 @@ def test_a_position_between_epochs_takes_new_generations(out: str, grow: Grow) -
     assert sorted(ids(resumed)) == list(range(22))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", ["exact", "blocks", False])
 def test_a_position_forward_leaves_no_record_out_and_gives_none_twice(
     out: str, grow: Grow, shuffle: str | bool
@@ -359,6 +365,7 @@ def test_a_position_forward_is_not_one_of_epochs(out: str) -> None:
 # --------------------------------------------------------------------- what the elements look like
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("antialias", [True, False])
 def test_images_of_other_sizes_are_read_as_if_they_had_been_there(
@@ -377,6 +384,7 @@ def test_images_of_other_sizes_are_read_as_if_they_had_been_there(
         np.testing.assert_array_equal(ours[1], theirs[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_new_classes_get_the_next_integers(out: str, read: Reader) -> None:
     train = read(out, "TRAIN", follow="forward", shuffle=False, image_size=8, batch_size=4)
@@ -400,6 +408,7 @@ def failing(train: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_a_generation_that_would_change_the_elements_is_refused(read: Reader) -> None:
     small, large = (drawn(name, 4, size) for name, size in SIZED.items())
@@ -413,6 +422,7 @@ def test_a_generation_that_would_change_the_elements_is_refused(read: Reader) ->
     assert len(list(read("out", "TRAIN", follow=True, batch_size=4, image_size=8))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_colours_after_grey_images_are_refused(read: Reader) -> None:
     grey = table(0, 4).assign(image_uri=drawn("grey", 4, (160, 120), "L"))
@@ -423,6 +433,7 @@ def test_colours_after_grey_images_are_refused(read: Reader) -> None:
     assert "images of 3 channels came to those of 1. Open it again" in failing(train)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_longer_vectors_of_several_labels_are_refused(read: Reader) -> None:
     schema = tfrecorder.Schema(
@@ -552,6 +563,7 @@ for batch in tfrecorder.{reader}("out", "TRAIN", follow="forward", image_size=8,
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["load", "batches"])
 def test_ctrl_c_ends_the_wait(out: str, reader: str) -> None:
     process = start(WAITING.format(reader=reader))
@@ -617,6 +629,7 @@ assert sorted(ids(forward)[12:]) == [12, 13, 14, 15]
 """
 
 
+@pytest.mark.slow
 def test_tensorflow_follows_a_dataset_in_a_bucket(gcs: Gcs, tls: TlsProxy) -> None:
     tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
     tests = str(Path(__file__).parent)
@@ -624,6 +637,7 @@ def test_tensorflow_follows_a_dataset_in_a_bucket(gcs: Gcs, tls: TlsProxy) -> No
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_batches_follow_a_dataset_in_a_bucket(gcs: Gcs) -> None:
     tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
     train = tfrecorder.batches(OUT, "TRAIN", follow="forward", shuffle="blocks", seed=1, **IDS)
@@ -636,6 +650,7 @@ def test_batches_follow_a_dataset_in_a_bucket(gcs: Gcs) -> None:
     assert sorted(found) == list(range(20))
 
 
+@pytest.mark.slow
 def test_an_outage_during_the_wait_is_waited_for(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
     shorten_patience(monkeypatch, 0.5)
     tfrecorder.convert(table(0, 10), OUT, num_shards=2, **QUIET)
@@ -657,6 +672,7 @@ def test_an_outage_during_the_wait_is_waited_for(gcs: Gcs, monkeypatch: pytest.M
     assert sorted(found) == list(range(15))
 
 
+@pytest.mark.slow
 def test_only_new_generations_are_read_again(gcs: Gcs) -> None:
     tfrecorder.convert(table(0, 6), OUT, **QUIET)
     append(table(6, 2), OUT)
@@ -699,6 +715,7 @@ class Counted(keras.callbacks.Callback):
         self.grow()
 
 
+@pytest.mark.slow
 def test_one_fit_per_epoch_trains_on_all_that_is_there(out: str, grow: Grow) -> None:
     train = tfrecorder.load(out, "TRAIN", follow=True, image_size=8, batch_size=4)
     model, counted = small_model(), Counted(grow)
@@ -707,6 +724,7 @@ def test_one_fit_per_epoch_trains_on_all_that_is_there(out: str, grow: Grow) -> 
     assert counted.steps == [4, 6, 7]
 
 
+@pytest.mark.slow
 def test_fit_with_steps_per_epoch_takes_new_generations(out: str, grow: Grow) -> None:
     seen: list[int] = []
 
@@ -738,6 +756,7 @@ def test_fit_trains_forward_on_what_arrives(out: str, grow: Grow) -> None:
     assert counted.steps == [2, 2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("follow", [True, "forward"])
 def test_a_global_seed_of_tensorflow_changes_nothing(tmp_path: Path, follow: Any) -> None:
     """Of 0 it once ended the reading."""

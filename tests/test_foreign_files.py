@@ -62,6 +62,7 @@ def test_a_folder_without_records_says_what_is_looked_for(tmp_path: Path) -> Non
         tfrecorder.load(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
 def test_compressed_files_are_read_in_order(compression: str, tmp_path: Path) -> None:
     for number in range(2):
@@ -132,6 +133,7 @@ def test_records_of_compressible_bytes_are_whole(tmp_path: Path) -> None:
     assert tfrecorder.to_frame(tmp_path)["blank"].tolist() == [blank.decode()] * 2
 
 
+@pytest.mark.slow
 def test_files_that_tensorflow_alone_can_reach(tmp_path: Path) -> None:
     """ram:// stands in for gs://."""
     for name, compression in (("train-00000-of-00001", ""), ("test-00000-of-00001.gz", "GZIP")):

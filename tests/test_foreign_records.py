@@ -48,6 +48,7 @@ def test_boxes_are_read_as_fractions(unit: str, tmp_path: Path) -> None:
     assert info.records == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "resize"),
     [("fraction", "crop"), ("pixel", "pad"), ("pixel", "fit")],
@@ -67,6 +68,7 @@ def test_boxes_and_masks_are_placed_as_the_image_is(unit: str, resize: str, tmp_
             )
 
 
+@pytest.mark.slow
 def test_masks_of_objects_stay_with_their_boxes(tmp_path: Path) -> None:
     write(tmp_path / "train.tfrecord", detection(masks=True))
     for number, (loaded, found) in enumerate(both(tmp_path)):

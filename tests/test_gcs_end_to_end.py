@@ -100,6 +100,7 @@ def test_sources_and_outputs_mix(photos: Gcs, dataset: Path, tmp_path: Path) -> 
     assert public_files(tmp_path / "local") == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_the_command_line(photos: Gcs, dataset: Path) -> None:
     shards = ["--num-shards", ",".join(f"{name}={count}" for name, count in SHARDS.items())]
     done = run("-m", "tfrecorder", "convert", SOURCE, OUT, *shards)
@@ -155,6 +156,7 @@ def test_nothing_is_lost_where_requests_fail_in_passing(gcs: Gcs, many: pd.DataF
     assert failed * 0.5 < result.retries < failed, "but for those before the launch"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [403, 503])
 @pytest.mark.parametrize(
     ("operation", "object", "kind", "words"),
@@ -227,6 +229,7 @@ def test_a_killed_conversion_leaves_whole_objects_and_goes_on(photos: Gcs, datas
     assert photos.count("upload", "*/train-00000-of-00003.tfrecord") == 1, "done is done"
 
 
+@pytest.mark.slow
 def test_kills_at_any_moment(photos: Gcs, dataset: Path) -> None:
     code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
     # Slow enough to be met in its middle: some 60 requests, a twentieth of a second each.
@@ -246,6 +249,7 @@ def test_kills_at_any_moment(photos: Gcs, dataset: Path) -> None:
     assert photos.files(OUT) == whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_every_shard_under_way(gcs: Gcs, many: pd.DataFrame, tmp_path: Path) -> None:
     many.to_csv(tmp_path / "many.csv", index=False)
     code = (
@@ -274,6 +278,7 @@ def test_ctrl_c_ends_every_shard_under_way(gcs: Gcs, many: pd.DataFrame, tmp_pat
     assert gcs.files(OUT) == public_files(tmp_path / "local")
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_an_upload_that_stalls(photos: Gcs) -> None:
     code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
     photos.inject("stall", seconds=20, operation="upload", object="*.tfrecord")
@@ -286,6 +291,7 @@ def test_ctrl_c_does_not_wait_for_an_upload_that_stalls(photos: Gcs) -> None:
     assert "Run the same conversion again to continue" in words.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_two_conversions_of_one_plan_at_once_do_no_harm(photos: Gcs, dataset: Path) -> None:
     code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
     photos.inject("stall", seconds=0.02)
@@ -297,6 +303,7 @@ def test_two_conversions_of_one_plan_at_once_do_no_harm(photos: Gcs, dataset: Pa
     assert tfrecorder.verify(OUT).ok
 
 
+@pytest.mark.slow
 def test_another_plan_is_refused(photos: Gcs) -> None:
     photos.inject("status", status=403, operation="upload", object="*test-*.tfrecord")
     error_of(OutputError, SOURCE, OUT)
@@ -318,6 +325,7 @@ def test_a_folder_with_anything_foreign_is_refused(photos: Gcs) -> None:
     assert photos.names(f"{OUT}/") == ["sets/out/thesis.txt"]
 
 
+@pytest.mark.slow
 def test_what_a_conversion_asks_of_a_bucket(gcs: Gcs) -> None:
     rows = 1200
     data = (SAMPLES / "photos" / "brick" / "brick_01.jpg").read_bytes()
@@ -377,6 +385,7 @@ def with_rejects(gcs: Gcs, shards: int) -> str:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_verify_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
     asked = {}
@@ -393,6 +402,7 @@ def test_verify_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
     assert len(asked[24]) < 40
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_look_of_a_resume_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
     asked = {}
@@ -406,6 +416,7 @@ def test_the_look_of_a_resume_asks_as_little_of_many_shards_as_of_few(photos: Gc
     assert asked[24] == asked[2] < 30
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_commit_reads_the_lists_of_all_shards_by_listings(photos: Gcs) -> None:
     rows = [f"TRAIN,{one},cat\n" for at in range(48) for one in (PHOTOS[at], f"gone/{at}.jpg")]
@@ -465,6 +476,7 @@ def test_verify_of_what_is_not_there(photos: Gcs) -> None:
                 act(uri)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [403, 503])
 @pytest.mark.parametrize("operation", ["*", "list", "download", "metadata"])
 def test_looking_at_a_dataset_on_a_bucket_that_fails(
@@ -496,6 +508,7 @@ assert "apache_beam" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_tensorflow_reads_what_was_written(photos: Gcs, dataset: Path, tls: TlsProxy) -> None:
     tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
     photos.forget_requests()
@@ -518,6 +531,7 @@ def test_tensorflow_reads_what_was_written(photos: Gcs, dataset: Path, tls: TlsP
 OPEN_BY_TENSORFLOW = "import sys, tfrecorder; print(len(tfrecorder.load(sys.argv[1], 'TRAIN')))"
 
 
+@pytest.mark.slow
 def test_load_lists_shards_and_does_not_ask_for_each(photos: Gcs, tls: TlsProxy) -> None:
     tfrecorder.convert(SOURCE, OUT, num_shards={"TRAIN": 20})
     opened = {**os.environ, **tls.environment()}

@@ -301,6 +301,7 @@ def test_a_request_from_before_a_reset_changes_nothing(bucket: storage.Bucket, g
     assert gcs.names("gs://bkt/") == []
 
 
+@pytest.mark.slow
 def test_a_share_of_requests_fails_the_same_ones_in_any_order(
     bucket: storage.Bucket, gcs: Gcs
 ) -> None:
@@ -391,6 +392,7 @@ print(client._connection.API_BASE_URL, client.bucket("bkt").blob("out/a").exists
 """
 
 
+@pytest.mark.slow
 def test_tensorflow_itself_reads_and_writes_gs(
     bucket: storage.Bucket, gcs: Gcs, tls: TlsProxy
 ) -> None:

@@ -100,6 +100,7 @@ def test_class_names_of_digits_alone_stay_names() -> None:
     assert add("more.csv").class_names == ("7", "x", "8")
 
 
+@pytest.mark.slow
 def test_a_csv_a_folder_and_an_accessor_append_too(out) -> None:
     table(12, 2).to_csv("more.csv", index=False)
     assert add("more.csv").records == 2
@@ -172,6 +173,7 @@ def test_known_rejects_are_passed_over_unless_they_are_to_be_tried_again(out) ->
     assert add(rows, retry_rejects=True).was_finished
 
 
+@pytest.mark.slow
 def test_retry_rejects_of_generation_0_says_how_to_do_it() -> None:
     rows = table(0, 12).assign(
         image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")
@@ -189,6 +191,7 @@ def test_retry_rejects_of_generation_0_says_how_to_do_it() -> None:
 # --------------------------------------------------------------------------------- taken over
 
 
+@pytest.mark.slow
 def test_options_of_the_dataset_are_taken_over() -> None:
     tfrecorder.convert(
         table(0, 12), "out", image_size=(24, 32), image_format="png", seed=5, num_shards=4, **QUIET
@@ -201,6 +204,7 @@ def test_options_of_the_dataset_are_taken_over() -> None:
     assert (plan.options["seed"], plan.options["num_shards"]) == (5, None)
 
 
+@pytest.mark.slow
 def test_other_sizes_are_allowed_and_the_shape_says_so() -> None:
     tfrecorder.convert(table(0, 12), "out", image_size=(24, 32), **QUIET)
     add(table(12, 2), image_size=(24, 40))
@@ -210,6 +214,7 @@ def test_other_sizes_are_allowed_and_the_shape_says_so() -> None:
     assert tfrecorder.info("out").image_shape == (24, None, 3)
 
 
+@pytest.mark.slow
 def test_grey_images_make_the_channels_3(out) -> None:
     Path("grey").mkdir()
     rows = pd.DataFrame(
@@ -243,6 +248,7 @@ def test_given_class_names_may_only_be_continued() -> None:
     assert add(table(6, 2, label="c")).class_names == ("b", "a", "c")
 
 
+@pytest.mark.slow
 def test_rows_keep_their_split_when_more_are_added() -> None:
     rows = table(0, 40).drop(columns="split")
     tfrecorder.convert(rows[:20], "out", splits={"TRAIN": 0.5, "TEST": 0.5}, seed=3, **QUIET)
@@ -359,6 +365,7 @@ def test_leftovers_of_an_append_before_its_plan_are_nothing(out) -> None:
     assert add(table(12, 2)).generation == 1
 
 
+@pytest.mark.slow
 def test_two_at_once_are_one_after_the_other(out) -> None:
     code = "import sys, tfrecorder; tfrecorder.append(sys.stdin, 'out', progress=False)"
     first, second = (start(code, stdin=subprocess.PIPE) for _ in range(2))
@@ -384,6 +391,7 @@ def _is_held() -> bool:
         return not is_ours
 
 
+@pytest.mark.slow
 def test_the_claim_dies_with_its_holder(out) -> None:
     code = "import sys, tfrecorder; tfrecorder.append(sys.stdin, 'out', progress=False)"
     process = start(code, stdin=subprocess.PIPE)
@@ -412,6 +420,7 @@ def test_overwrite_replaces_all_generations(out) -> None:
     assert public_files("out") == public_files("fresh")
 
 
+@pytest.mark.slow
 def test_an_overwrite_that_fails_leaves_all_generations(out) -> None:
     add(table(12, 4))
     before = all_files("out")
@@ -446,6 +455,7 @@ def test_the_same_conversion_is_finished_still(out) -> None:
 # -------------------------------------------------------------------------------------- the shell
 
 
+@pytest.mark.slow
 def test_the_shell_appends(out) -> None:
     table(8, 8).to_csv("more.csv", index=False)
     shell = run("-m", "tfrecorder", "append", "more.csv", "out", "--json")

@@ -62,6 +62,7 @@ def test_a_dataset_without_generations_costs_one_listing(grown: Gcs) -> None:
     assert grown.count("list") == 2, "the directory and appended/"
 
 
+@pytest.mark.slow
 def test_of_two_appends_at_once_one_has_the_number(
     grown: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_it_says_of_itself_what_the_generations_say(ten) -> None:
     assert tfrecorder.to_frame("new").equals(tfrecorder.to_frame(ten))
 
 
+@pytest.mark.slow
 def test_it_is_shuffled_anew_by_its_seed(ten) -> None:
     orders = []
     for seed in (0, 1):
@@ -119,6 +120,7 @@ def test_what_cannot_be_dropped_is_refused(ten) -> None:
     assert not Path("new").exists()
 
 
+@pytest.mark.slow
 def test_a_compacted_dataset_grows_on(ten) -> None:
     compact(ten)
     uris = [*tfrecorder.to_frame(ten)["image_uri"][:3], "missing.jpg", *drawn("late", 2, (9, 9))]
@@ -191,6 +193,7 @@ def test_info_advises_it_where_generations_are_many_and_small(ten) -> None:
     assert "compact" not in str(tfrecorder.info(ten, at=3))
 
 
+@pytest.mark.slow
 def test_the_shell_compacts(ten) -> None:
     uri = records(ten)[0]["image/filename"].decode()
     Path("drop.txt").write_text(f"{uri}\n")

@@ -54,6 +54,7 @@ def told(one: dict) -> Told:
 # ---------------------------------------------------------------------------------- all readers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "count"), SPLITS.items())
 def test_records_of_older_generations_come_first(ten, split, count) -> None:
     found = tfrecorder.Records(ten, split, features=True, decode=False)

@@ -176,6 +176,7 @@ def test_a_dry_run_and_convert_and_load() -> None:
     assert labels.numpy().tolist() == [0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -247,6 +248,7 @@ print(most - before)
 """
 
 
+@pytest.mark.slow
 def test_the_images_of_a_dataset_are_never_in_memory_together(tmp_path: Path) -> None:
     """300 MB of images are hashed and spooled in a small part of that."""
     done = run("-c", FLAT, cwd=tmp_path)

@@ -46,6 +46,7 @@ def calm(frame: pd.DataFrame, gcs: Gcs, tmp_path: Path) -> int:
     return result.splits["TRAIN"].shards
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [{"kind": "status", "status": 503}, {"kind": "reset"}, {"kind": "cut"}, {"kind": "flip"}],
@@ -60,6 +61,7 @@ def test_sizes_that_fail_in_passing_do_not_change_the_shards(
     assert result.splits["TRAIN"].shards == calm > 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, ROWS - 1])
 def test_a_size_that_is_never_told_ends_the_conversion_before_anything_is_written(
     gcs: Gcs, frame: pd.DataFrame, calm: int, number: int, monkeypatch: pytest.MonkeyPatch
@@ -76,6 +78,7 @@ def test_a_size_that_is_never_told_ends_the_conversion_before_anything_is_writte
     assert tfrecorder.convert(frame, OUT, **SMALL).splits["TRAIN"].shards == calm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [403, 404])
 def test_an_image_without_a_size_is_a_reject_like_any_other(
     gcs: Gcs, frame: pd.DataFrame, status: int
@@ -87,6 +90,7 @@ def test_an_image_without_a_size_is_a_reject_like_any_other(
     assert gcs.count("metadata", "bkt/in/7.jpg") == 1
 
 
+@pytest.mark.slow
 def test_sizes_are_asked_for_only_where_shards_follow_from_them(
     gcs: Gcs, frame: pd.DataFrame, calm: int
 ) -> None:

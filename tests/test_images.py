@@ -351,6 +351,7 @@ def large_photos() -> list[bytes]:
     return [save(photo(i, (500, 375)), "JPEG", quality=95) for i in range(0, len(PHOTOS), 3)]
 
 
+@pytest.mark.slow
 def test_damage_is_noticed(large_photos: list[bytes]) -> None:
     """The figures of the design: the strict check sees what a lenient decoder passes over."""
     rng = random.Random(0)

@@ -328,6 +328,7 @@ def test_the_same_call_on_a_finished_dataset_writes_nothing() -> None:
         tfrecorder.convert(frame.assign(image_uri=DATA[1:7]), "out", progress=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spared", [7, 60, 90])
 def test_a_conversion_that_is_killed_goes_on(spared: int, tmp_path: Path) -> None:
     frame = of_bytes(60)
@@ -354,6 +355,7 @@ def test_a_rerun_writes_only_what_is_missing(tmp_path: Path) -> None:
     assert before.items() <= now.items()
 
 
+@pytest.mark.slow
 def test_an_overwrite_spools_and_keeps_the_old_dataset_until_its_end() -> None:
     tfrecorder.convert(of_bytes(4), "out", progress=False)
     bad = of_cells([b"hello"] * 4)
@@ -410,6 +412,7 @@ def test_a_damaged_shard_cannot_be_written_again_and_stays() -> None:
 # -------------------------------------------------------------------------------------- generations
 
 
+@pytest.mark.slow
 def test_an_append_knows_images_by_their_content() -> None:
     named = [{"bytes": data, "path": "image.jpg"} for data in DATA[:4]]
     tfrecorder.convert(of_cells(named), "out", progress=False)

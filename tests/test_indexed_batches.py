@@ -85,6 +85,7 @@ def test_batches_are_those_of_load(tmp_path: Path, options: dict[str, Any]) -> N
         assert_alike(*pair, pixels=8)
 
 
+@pytest.mark.slow
 def test_boxes_are_padded(tmp_path: Path) -> None:
     boxes = convert(in_pixels(), tmp_path / "boxes", shuffle=False, num_shards=1)
     options: dict[str, Any] = {"batch_size": 3, "shuffle": False, "image_size": 32, "max_boxes": 2}
@@ -95,6 +96,7 @@ def test_boxes_are_padded(tmp_path: Path) -> None:
         batches(boxes, "TRAIN", batch_size=3, image_size=32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", ["exact", "blocks"])
 def test_each_epoch_has_another_order_of_all_records(
     out: str, hashes: list[int], shuffle: str
@@ -236,6 +238,7 @@ def test_leaving_the_loop_ends_its_threads(out: str) -> None:
     assert _threads() == 0
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow(out: str) -> None:
     """By what Python holds after each epoch, without its collector of cycles."""
     loop = batches(out, "TRAIN", batch_size=6, image_size=300, seed=1, num_threads=2)

@@ -45,6 +45,7 @@ def test_neighbours_are_read_by_one_request(gcs: Any, bucket: tuple[str, Records
     assert counts == [1, 1]
 
 
+@pytest.mark.slow
 def test_batches_of_a_bucket(
     gcs: Any, bucket: tuple[str, Records], monkeypatch: pytest.MonkeyPatch
 ) -> None:

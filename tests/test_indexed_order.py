@@ -16,6 +16,7 @@ from tfrecorder.indexed.position import Position, Share
 SHUFFLED = ("exact", "blocks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["stored", *SHUFFLED])
 @given(records=st.integers(1, 3000), block=st.integers(1, 50), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)
@@ -24,6 +25,7 @@ def test_each_record_has_one_place(mode, records, block, seed):
     assert np.array_equal(np.sort(numbers), np.arange(records))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", SHUFFLED)
 @given(records=st.integers(1, 10**12), seed=st.integers(0, 2**32 - 1), data=st.data())
 @settings(max_examples=40, deadline=None)
@@ -75,6 +77,7 @@ def _runs(numbers, per_label):
     return np.mean([len(list(run)) for _, run in itertools.groupby(numbers // per_label)])
 
 
+@pytest.mark.slow
 def test_few_records_come_in_every_order():
     seen = {tuple(Order(3, "exact", seed, 0).numbers(np.arange(3))) for seed in range(60)}
     assert len(seen) == 6

@@ -80,6 +80,7 @@ def assert_alike(ours: Any, theirs: Any, pixels: float = 0) -> None:
         assert ours == theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "options"),
     [
@@ -128,6 +129,7 @@ def test_every_accepted_image_is_decoded_as_load_does(tmp_path: Path) -> None:
         assert mean_difference(image, expected) < 0.01, name
 
 
+@pytest.mark.slow
 def test_raw_pixels(tmp_path: Path) -> None:
     out = convert_photos(tmp_path / "out", image_format="raw", image_size=(60, 70))
     for options in ({}, {"image_size": 30}, {"image_size": (60, 70), "dtype": "float32"}):
@@ -144,6 +146,7 @@ def resizer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 70), (100, 100), (200, 250)])
 @pytest.mark.parametrize("resize", ["stretch", "crop", "pad", "fit"])
 def test_pixels_are_near_to_those_of_load(
@@ -273,6 +276,7 @@ def _one_of(records: Records, number: int, queue: Any) -> None:
     queue.put(records[number][0].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_another_process_reads_on(out: str, method: str) -> None:
     records = Records(out, "TRAIN", image_size=50)

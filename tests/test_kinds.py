@@ -58,6 +58,7 @@ def test_the_default_frame_comes_back(dataset: Path) -> None:
     assert tfrecorder.to_frame(dataset, "test").index.tolist() == test.index.tolist()
 
 
+@pytest.mark.slow
 def test_integers_come_back_as_integers_also_where_they_have_names() -> None:
     frame = photo_frame(4).assign(label=[0, 1, 1, 0])
     convert(frame, "default", labels=["no", "yes"])
@@ -119,6 +120,7 @@ def exact(frame: pd.DataFrame) -> list[dict[str, str]]:
     return [{name: repr(value) for name, value in row.items()} for row in values(frame)]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -37,6 +37,7 @@ def test_names_that_survive_are_written_as_they_are(names):
     assert as_tfds_reads(to_labels_file(plain)) == plain
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(st.lists(NAMES, unique=True))
 def test_with_a_name_that_would_not_all_lines_can_be_turned_back(names):

@@ -40,6 +40,7 @@ def own_configuration() -> Iterator[None]:
     logging.getLogger("apache_beam.runners").setLevel(logging.NOTSET)
 
 
+@pytest.mark.slow
 def test_logging_is_as_it_was(frame: pd.DataFrame, own_configuration: None) -> None:
     tfrecorder.convert(frame, "warm_up")  # whatever is imported may make loggers of its own
     before = configuration()
@@ -74,6 +75,7 @@ logging.warning("heard")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_script_prints_only_what_it_prints_itself(workers: int) -> None:
     ended = run("-c", SCRIPT, CSV, workers)

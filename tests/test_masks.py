@@ -48,6 +48,7 @@ def test_load_gives_the_image_and_its_mask() -> None:
         assert np.array_equal(mask[..., 0], np.asarray(Pictures.open(path)))
 
 
+@pytest.mark.slow
 def test_tfds_reads_masks() -> None:
     out = convert(masked(3), "out", shuffle=False)
     builder = tfds.builder_from_directory(out)
@@ -72,6 +73,7 @@ def agreement(image: Any, mask: Any) -> float:
     return float((white == (np.asarray(mask)[..., 0] == 1)).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [None, 1])
 @pytest.mark.parametrize(
     "options",

@@ -94,6 +94,7 @@ def without_bars(shown: str) -> str:
     return re.sub(BAR, "", shown).strip()
 
 
+@pytest.mark.slow
 def test_the_result_is_a_table(outputs: list[list[Any]]) -> None:
     html = html_of(outputs[1][-1])
     assert re.search(r"<p>52 records in out \(.+ images/s\)</p>", html)
@@ -110,6 +111,7 @@ def test_a_bar_and_the_table_are_all_that_a_cell_shows(outputs: list[list[Any]],
     assert without_bars(shown) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [1, 3])
 def test_where_nobody_watches_one_line_is_there_at_the_end(
     unwatched: list[list[Any]], cell: int

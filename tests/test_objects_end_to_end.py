@@ -83,6 +83,7 @@ def test_the_same_on_azure(azure: str, dataset: Path) -> None:
     assert tfrecorder.append(table(0, 4), out, **QUIET).records == 4
 
 
+@pytest.mark.slow
 def test_a_folder_is_a_source(photos: S3, tmp_path: Path) -> None:
     photos.put("s3://bkt/photos/", b"")
     photos.put("s3://bkt/photos/cat/", b"")
@@ -91,6 +92,7 @@ def test_a_folder_is_a_source(photos: S3, tmp_path: Path) -> None:
     assert photos.files(OUT) == public_files(tmp_path / "local")
 
 
+@pytest.mark.slow
 def test_worker_processes_and_the_command_line(photos: S3, dataset: Path) -> None:
     shards = ",".join(f"{name}={count}" for name, count in SHARDS.items())
     options = ("--num-shards", shards, "--num-workers", 2)
@@ -101,6 +103,7 @@ def test_worker_processes_and_the_command_line(photos: S3, dataset: Path) -> Non
     assert told.returncode == 0, told.stderr
 
 
+@pytest.mark.slow
 def test_parts_on_several_machines(photos: S3, dataset: Path) -> None:
     tfrecorder.stage(SOURCE, OUT, num_shards=SHARDS)
     for number in (2, 1):
@@ -133,6 +136,7 @@ def test_what_was_interrupted_goes_on(photos: S3, dataset: Path) -> None:
     assert photos.files(OUT) == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_another_plan_is_refused_and_an_overwrite_replaces_all(photos: S3) -> None:
     convert()
     words = error_of(OutputError, SOURCE, OUT, num_shards=1, **QUIET)
@@ -142,6 +146,7 @@ def test_another_plan_is_refused_and_an_overwrite_replaces_all(photos: S3) -> No
     assert tfrecorder.verify(OUT, progress=False).ok
 
 
+@pytest.mark.slow
 def test_damage_is_found_and_repaired(photos: S3) -> None:
     convert()
     shard = f"{OUT}/train-00000-of-00003.tfrecord"
@@ -173,6 +178,7 @@ def test_credentials_that_are_refused_are_no_rejects(photos: S3) -> None:
     assert not list(Path("out").glob("*.tfrecord"))
 
 
+@pytest.mark.slow
 def test_records_and_batches_are_read_by_ranges(photos: S3, dataset: Path) -> None:
     convert()
     photos.forget_requests()
@@ -193,6 +199,7 @@ def test_records_and_batches_are_read_by_ranges(photos: S3, dataset: Path) -> No
     assert len(tfrecorder.to_frame(OUT)) == len(PHOTOS)
 
 
+@pytest.mark.slow
 def test_a_dataset_grows(photos: S3) -> None:
     tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
     assert tfrecorder.append(table(0, 20), OUT, **QUIET).records == 8
@@ -206,6 +213,7 @@ def test_a_dataset_grows(photos: S3) -> None:
     assert tfrecorder.verify(OUT, progress=False).ok
 
 
+@pytest.mark.slow
 def test_a_stream_counts_each_row_once(s3: S3) -> None:
     tfrecorder.stream(Numbered(20), OUT, every_rows=10, **TO_ITS_END)
     s3.inject("status", method="PUT", after=True, times=4)

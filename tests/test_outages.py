@@ -78,6 +78,7 @@ def make_images(folder: Path, rows: int) -> pd.DataFrame:
 # ---------------------------------------------------------------------------------------- waiting
 
 
+@pytest.mark.slow
 def test_threads_wait_together_for_a_service_that_is_away(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_threads_wait_together_for_a_service_that_is_away(
     assert 5 < gcs.count("download", outcome="429") < 4 * 16
 
 
+@pytest.mark.slow
 def test_a_share_of_failures_does_not_hold_up_the_others(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +162,7 @@ def test_a_403_passes_where_its_reason_is_a_rate_limit(gcs: Gcs, reason: str, pa
         gcs.mend()
 
 
+@pytest.mark.slow
 def test_a_token_is_renewed_until_one_is_taken(gcs: Gcs, tls: TlsProxy) -> None:
     gcs.put("gs://bkt/a", b"data")
     gcs.inject("status", status=401, operation="download", times=3)
@@ -179,6 +182,7 @@ def test_a_token_is_renewed_until_one_is_taken(gcs: Gcs, tls: TlsProxy) -> None:
 # --------------------------------------------------------------------------- rows of a conversion
 
 
+@pytest.mark.slow
 def test_credentials_that_end_are_no_property_of_an_image(
     gcs: Gcs, tls: TlsProxy, tmp_path: Path
 ) -> None:
@@ -213,6 +217,7 @@ def test_a_disk_that_fails_and_recovers_loses_no_row(monkeypatch: pytest.MonkeyP
     assert public_files("out") == public_files("calm")
 
 
+@pytest.mark.slow
 def test_a_disk_that_goes_on_failing_fails_the_shard_and_never_the_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -256,6 +261,7 @@ def _unreadable() -> Path:
     pytest.skip("no file of this system fails with an I/O error")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_images_of_a_folder_that_vanishes_meanwhile_are_not_missing(
     monkeypatch: pytest.MonkeyPatch, comes_back: bool
@@ -302,6 +308,7 @@ def test_an_image_that_alone_is_missing_is_a_reject_at_once(
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 def test_too_few_open_files_are_waited_for_by_reads_and_writes() -> None:
     """A failure of the system itself, in a process of its own; the output's disk fails with it."""
     code = (
@@ -339,6 +346,7 @@ def test_read_rejects_of_older_datasets_are_tried_again() -> None:
 # -------------------------------------------------------------------------------- people who wait
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["out", OUT])
 @pytest.mark.parametrize("moment", ["images", "before the launch"])
 def test_ctrl_c_is_heard_while_everything_waits(
@@ -363,6 +371,7 @@ def test_ctrl_c_is_heard_while_everything_waits(
     assert "Run the same conversion again to continue" in words.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_bar_says_that_it_waits_and_for_what(gcs: Gcs, tmp_path: Path, workers: int) -> None:
     uris = [f"gs://bkt/in/{row}.jpg" for row in range(400)]
@@ -388,6 +397,7 @@ def test_the_bar_says_that_it_waits_and_for_what(gcs: Gcs, tmp_path: Path, worke
     assert "Waiting" not in words.splitlines()[-1].split("\r")[-1], "the last look"
 
 
+@pytest.mark.slow
 def test_what_looks_at_a_dataset_waits_too_and_says_so(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -404,6 +414,7 @@ def test_what_looks_at_a_dataset_waits_too_and_says_so(
         ], look
 
 
+@pytest.mark.slow
 def test_a_wait_is_printed_where_nobody_has_configured_a_log(gcs: Gcs) -> None:
     tfrecorder.convert(CSV, OUT, num_shards=1)
     gcs.inject("status", status=503)

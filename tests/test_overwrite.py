@@ -80,6 +80,7 @@ def test_the_same_overwrite_goes_on_where_it_stopped(old, broken) -> None:
     assert all_files("out") == all_files("fresh"), "also those of _tfrecorder/"
 
 
+@pytest.mark.slow
 def test_another_overwrite_begins_anew(old, broken, frame) -> None:
     fail(broken)
     assert overwrite(frame, num_shards=4).records == 52
@@ -176,6 +177,7 @@ def stop(frame: pd.DataFrame, old) -> Callable[[int], None]:
     return stop
 
 
+@pytest.mark.slow
 def test_a_new_dataset_that_waits_for_its_exchange_leaves_the_old_one(stop, old, frame) -> None:
     stop(0)
     assert (NEXT / "dataset_info.json").exists()
@@ -187,6 +189,7 @@ def test_a_new_dataset_that_waits_for_its_exchange_leaves_the_old_one(stop, old,
     assert tfrecorder.verify("out", progress=False).ok
 
 
+@pytest.mark.slow
 def test_retries_in_the_old_dataset_do_not_begin_the_exchange(stop, old) -> None:
     """They take its commit away for a while."""
     stop(0)
@@ -200,6 +203,7 @@ def test_retries_in_the_old_dataset_do_not_begin_the_exchange(stop, old) -> None
     assert tfrecorder.status("out").overwrites
 
 
+@pytest.mark.slow
 def test_what_gives_way_takes_the_unfinished_overwrite_with_it(stop, frame) -> None:
     stop(0)
     assert kill(1, retry_rejects=True, num_shards=3)
@@ -222,6 +226,7 @@ def test_between_the_two_readers_name_the_command_that_completes_it(stop) -> Non
     assert tfrecorder.verify("out", progress=False).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"overwrite": True}, {}], ids=str)
 def test_the_same_call_completes_it_and_gives_its_result(stop, options) -> None:
     stop(12)
@@ -231,6 +236,7 @@ def test_the_same_call_completes_it_and_gives_its_result(stop, options) -> None:
     assert all_files("out") == all_files("fresh")
 
 
+@pytest.mark.slow
 def test_another_call_completes_it_first(stop, frame) -> None:
     stop(12)
     assert "is a finished dataset" in error_of(OutputError, frame, **{**NEW, "num_shards": 5})
@@ -239,6 +245,7 @@ def test_another_call_completes_it_first(stop, frame) -> None:
     assert overwrite(frame, num_shards=5).splits["TRAIN"].shards == 5
 
 
+@pytest.mark.slow
 def test_a_foreign_file_stops_the_exchange_before_it_begins(stop, old, frame) -> None:
     stop(0)
     mine = Path("out/train-00000-of-00002.tfrecord")
@@ -265,6 +272,7 @@ def test_a_foreign_file_that_comes_during_an_overwrite_stays(old, broken) -> Non
     assert public_files("out") == old
 
 
+@pytest.mark.slow
 def test_a_second_attempt_of_the_last_step_does_no_harm(stop, frame) -> None:
     """A runner that takes a worker for lost lets another one do its work once more."""
     stop(12)

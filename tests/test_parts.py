@@ -68,6 +68,7 @@ def test_parts_in_any_order_make_the_very_dataset_of_a_conversion() -> None:
     )
 
 
+@pytest.mark.slow
 def test_eight_processes_of_which_some_are_killed_and_some_repeat_others() -> None:
     frame = photo_frame(2000)
     tfrecorder.stage(frame, "out", num_shards=20)
@@ -116,6 +117,7 @@ def test_a_conversion_ends_what_was_staged_and_begun() -> None:
     assert public_files("out") == converted(CSV, num_shards=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [False, True])
 def test_who_finishes_after_the_commit_changes_nothing(gcs: Gcs, changes: bool) -> None:
     """Even where its images are others by then."""
@@ -139,6 +141,7 @@ def test_who_finishes_after_the_commit_changes_nothing(gcs: Gcs, changes: bool) 
     assert tfrecorder.verify("out").ok
 
 
+@pytest.mark.slow
 def test_the_old_dataset_stands_until_the_commit_of_an_overwrite() -> None:
     old = converted(CSV, num_shards=1)
     tfrecorder.convert(CSV, "out", num_shards=1, progress=False)
@@ -171,6 +174,7 @@ def test_rejects_are_counted_by_part_and_judged_by_the_commit() -> None:
     assert len(rejects("out")) == 5
 
 
+@pytest.mark.slow
 def test_on_a_bucket(gcs: Gcs) -> None:
     gcs.put("gs://bkt/photos.csv", CSV.read_bytes())
     gcs.put_folder("gs://bkt/photos", SAMPLES / "photos")
@@ -214,6 +218,7 @@ def test_where_nothing_is_staged() -> None:
     assert not Path("nowhere").exists()
 
 
+@pytest.mark.slow
 def test_another_plan_that_was_staged_meanwhile_stops_a_worker(gcs: Gcs) -> None:
     gcs.put("gs://bkt/one.jpg", PHOTOS[0].read_bytes())
     table = "split,image_uri\n" + "TRAIN,gs://bkt/one.jpg\n" * 20
@@ -228,6 +233,7 @@ def test_another_plan_that_was_staged_meanwhile_stops_a_worker(gcs: Gcs) -> None
     assert "planned again meanwhile" in words
 
 
+@pytest.mark.slow
 def test_in_the_shell() -> None:
     assert command("stage", CSV, "out", "--num-shards", 3).returncode == 0
     for number in range(2):
@@ -239,6 +245,7 @@ def test_in_the_shell() -> None:
     assert ended.stdout.startswith(f"{len(PHOTOS)} records in out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -74,6 +74,7 @@ def test_a_worker_goes_on_where_the_same_plan_was_staged_once_more(staged):
     assert [done.shard for done in writer.process((0,))] == [plan.shards[0].name]
 
 
+@pytest.mark.slow
 def test_the_plan_is_read_as_often_for_many_shards_as_for_few(gcs, frame):
     """Of 100,000 classes each reading takes a tenth of a second."""
     reads = {}
@@ -86,6 +87,7 @@ def test_the_plan_is_read_as_often_for_many_shards_as_for_few(gcs, frame):
     assert 0 < reads[26] == reads[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["out", "memory://staged/out", "gs://bkt/out"])
 def test_a_staged_plan_is_read_again_only_where_its_file_was_replaced(out, gcs, frame):
     frame.tensorflow.to_tfrecord(out)
@@ -102,6 +104,7 @@ def test_a_staged_plan_is_read_again_only_where_its_file_was_replaced(out, gcs, 
         staged.read()
 
 
+@pytest.mark.slow
 def test_a_launch_never_works_by_the_plan_of_another(staged):
     """Two conversions that begin at once in a bucket, where nothing is locked."""
     plan = read_plan(str(staged))
@@ -114,6 +117,7 @@ def test_a_launch_never_works_by_the_plan_of_another(staged):
     assert not (staged / layout.COMMIT).exists()
 
 
+@pytest.mark.slow
 def test_rows_that_another_launch_staged_are_not_taken_for_its_own(staged, frame, tmp_path):
     frame.tensorflow.to_tfrecord(tmp_path / "other", seed=7)
     rows = (tmp_path / "other" / layout.PLAN_ROWS).read_bytes()

@@ -287,6 +287,7 @@ def test_a_column_of_any_integer_dtype_makes_the_same_plan(dtype):
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(TEXTS, TEXTS)
 def test_other_texts_have_another_fingerprint(one, other):

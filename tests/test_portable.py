@@ -39,6 +39,7 @@ def options(service) -> dict[str, object]:
     return service[0]
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_a_local_conversion(options, dataset: Path) -> None:
     shards = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
     result = tfrecorder.convert(
@@ -48,6 +49,7 @@ def test_the_files_are_those_of_a_local_conversion(options, dataset: Path) -> No
     assert public_files("out") == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_what_stopped_a_worker_is_one_line_of_the_command(options, frame: pd.DataFrame) -> None:
     frame.loc[3, "image_uri"] = "nowhere.jpg"
     frame.to_csv("images.csv", index=False)
@@ -61,6 +63,7 @@ def test_what_stopped_a_worker_is_one_line_of_the_command(options, frame: pd.Dat
     assert line.startswith("error: row 3, image 'nowhere.jpg' was rejected at the stage read")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_ends_the_job_and_the_same_call_completes_it(service, tmp_path) -> None:
     """Beam's own job service tries nothing again."""
     options, pool = service

@@ -404,6 +404,7 @@ def test_every_picture_and_plot_has_words(page: ReadPage) -> None:
     assert all(len(one["aria-label"]) > 30 for one in plots)
 
 
+@pytest.mark.slow
 def test_its_size_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
     images = [png(noise(n)) for n in range(50)]
     records = (
@@ -533,6 +534,7 @@ def test_the_command_says_what_it_made(dataset: Path) -> None:
     assert "in more than one split: 0 images" in result.output
 
 
+@pytest.mark.slow
 def test_in_a_terminal_a_bar_counts_the_records(dataset: Path) -> None:
     command = ["-m", "tfrecorder", "preview", str(dataset), "--html", "page.html"]
     shown = in_terminal(*command)
@@ -556,6 +558,7 @@ def test_the_command_fails_in_one_line() -> None:
     assert "nowhere: there is no such directory" in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [[], ["--html", "page.html"]], ids=["temporary", "named"])
 def test_open_shows_the_page_in_the_browser(dataset: Path, given: list[str]) -> None:
     Path("browser").write_text('#!/bin/sh\nprintf "%s" "$1" > opened\n')
@@ -595,6 +598,7 @@ def test_in_a_notebook_it_is_a_frame_apart(dataset: Path) -> None:
     assert inner["sandbox"] == ""
 
 
+@pytest.mark.slow
 def test_it_needs_neither_tensorflow_nor_beam(dataset: Path) -> None:
     code = f"import tfrecorder; tfrecorder.preview({str(dataset)!r}, html='page.html')"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []

@@ -44,6 +44,7 @@ def one_line(finished: subprocess.CompletedProcess[str]) -> str:
     return finished.stderr
 
 
+@pytest.mark.slow
 def test_under_a_limit_of_address_space_fewer_threads_do_the_same() -> None:
     """Sixteen threads that look at some images would take 2 GB of it, before anything begins."""
     finished = convert_within(1200 * MEGABYTE, resource.RLIMIT_AS, CSV)
@@ -52,11 +53,13 @@ def test_under_a_limit_of_address_space_fewer_threads_do_the_same() -> None:
     assert public_files("out") == public_files("free")
 
 
+@pytest.mark.slow
 def test_too_little_address_space_is_one_line() -> None:
     finished = convert_within(550 * MEGABYTE, resource.RLIMIT_AS, CSV)
     assert "raise its limit (`ulimit -v`" in one_line(finished)
 
 
+@pytest.mark.slow
 def test_an_image_that_a_limit_leaves_no_memory_for_is_no_reject() -> None:
     pixels = [bytes(9000 * 1000)] * 9  # of 81 MB, and more to make a PNG of them
     Path("large.tif").write_bytes(strips(9000, 9000, 1000, pixels))
@@ -104,12 +107,14 @@ def convert_with_threads(most: int) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_with_few_threads_the_conversion_is_the_same(open_folder: Path) -> None:
     finished = convert_with_threads(10)
     assert (finished.returncode, finished.stderr) == (0, "")
     assert public_files("out") == public_files("free")
 
 
+@pytest.mark.slow
 def test_with_too_few_threads_it_is_one_line(open_folder: Path) -> None:
     assert "raise its limit (`ulimit -u`" in one_line(convert_with_threads(4))
 

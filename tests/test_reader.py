@@ -67,6 +67,7 @@ def test_kinds_of_images_decode_as_pillow_decodes_them(tmp_path: Path) -> None:
         np.testing.assert_array_equal(pixels, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "channels"), [("brick_gray.jpg", 1), ("coffee_transparent.png", 4)]
 )
@@ -128,6 +129,7 @@ def test_length_is_known_and_right(
         assert sum(1 for _ in dataset) == len(dataset)
 
 
+@pytest.mark.slow
 def test_the_short_batch_comes_last(out: str) -> None:
     for _ in range(5):
         train = tfrecorder.load(out, "TRAIN", batch_size=32, image_size=32)
@@ -155,6 +157,7 @@ def test_shuffle_takes_a_buffer_or_nothing(out: str) -> None:
         assert order != stored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"cache": True}, {"augment": True}, {"shuffle": 7}])
 def test_a_seed_gives_the_same_batches_on_every_run(out: str, more: dict[str, object]) -> None:
     def run(seed: int) -> list[np.ndarray]:
@@ -167,6 +170,7 @@ def test_a_seed_gives_the_same_batches_on_every_run(out: str, more: dict[str, ob
     assert not np.array_equal(one[0], one[len(one) // 2]), "the second epoch repeats the first"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 40])
 def test_hosts_read_disjoint_and_complete_parts(out: str, count: int) -> None:
     parts = [
@@ -196,6 +200,7 @@ def test_a_cache_of_other_options_is_not_taken(out: str, tmp_path: Path) -> None
         assert next(iter(dataset))[0].shape == (8, side, side, 3)
 
 
+@pytest.mark.slow
 def test_a_cache_of_an_earlier_conversion_is_not_taken(tmp_path: Path) -> None:
     """The labels change places: the files keep their names and sizes."""
     frame = photos("TRAIN")[["split", "image_uri"]].head(4)

@@ -41,6 +41,7 @@ def page_faults(out: Path, **environment: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
 def test_batches_of_raw_pixels_take_the_memory_of_those_before(tmp_path: Path) -> None:
     out = raw(tmp_path)
@@ -48,6 +49,7 @@ def test_batches_of_raw_pixels_take_the_memory_of_those_before(tmp_path: Path) -
     assert kept < untouched / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "decode", "set_once"), [("keep", True, 0), ("keep", False, 1), ("raw", True, 1)]
 )

@@ -34,6 +34,7 @@ def test_info_shows_splits_and_classes(out: str) -> None:
     assert "classes: 4: 'brick', 'cat', 'coffee', 'gravel'" in shown
 
 
+@pytest.mark.slow
 def test_benchmark_shows_rates_and_waiting(out: str) -> None:
     options = ["--batch-size", "6", "--image-size", "32x48", "--seconds", "0.3"]
     shown = run(benchmark, out, *options, "--step-time", "20", "--trace")

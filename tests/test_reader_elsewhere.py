@@ -76,6 +76,7 @@ def _write_tfds(folder: Path, features, rows) -> Path:  # type: ignore[no-untype
     return folder
 
 
+@pytest.mark.slow
 def test_a_tfds_directory(tfds_out: str) -> None:
     import tensorflow_datasets as tfds
 
@@ -150,6 +151,7 @@ def test_bare_files_with_few_keys(tmp_path: Path) -> None:
         assert pixels.shape[-1] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF"])
 def test_bare_files_that_tell_wrong_sizes(tmp_path: Path, kind: str) -> None:
     """As where somebody resized the images and kept the other features."""
@@ -225,6 +227,7 @@ def test_other_file_systems_are_tensorflows(out: str) -> None:
         tfrecorder.load("ram://here")
 
 
+@pytest.mark.slow
 def test_a_mirrored_strategy_trains_on_every_image(out: str) -> None:
     """In a process of its own: the number of devices is fixed when TensorFlow begins."""
     code = f"""
@@ -251,6 +254,7 @@ print(len(history.history["loss"]))
     assert run.stdout.split() == ["36", "36", "2"], run.stderr[-2000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"seed": 1}, {"seed": 1, "augment": True}, {"cache": True}])
 def test_auto_sharding_divides_without_loss(out: str, more: dict[str, object]) -> None:
     from tensorflow.python.data.experimental.ops import distribute  # what tf.distribute calls
@@ -264,6 +268,7 @@ def test_auto_sharding_divides_without_loss(out: str, more: dict[str, object]) -
     assert len(parts[0] + parts[1]) == len(set(parts[0] + parts[1])) == 36
 
 
+@pytest.mark.slow
 def test_keras_learns_from_the_photographs(out: str) -> None:
     import keras
 
@@ -286,6 +291,7 @@ def test_keras_learns_from_the_photographs(out: str) -> None:
     assert max(history.history["val_accuracy"]) > 0.5
 
 
+@pytest.mark.slow
 def test_reading_does_not_load_beam_nor_info_tensorflow(out: str) -> None:
     code = f"""
 import sys, tfrecorder

@@ -39,6 +39,7 @@ def of_load(out: str, **options: Any) -> list[list[int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -64,6 +65,7 @@ def test_each_iteration_is_the_next_epoch(out: str) -> None:
     assert ids(again) == ids(again) == epochs[2]
 
 
+@pytest.mark.slow
 def test_pixels_labels_and_random_parts_go_on_alike(out: str) -> None:
     options = {"batch_size": 6, "image_size": 40, "augment": True, **EXACT}
     whole = list(tfrecorder.load(out, "TRAIN", start=(1, 0), **options))

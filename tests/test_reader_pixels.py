@@ -59,6 +59,7 @@ def reference(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return tf.image.resize(pixels, size, antialias=True).numpy()
 
 
+@pytest.mark.slow
 def test_shrinking_is_free_of_aliasing_within_a_bound(out: str) -> None:
     whole = first_images(out)
     ours = first_images(out, image_size=SIZE)
@@ -70,6 +71,7 @@ def test_shrinking_is_free_of_aliasing_within_a_bound(out: str) -> None:
     assert of_ours < 0.7 * of_plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(90, 300), (300, 111), (450, 450), (5000, 5000)])
 def test_fit_stays_within_and_enlarges_nothing(
     large: tuple[str, list[np.ndarray]], size: tuple[int, int]
@@ -124,6 +126,7 @@ def test_large_photographs_are_decoded_smaller_within_a_bound(
         assert abs(float(ours.mean()) - float(pixels.mean())) < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "bound"),
     [
@@ -209,6 +212,7 @@ def test_pad_keeps_the_proportions_with_black_borders(
     assert mean_difference(second[:, 15:105], reference(upright, (120, 90))) < LARGE_BOUND
 
 
+@pytest.mark.slow
 def test_augment_gives_parts_of_the_image_and_mirrors_half(tmp_path: Path) -> None:
     """Red tells the column and green the row, so that a part tells where it is from."""
     rows, columns = np.mgrid[0:256, 0:256]
@@ -227,6 +231,7 @@ def test_augment_gives_parts_of_the_image_and_mirrors_half(tmp_path: Path) -> No
     assert len({tuple(part[0, 0]) for part in parts}) > 100
 
 
+@pytest.mark.slow
 def test_small_images_decode_a_batch_at_a_time_to_the_same(tmp_path: Path) -> None:
     """Records under 16 KiB, as the bundled photographs', take another path with a batch."""
     out = convert_photos(tmp_path / "out")
@@ -238,6 +243,7 @@ def test_small_images_decode_a_batch_at_a_time_to_the_same(tmp_path: Path) -> No
             tf.nest.map_structure(np.testing.assert_array_equal, one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resize", ["stretch", "crop", "pad"])
 @pytest.mark.parametrize("size", [(130, 130), (560, 560), (300, 1300), (1250, 700), (2000, 2000)])
 def test_what_the_metadata_tells_of_sizes_changes_no_pixel(
@@ -253,6 +259,7 @@ def test_what_the_metadata_tells_of_sizes_changes_no_pixel(
     np.testing.assert_array_equal(*read)
 
 
+@pytest.mark.slow
 def test_png_is_fitted_like_jpeg(tmp_path: Path) -> None:
     pixels = photograph(300, 400)
     path = tmp_path / "one.png"

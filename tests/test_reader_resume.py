@@ -75,6 +75,7 @@ def batches(run: Path) -> list[tuple[int, int, list[int]]]:
     return [tuple(json.loads(line)) for line in (run / "log").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_with_the_batches_not_seen(out: str, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert train(out, whole) == 0
@@ -154,6 +155,7 @@ class Lazy:
         return Model()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sequential", "subclass", "dict"])
 def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
     out: str, tmp_path: Path, kind: str
@@ -191,6 +193,7 @@ def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
         np.testing.assert_allclose(one, same, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_training_goes_on_with_the_other_backends_of_keras(backend: str) -> None:
     skip_without(backend)
@@ -201,6 +204,7 @@ def test_training_goes_on_with_the_other_backends_of_keras(backend: str) -> None
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_another_model_than_the_saved_one_is_refused(out: str, tmp_path: Path) -> None:
     import keras
 
@@ -230,6 +234,7 @@ def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:
         TrainingPosition(tmp_path, model, every=0)
 
 
+@pytest.mark.slow
 def test_a_stop_before_the_end_of_an_epoch_of_several_steps_an_execution(
     out: str, tmp_path: Path
 ) -> None:

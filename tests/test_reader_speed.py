@@ -28,6 +28,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> str:
     return convert_photos(tmp_path_factory.mktemp("photos") / "out")
 
 
+@pytest.mark.slow
 def test_benchmark_measures_what_a_training_would_see(out: str) -> None:
     fast = benchmark(out, batch_size=6, image_size=32, seconds=0.5, trace=True)
     slow = benchmark(out, batch_size=6, image_size=32, seconds=0.5, step_ms=50)
@@ -119,6 +120,7 @@ def order_quality(rows: list[int], before: list[int], labels: np.ndarray) -> tup
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shuffle", "bound"), [(None, 0.03), (500, 0.15)])
 def test_the_order_is_near_uniform(
     sorted_source: tuple[str, np.ndarray], shuffle: int | None, bound: float
@@ -142,6 +144,7 @@ def test_the_order_is_near_uniform(
     assert means.max() < bound, means
 
 
+@pytest.mark.slow
 def test_a_source_written_in_order_is_mixed_by_the_shards_alone_badly(tmp_path: Path) -> None:
     """The measure can fail: without the shuffle at writing a small buffer leaves long runs."""
     labels = np.repeat(np.arange(LABELS), 100)

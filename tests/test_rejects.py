@@ -94,6 +94,7 @@ def test_reasons_are_the_same_every_time_and_name_no_machine() -> None:
     assert "0x" not in reasons
 
 
+@pytest.mark.slow
 def test_an_image_without_permission(plain_user) -> None:
     for name in ("a.jpg", "b.jpg", "locked.jpg"):
         Path(name).write_bytes(GOOD)
@@ -105,6 +106,7 @@ def test_an_image_without_permission(plain_user) -> None:
     assert result.rejects == {"read/no_permission": 1}
 
 
+@pytest.mark.slow
 def test_on_error_raise_stops_at_the_first_and_names_it() -> None:
     Path("cut.jpg").write_bytes(GOOD[:3000])
     frame = with_photos(["cut.jpg"])
@@ -117,6 +119,7 @@ def test_on_error_raise_stops_at_the_first_and_names_it() -> None:
     assert tfrecorder.convert(frame, "out").rejects == {"check/truncated": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}], ids=str)
 def test_a_failure_in_a_worker_is_the_same_error_everywhere(options: dict[str, int]) -> None:
     frame = with_photos(["missing.jpg"], photos=5)
@@ -236,6 +239,7 @@ def test_rejects_of_a_finished_dataset_are_tried_again_on_request(disk: Path) ->
 # -------------------------------------------------------------------------------------- suspects
 
 
+@pytest.mark.slow
 def test_suspects_are_kept_and_listed_with_the_decoders_words() -> None:
     # Bytes between the scan and the end marker: every decoder reads it, and one complains.
     Path("odd.jpg").write_bytes(GOOD[:-2] + b"\0" * 100 + GOOD[-2:])

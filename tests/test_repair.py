@@ -428,6 +428,7 @@ def test_what_is_repaired_is_read_as_before(out: Path) -> None:
     assert verify(out, decode=True).ok
 
 
+@pytest.mark.slow
 def test_neither_tensorflow_nor_beam_is_loaded(out: Path) -> None:
     (out / SHARD).unlink()
     code = f"from tfrecorder.verification.repair import repair; assert repair({str(out)!r}).files"

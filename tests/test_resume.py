@@ -55,6 +55,7 @@ def shards_are_whole(whole: dict[str, bytes]) -> bool:
     return all(whole[name] == data for name, data in public_files("out").items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 1, SHARDS - 1])
 def test_a_killed_conversion_is_completed_to_the_same_bytes(whole, after: int) -> None:
     process = start(CONVERT % {})
@@ -72,6 +73,7 @@ def test_a_killed_conversion_is_completed_to_the_same_bytes(whole, after: int) -
         assert len(kept) >= after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}], ids=str)
 def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, int]) -> None:
     process = start(CONVERT % options)
@@ -93,6 +95,7 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
     assert public_files("out") == whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_workers_start_ends_them_too() -> None:
     """Beam waits without end for a worker that has not yet called it when the end comes."""
     process = start(CONVERT % {"num_workers": 2})
@@ -142,6 +145,7 @@ def unfinished(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
 def test_a_conversion_that_goes_on_says_what_was_there(unfinished: pd.DataFrame) -> None:
     result = tfrecorder.convert(unfinished, "out", num_shards=4)
     assert (result.records, result.shards_before, result.rows_before) == (52, 3, 39)
@@ -170,6 +174,7 @@ def test_other_options_are_refused_and_named(unfinished, options, words: str) ->
     assert "overwrite=True to start again" in message
 
 
+@pytest.mark.slow
 def test_another_source_is_refused_and_named(unfinished: pd.DataFrame) -> None:
     fewer = unfinished.iloc[1:]
     assert "had 52 rows and now has 51" in error_of(OutputError, fewer, num_shards=4)
@@ -177,6 +182,7 @@ def test_another_source_is_refused_and_named(unfinished: pd.DataFrame) -> None:
     assert "has other values in its rows now" in error_of(OutputError, changed, num_shards=4)
 
 
+@pytest.mark.slow
 def test_options_that_leave_the_files_as_they_are_may_change(unfinished) -> None:
     options = {"num_threads": 1, "on_error": "raise", "max_reject_fraction": 0.5}
     result = tfrecorder.convert(unfinished, "out", num_shards=4, **options)
@@ -224,6 +230,7 @@ def small_disk() -> Path:
     subprocess.run(["umount", str(where)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}], ids=str)
 def test_a_full_disk_is_one_clear_error_and_a_rerun_with_room_completes(
     frame: pd.DataFrame, small_disk: Path, options: dict[str, int]

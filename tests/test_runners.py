@@ -163,6 +163,7 @@ def test_a_server_that_does_not_run_is_told_at_once(runner: str, name: str, addr
     assert f"nothing answers at {name}={address!r}" in message
 
 
+@pytest.mark.slow
 def test_on_the_command_line_it_is_one_line() -> None:
     arguments = ["--runner", "DaskRunner", "--runner-option", "dask_npartition=3"]
     ended = run("-m", "tfrecorder", "convert", CSV, "out", *arguments)

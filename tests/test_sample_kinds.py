@@ -21,6 +21,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows", "columns"),
     [
@@ -42,6 +43,7 @@ def test_each_kind_is_a_sound_dataset(
     check_records(out / name)
 
 
+@pytest.mark.slow
 def test_a_tiny_network_learns_the_masks() -> None:
     done = run(SAMPLES / "segment_keras.py", "--out", "coffee", "--epochs", "25")
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,8 @@ from nbformat import NotebookNode
 from support import SAMPLES, skip_without
 
 NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
+#: The notebook that `make test` runs; `make test-slow` runs the others.
+QUICK = "detection"
 NOT_RUN = "not-run"
 #: Notebooks that draw, and how many pictures they show.
 DRAWN = {"detection": 2, "segmentation": 2}
@@ -54,7 +56,13 @@ def _left_out(cell: NotebookNode) -> bool:
     return NOT_RUN in cell.metadata.get("tags", ())
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem == QUICK else pytest.mark.slow)
+        for path in NOTEBOOKS
+    ],
+)
 def test_a_notebook_runs_from_top_to_bottom(
     path: Path, kernel: KernelManager, tmp_path: Path
 ) -> None:
@@ -103,6 +111,7 @@ def test_every_notebook_is_listed_in_the_docs() -> None:
     assert len(listed) > 0
 
 
+@pytest.mark.slow
 def test_the_walk_through_goes_to_its_end(tmp_path: Path) -> None:
     scripts = os.path.dirname(sys.executable)
     done = subprocess.run(

@@ -43,6 +43,7 @@ def texts(output_dir: str = "out") -> set[str]:
 # Tables that come through a pipe, or are written in another way.
 
 
+@pytest.mark.slow
 def test_a_pipe_gives_the_dataset_that_the_file_gives(dataset: Path) -> None:
     shards = "TRAIN=3,VALIDATION=2,TEST=1"
     words = ("convert", "-", "out", "--num-shards", shards, "--base", SAMPLES)
@@ -186,6 +187,7 @@ def test_two_forms_at_once_are_refused(command: str) -> None:
     assert "--json and --csv cannot be combined" in ended.stderr
 
 
+@pytest.mark.slow
 def test_quiet_prints_errors_alone() -> None:
     odd = photo_frame(4)
     odd["label"] = [" odd ", "b", "c", "d"]  # whose escape is warned of
@@ -227,6 +229,7 @@ def below(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_the_conversion_then_does(tmp_path: Path) -> None:
     frame = photo_frame(300).assign(split=["TRAIN"] * 280 + ["TEST"] * 20, price=1)
     frame.to_csv("a.csv", index=False)
@@ -309,6 +312,7 @@ def test_a_dry_run_over_what_was_begun_says_what_is_left(tmp_path: Path) -> None
 # Colours, exit codes, help, and what TensorFlow writes when it starts.
 
 
+@pytest.mark.slow
 def test_errors_and_warnings_are_coloured_in_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -404,6 +408,7 @@ def test_names_in_data_are_left_as_they_are() -> None:
     assert "column 'num_shards' is left out" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -421,6 +426,7 @@ def test_paths_and_options_are_checked_before_tensorflow_is_imported(
     assert attempts_of(code, TENSORFLOW) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -437,6 +443,7 @@ def test_what_tensorflow_writes_when_it_starts_is_not_shown(words: tuple[object,
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_an_import_that_fails_is_shown_with_its_lines(tmp_path: Path) -> None:
     code = """
 import os

@@ -129,6 +129,7 @@ TENSORFLOW = 'run `pip install "tensorflow>=2.18"`'
 BEAM = 'run `pip install "apache-beam[gcp]>=2.70"`'
 
 
+@pytest.mark.slow
 def test_the_small_environment_holds_neither(small: Environment) -> None:
     small.does(
         """
@@ -143,6 +144,7 @@ for name in ("tensorflow", "apache_beam", "keras", "torch", "google.cloud"):
     )
 
 
+@pytest.mark.slow
 def test_the_small_environment_reads_and_checks(small: Environment, dataset: Path) -> None:
     small.does(
         f"""
@@ -166,6 +168,7 @@ assert len(BatchSampler(records, 9)) == 4
     assert "coffee" in small.command("inspect", dataset)
 
 
+@pytest.mark.slow
 def test_the_small_environment_writes_by_stage_work_and_commit(
     small: Environment, dataset: Path
 ) -> None:
@@ -181,6 +184,7 @@ tfrecorder.commit("out")
     assert public_files("out") == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_one_line_with_its_command(small: Environment, dataset: Path) -> None:
     assert small.refuses("convert", CSV, "out").startswith(
         f"error: apache-beam is needed for this and not installed; {BEAM}, or call stage"
@@ -217,6 +221,7 @@ for call, requirement in [
     assert not Path("out").exists(), "it is said before anything is written"
 
 
+@pytest.mark.slow
 def test_load_works_without_beam(without_beam: Environment, dataset: Path) -> None:
     without_beam.does(
         f"""
@@ -228,6 +233,7 @@ assert tfrecorder.verify({str(dataset)!r}, decode=True).ok
     assert BEAM in without_beam.refuses("convert", CSV, "out")
 
 
+@pytest.mark.slow
 def test_convert_works_without_tensorflow(without_tensorflow: Environment, dataset: Path) -> None:
     assert "52 records" in without_tensorflow.command("convert", CSV, "out", "--num-shards", "2")
     assert "all is well" in without_tensorflow.command("verify", "out")

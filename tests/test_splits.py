@@ -160,6 +160,7 @@ def _parsed(options: dict[str, str]) -> dict[str, Any]:
     return {**options, **({"splits": shares} if shares else {})}
 
 
+@pytest.mark.slow
 def test_splits_are_said_as_they_came_out():
     Path("photos").mkdir()
     frame = pd.DataFrame({"image_uri": [f"photos/{at}.jpg" for at in range(13)], "label": "x"})
@@ -168,6 +169,7 @@ def test_splits_are_said_as_they_came_out():
     assert notes_of(frame) == [words] * 3
 
 
+@pytest.mark.slow
 def test_groups_leave_a_trace_in_what_is_said():
     found = notes_of(of_patients(), split_by="patient", splits="TRAIN=0.7,TEST=0.3")
     assert len(found) == 3

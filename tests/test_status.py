@@ -95,6 +95,7 @@ def test_it_is_the_same_before_and_after_the_commit(unfinished: Path, frame) -> 
     assert before == after
 
 
+@pytest.mark.slow
 def test_rows_are_seen_to_go_through_while_it_runs() -> None:
     process = start(CONVERT)
     wait_for(Path("out/_tfrecorder/plan.json").exists)
@@ -159,6 +160,7 @@ def test_in_a_notebook_it_is_a_table(unfinished: Path) -> None:
     assert "<td>TRAIN</td><td>52</td><td>39</td><td>4</td><td>3</td>" in html
 
 
+@pytest.mark.slow
 def test_the_command_prints_it_for_people_and_for_programs(dataset: Path) -> None:
     ended = run("-m", "tfrecorder", "status", dataset)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -167,6 +169,7 @@ def test_the_command_prints_it_for_people_and_for_programs(dataset: Path) -> Non
     assert json.loads(ended.stdout) == tfrecorder.status(str(dataset)).as_dict()
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_one_line_where_there_is_nothing() -> None:
     ended = run("-m", "tfrecorder", "status", "nowhere")
     assert (ended.returncode, ended.stdout) == (1, "")
@@ -174,6 +177,7 @@ def test_the_command_ends_with_one_line_where_there_is_nothing() -> None:
     assert ended.stderr.startswith("error: nowhere: no conversion was begun here")
 
 
+@pytest.mark.slow
 def test_on_a_bucket_a_listing_tells_of_all_shards_that_are_done(gcs: Gcs, frame) -> None:
     out, shards = "gs://bkt/sets/out", 26
     tfrecorder.convert(frame, out, num_shards=shards)
@@ -190,6 +194,7 @@ def test_on_a_bucket_a_listing_tells_of_all_shards_that_are_done(gcs: Gcs, frame
     assert found.as_dict() == {**finished.as_dict(), "committed": False}
 
 
+@pytest.mark.slow
 def test_done_records_that_a_listing_does_not_hold_are_read_many_at_a_time(gcs: Gcs, frame) -> None:
     """As in a copy of the bucket, or of a dataset with very long records."""
     out, shards = "gs://bkt/sets/out", 26

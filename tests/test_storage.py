@@ -124,6 +124,7 @@ def test_a_folder_elsewhere_is_a_source_and_what_is_no_image_is_counted(memory):
     assert result.class_names == tuple(sorted({path.parent.name for path in PHOTOS}))
 
 
+@pytest.mark.slow
 def test_images_here_and_output_elsewhere_and_the_other_way_round(memory):
     frame = photo_frame()
     tfrecorder.convert(frame, "memory://mixed")
@@ -135,6 +136,7 @@ def test_images_here_and_output_elsewhere_and_the_other_way_round(memory):
     assert tfrecorder.convert(frame, "back").records == len(frame)
 
 
+@pytest.mark.slow
 def test_a_conversion_elsewhere_continues_and_refuses_another_plan(memory):
     tfrecorder.convert(CSV, "memory://out", num_shards=2)
     shard = "/out/train-00000-of-00002.tfrecord"
@@ -153,6 +155,7 @@ def test_a_conversion_elsewhere_continues_and_refuses_another_plan(memory):
     assert not memory.exists(shard)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_where_one_request_in_twenty_fails(faulty):
     system = fsspec.filesystem("faulty")
     faulty.share = 0
@@ -221,6 +224,7 @@ def test_reads_of_an_open_file_that_fail_in_passing_are_tried_again(faulty_reads
     assert FaultyFileSystem.faults > 3
 
 
+@pytest.mark.slow
 def test_a_dataset_whose_reads_fail_in_passing_gives_its_frame_and_else_one_clear_error(
     faulty_reads,
 ):
@@ -328,6 +332,7 @@ def test_a_uri_without_a_bucket_is_no_folder_here(nowhere, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_command_line_says_in_one_line_what_to_install(tmp_path):
     finished = run("-m", "tfrecorder", "convert", CSV, "oci://bucket/out")
     assert finished.returncode == 2

@@ -60,6 +60,7 @@ def test_a_file_is_read_by_one_request(gcs: Gcs) -> None:
     assert gcs.count("metadata") == gcs.count("list") == 0
 
 
+@pytest.mark.slow
 def test_many_files_are_read_at_once_over_connections_that_are_kept(
     gcs: Gcs, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,6 +113,7 @@ def _http_date(seconds: float) -> str:
     return email.utils.formatdate(time.time() + seconds, usegmt=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("later", "seconds"), [("2", 2.0), (_http_date, 1.9), ("soon", 0.0)])
 @pytest.mark.parametrize("upload", [False, True])
 def test_a_server_that_asks_to_wait_is_waited_for(
@@ -338,6 +340,7 @@ def test_a_size_that_is_not_told_is_not_taken_for_a_missing_object(
     assert storage.size_or_none("gs://bkt/a") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [{"status": 503}, {"kind": "cut"}], ids=str)
 def test_a_size_that_is_never_told_is_an_outage(
     gcs: Gcs, fault: dict[str, object], monkeypatch: pytest.MonkeyPatch
@@ -366,6 +369,7 @@ def test_what_lies_in_a_folder(gcs: Gcs) -> None:
     assert not storage.is_folder("gs://bkt/outer")
 
 
+@pytest.mark.slow
 def test_a_folder_of_more_names_than_an_answer_holds(gcs: Gcs) -> None:
     names = [f"{number:04d}" for number in range(2100)]
     with ThreadPoolExecutor(8) as pool:
@@ -509,6 +513,7 @@ def test_removing(gcs: Gcs) -> None:
     assert gcs.names("gs://bkt/") == []
 
 
+@pytest.mark.slow
 def test_the_service_itself_with_a_token_by_a_proxy(gcs: Gcs, tls: TlsProxy) -> None:
     """Everything as in the cloud: https, the service's own address, a service account's key."""
     code = (
@@ -528,6 +533,7 @@ def test_the_service_itself_with_a_token_by_a_proxy(gcs: Gcs, tls: TlsProxy) -> 
     assert gcs.count("download", "bkt/out/a", "401") == 2, "a token ended before its time"
 
 
+@pytest.mark.slow
 def test_who_gives_tokens_may_be_busy(gcs: Gcs, tls: TlsProxy) -> None:
     """google-auth itself asks four times; then it is our turn."""
     own = {key: value for key, value in os.environ.items() if key not in gcs.environment()}
@@ -539,6 +545,7 @@ def test_who_gives_tokens_may_be_busy(gcs: Gcs, tls: TlsProxy) -> None:
     assert gcs.count("other", outcome="503") == 4
 
 
+@pytest.mark.slow
 def test_certificates_that_are_not_there_are_told(gcs: Gcs, tls: TlsProxy, tmp_path: Path) -> None:
     own = {key: value for key, value in os.environ.items() if key not in gcs.environment()}
     env = {**own, **tls.environment(), "REQUESTS_CA_BUNDLE": str(tmp_path / "none.pem")}
@@ -547,6 +554,7 @@ def test_certificates_that_are_not_there_are_told(gcs: Gcs, tls: TlsProxy, tmp_p
     assert "none.pem" in found.stderr
 
 
+@pytest.mark.slow
 def test_without_credentials_the_remedy_is_told(gcs: Gcs, tls: TlsProxy, tmp_path: Path) -> None:
     gcs.put("gs://bkt/a", b"not for everybody")
     gcs.rule("bkt", unsigned="none")

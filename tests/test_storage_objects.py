@@ -44,6 +44,7 @@ def place(request: pytest.FixtureRequest) -> str:
 # --------------------------------------------------------------------------------- what it can do
 
 
+@pytest.mark.slow
 def test_a_file_is_written_described_and_read(place: str) -> None:
     storage.publish_bytes(f"{place}/a", "b/c", b"0123456789")
     path = f"{place}/a/b/c"
@@ -409,6 +410,7 @@ def _in_a_fork(path: str) -> str:
     return words
 
 
+@pytest.mark.slow
 def test_a_fork_of_a_process_that_has_read_refuses_at_once(s3: S3) -> None:
     """It would wait for ever: the threads behind obstore are those of the other process."""
     s3.put("s3://bkt/a", b"data")

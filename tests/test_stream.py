@@ -189,6 +189,7 @@ def test_images_of_one_name_in_a_batch_stay_apart() -> None:
 # ------------------------------------------------------------------------------ when it is written
 
 
+@pytest.mark.slow
 def test_a_batch_ends_by_its_age() -> None:
     class Slow(Rows):
         def rows(self, position: Any) -> Iterator[tuple[Any, Any]]:
@@ -263,6 +264,7 @@ def test_ctrl_c_says_what_is_committed_and_loses_nothing() -> None:
     streams.check_whole("out", 40)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_command_in_one_line() -> None:
     Path("in").mkdir()
     Path("in/a.jpg").write_bytes(photo(0).read_bytes())
@@ -304,6 +306,7 @@ def test_two_streams_into_one_dataset_are_refused() -> None:
     process.communicate()
 
 
+@pytest.mark.slow
 def test_an_unfinished_append_and_an_unfinished_stream_refuse_each_other(tmp_path: Path) -> None:
     frame = photo_frame(12).assign(label="a")
     frame.to_csv("table.csv", index=False)
@@ -327,6 +330,7 @@ def test_an_unfinished_append_and_an_unfinished_stream_refuse_each_other(tmp_pat
 # --------------------------------------------------------------------------------------- a bucket
 
 
+@pytest.mark.slow
 def test_a_stream_into_a_bucket(gcs: Any) -> None:
     out = "gs://bkt/out"
     for rows in (15, 30):
@@ -352,6 +356,7 @@ def _meet(out: str) -> None:
     tfrecorder.stream(Met(image(1), name="first"), out, **TO_ITS_END)
 
 
+@pytest.mark.slow
 def test_an_outage_is_waited_for(gcs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the patience of a conversion."""
 
@@ -458,6 +463,7 @@ def test_a_file_that_is_written_anew_is_another_row() -> None:
     assert names_in("out") == {"a.jpg": 2}
 
 
+@pytest.mark.slow
 def test_a_file_that_still_grows_is_waited_for() -> None:
     """Until its size and time rest, whatever it holds by then."""
     data = photo(0).read_bytes()
@@ -492,6 +498,7 @@ def test_an_output_within_the_watched_folder_is_refused() -> None:
         tfrecorder.stream("in", "in/out", **TO_ITS_END)
 
 
+@pytest.mark.slow
 def test_a_watcher_that_is_killed_takes_every_file_once(tmp_path: Path) -> None:
     assert streams.watch_and_kill(tmp_path, files=150, kills=3) > 0
 
@@ -505,6 +512,7 @@ def _put(name: str, number: int) -> None:
 # -------------------------------------------------------------------------------------- the shell
 
 
+@pytest.mark.slow
 def test_the_command_writes_and_says_what_it_did() -> None:
     _put("a/0.jpg", 0)
     ended = run(

@@ -373,6 +373,7 @@ def test_a_topic_that_was_made_anew_is_an_error(broker: Broker, topic: str) -> N
 # Outages.
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_killed_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -399,6 +400,7 @@ def test_a_broker_that_is_killed_is_waited_for(
     assert Counter(numbers(found)) == Counter(range(2400))
 
 
+@pytest.mark.slow
 def test_a_broker_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without("confluent_kafka")
     shorten_patience(monkeypatch, 3)
@@ -410,6 +412,7 @@ def test_a_broker_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch
     source.close()
 
 
+@pytest.mark.slow
 def test_a_certificate_that_is_not_trusted_is_an_error_at_once(tmp_path: Path) -> None:
     skip_without("confluent_kafka", "cryptography")
     certificate = write_certificates(tmp_path)[1]
@@ -446,6 +449,7 @@ def test_a_topic_that_is_not_there_is_an_error_with_the_nearest_name(mock: Clust
 # A whole stream.
 
 
+@pytest.mark.slow
 def test_every_message_counts_once_while_reader_and_broker_are_killed(tmp_path: Path) -> None:
     skip_without("confluent_kafka", "noida_db")
     assert topics.read_and_kill(tmp_path / "killed", 2000, 3, 1) == (3, 1)
@@ -577,6 +581,7 @@ def test_without_confluent_kafka_the_command_that_installs_it_is_named(
         open_kafka("kafka://localhost:9092/photos")
 
 
+@pytest.mark.slow
 def test_a_model_trains_on_a_topic_while_it_arrives(mock: Cluster, topic: str) -> None:
     """The sample, from the broker to the last step, while photographs are still sent."""
     encoded = [

@@ -115,6 +115,7 @@ def test_whole_boxes_are_those_of_the_edges(options: dict[str, Any]) -> None:
     check_records(out)
 
 
+@pytest.mark.slow
 def test_our_readers_give_what_they_gave() -> None:
     plain = convert(in_pixels(), "plain", shuffle=False)
     out = convert(in_pixels(), "out", shuffle=False, tfds_features=True)
@@ -134,6 +135,7 @@ def test_our_readers_give_what_they_gave() -> None:
     assert tfrecorder.info(out).features[BBOX] == "float"
 
 
+@pytest.mark.slow
 def test_appended_and_compacted_records_have_the_same_boxes() -> None:
     frame = in_pixels()
     whole = convert(frame, "whole", shuffle=False, num_shards=1, tfds_features=True)
@@ -158,6 +160,7 @@ def classes_in_quarters() -> pd.DataFrame:
     return pd.DataFrame({"split": ["TRAIN"], "image_uri": "image.png", "mask_uri": "mask.png"})
 
 
+@pytest.mark.slow
 def test_tfds_shows_the_classes_of_a_mask_in_colours() -> None:
     def contrast(out: str) -> float:
         (drawn,) = pictures(out, MASK)
@@ -186,6 +189,7 @@ def test_as_supervised_gives_the_label_where_there_is_one() -> None:
     assert read(out)[1].supervised_keys == ("image/encoded", "image/class/label")
 
 
+@pytest.mark.slow
 def test_show_examples_shows_the_image_and_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib").use("agg")
     out = convert(classes_in_quarters(), "out", tfds_features=True)
@@ -197,6 +201,7 @@ def test_show_examples_shows_the_image_and_the_mask(monkeypatch: pytest.MonkeyPa
         figure.savefig(f"{key.replace('/', '_')}.png")
 
 
+@pytest.mark.slow
 def test_a_schema_says_the_same_as_the_option() -> None:
     edges = Boxes(unit="pixel", tfds_features=True)
     schema = Schema(split=Split(), image_uri=Image(), boxes=edges)

@@ -37,6 +37,7 @@ def test_tfds_load_finds_a_named_dataset() -> None:
     assert builder.info.features["image/class/label"].names == ["brick"]
 
 
+@pytest.mark.slow
 def test_the_result_shows_a_call_that_works() -> None:
     result = tfrecorder.convert(photo_frame(4), "data", **NAMED)
     assert result.tfds_call == "tfds.load('flowers:1.0.0', data_dir='data')"
@@ -74,6 +75,7 @@ def test_a_directory_that_ends_with_name_and_version_is_the_dataset(path: str) -
     assert len(found_by_tfds()) == 4
 
 
+@pytest.mark.slow
 def test_every_verb_works_on_a_named_dataset() -> None:
     frame = photo_frame(12)
     frame.loc[11, "image_uri"] = "missing.jpg"
@@ -126,6 +128,7 @@ def test_append_refuses_another_name() -> None:
         tfrecorder.append(table(4, 4), "data", **NAMED)
 
 
+@pytest.mark.slow
 def test_compact_gives_the_new_dataset_a_name_and_a_version() -> None:
     tfrecorder.convert(table(0, 6), "data", **NAMED)
     tfrecorder.append(table(6, 4), OUT, progress=False)

@@ -107,6 +107,7 @@ def _check_detection(where: Any, theirs: list[Any]) -> None:
             assert len(their["objects"]["segmentation"]) == 0
 
 
+@pytest.mark.slow
 def test_boxes_classes_and_masks_are_those_of_tfds(detection: Path) -> None:
     _check_detection(detection, _theirs(detection))
     info = tfrecorder.info(detection)
@@ -133,6 +134,7 @@ def test_boxes_classes_and_masks_are_those_of_tfds(detection: Path) -> None:
         assert one["objects/is_crowd"].dtype == bool
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [["features.json", "objects-label.labels.txt"], []])
 def test_its_shards_alone_in_a_folder(detection: Path, kept: list[str], tmp_path: Path) -> None:
     """With its features.json, without dataset_info.json; then without either."""

@@ -19,6 +19,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
     return make_material(tmp_path_factory.mktemp("killed") / "material", rows=1500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attacked", ATTACKED, ids=lambda attacked: attacked.name)
 def test_what_is_killed_is_completed_to_the_same_bytes(
     attacked: Attacked, material: Material, tmp_path: Path

@@ -27,10 +27,12 @@ def survived(attack: Callable[[], Count]) -> int:
     return count.times
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_anywhere_leaves_nothing_partial(material, tmp_path: Path) -> None:
     assert survived(lambda: disks.fill_disks(material, 5, tmp_path)) >= 4
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow_are_one_clear_error(material, tmp_path: Path) -> None:
     assert survived(lambda: disks.limit_files(material, 2, tmp_path / "limits")) == 2
 
@@ -39,21 +41,26 @@ def test_a_read_only_disk_is_one_clear_error_and_is_not_touched(material, tmp_pa
     assert survived(lambda: disks.lock_disk(material, tmp_path)) == 4
 
 
+@pytest.mark.slow
 def test_rows_of_a_disk_that_is_mounted_late_come_back(material, tmp_path: Path) -> None:
     assert survived(lambda: disks.mount_late(material, tmp_path / "late")) == 2
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_unmounted_meanwhile_is_waited_for(material, tmp_path: Path) -> None:
     assert survived(lambda: disks.unmount_midway(material, 1, 4, tmp_path / "midway")) == 1
 
 
+@pytest.mark.slow
 def test_rows_of_a_folder_that_may_not_be_read_come_back() -> None:
     assert survived(disks.lock_images) == 2
 
 
+@pytest.mark.slow
 def test_an_image_that_vanishes_after_planning_is_a_reject(material, tmp_path: Path) -> None:
     assert survived(lambda: disks.vanish(material, 1, tmp_path / "vanish")) == 1
 
 
+@pytest.mark.slow
 def test_of_conversions_at_once_one_gets_the_directory(material, tmp_path: Path) -> None:
     assert survived(lambda: disks.convert_at_once(material, 1, tmp_path / "company")) >= 1

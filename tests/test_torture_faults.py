@@ -9,6 +9,7 @@ from support import shorten_pauses
 from torture import faults
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_among_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shorten_pauses(monkeypatch, 1 / 12)
     [count] = faults.disturb(1, 400, tmp_path, seed=3)

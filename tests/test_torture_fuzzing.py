@@ -15,6 +15,7 @@ from torture.judging import Accepted, Refused
 ONCE_BROKEN = sorted((Path(__file__).parent / "torture" / "once_broken").iterdir())
 
 
+@pytest.mark.slow
 def test_the_law_holds_for_a_thousand_mutations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -26,6 +27,7 @@ def test_the_law_holds_for_a_thousand_mutations(
     assert end_to_end.times >= 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ONCE_BROKEN, ids=lambda path: path.name)
 def test_what_broke_the_law_once_does_so_no_more(path: Path, monkeypatch) -> None:
     monkeypatch.setattr(fuzzing, "mutated", lambda name, seed: path.read_bytes())
@@ -39,6 +41,7 @@ def test_a_mutation_is_the_same_every_time() -> None:
     assert len(distinct) > 700
 
 
+@pytest.mark.slow
 def test_a_breach_of_the_law_is_found_and_kept_as_a_file(tmp_path: Path, monkeypatch) -> None:
     data = mutations.mutated("jpeg", 0)
     wrong = Accepted(data, "jpeg", (1, 1, 3), None)
@@ -66,6 +69,7 @@ def test_a_reason_that_is_not_true_is_noticed() -> None:
     assert judging.contradiction((b"hello", Refused("check", "not_an_image", ""))) == ""
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_fails_or_hangs_is_told_from_one_that_answers() -> None:
     with Child("os:_exit", seconds=20) as child, pytest.raises(DiedError, match="ended with 3"):
         child.ask(3)

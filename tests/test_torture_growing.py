@@ -14,6 +14,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> growing.Grown:
     return growing.make_grown(tmp_path_factory.mktemp("grown") / "material")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spared", [0, 1, 6, 20])
 def test_an_append_that_is_killed_leaves_what_was_there(
     grown: growing.Grown, tmp_path: Path, spared: int
@@ -41,5 +42,6 @@ def test_a_compaction_that_is_killed(grown: growing.Grown, tmp_path: Path, spare
     assert growing.kill_compact(Moment(spared), grown, tmp_path / "out") == "before"
 
 
+@pytest.mark.slow
 def test_a_bucket_that_refuses_at_any_moment_of_an_append(tmp_path: Path) -> None:
     assert set(growing.refuse_everywhere(tmp_path, step=20)) >= {"before"}

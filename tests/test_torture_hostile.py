@@ -22,6 +22,7 @@ EVALUATORS = frozenset(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attack",
     [
@@ -41,6 +42,7 @@ def test_it_ends_well_and_writes_nowhere_else(
         assert attack(box) > 20
 
 
+@pytest.mark.slow
 def test_a_hostile_dataset_directory_harms_nobody(tmp_path: Path) -> None:
     (count,) = hostile_directories.poison(tmp_path / "box", share=0.008)
     assert count.times > 30
@@ -50,6 +52,7 @@ def test_a_hostile_dataset_directory_harms_nobody(tmp_path: Path) -> None:
 SAFE_OF_YAML = {"safe_load", "safe_dump", "YAMLError"}
 
 
+@pytest.mark.slow
 def test_nothing_in_the_package_unpickles_or_evaluates() -> None:
     found = []
     for path in PACKAGE.rglob("*.py"):

@@ -25,6 +25,7 @@ def bucket(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield make_bucket(gcs, before, rows=80)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_row_is_lost_in_a_bucket_that_goes_away_and_comes_back(
     bucket: Bucket, kind: str
@@ -33,6 +34,7 @@ def test_no_row_is_lost_in_a_bucket_that_goes_away_and_comes_back(
     assert took > 3 * PATIENCE * 0.4, "it was away three times"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "moment"),
     [("429", "reading"), ("gone", "reading"), ("503", "writing"), ("reset", "commit")],

@@ -15,6 +15,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> overwrites.Pair:
     return overwrites.make_pair(tmp_path_factory.mktemp("overwritten") / "pair")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spared", [0, 5, 24])
 def test_an_overwrite_that_is_killed_leaves_the_old_dataset(
     pair: overwrites.Pair, tmp_path: Path, spared: int
@@ -30,12 +31,14 @@ def test_an_exchange_that_is_killed_is_completed_by_the_next_call(
     assert overwrites.kill_once(moment, pair, tmp_path / "out", by_repair) == "between"
 
 
+@pytest.mark.slow
 def test_an_exchange_that_is_killed_again_and_again_comes_to_its_end(tmp_path: Path) -> None:
     found = overwrites.kill_again_and_again(tmp_path, changes=9)
     assert (found[0], found[-1]) == ("old", "new")
     assert set(found[1:-1]) == {"between"}
 
 
+@pytest.mark.slow
 def test_a_bucket_that_refuses_at_any_moment_of_an_overwrite(tmp_path: Path) -> None:
     assert set(overwrites.refuse_everywhere(tmp_path, step=40)) >= {"old", "between"}
 

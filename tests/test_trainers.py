@@ -19,6 +19,7 @@ _UNWRITABLE = ("-W", "error:The given NumPy array is not writable")
 CASES = Path(__file__).parent / "trainers"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["torch", "grain"])
 def test_a_trainer_reads_without_tensorflow(package: str, tmp_path: Path) -> None:
     skip_without(package)

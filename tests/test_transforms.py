@@ -170,6 +170,7 @@ def test_boxes_are_turned_with_the_pixels(orientation: int) -> None:
 RAW: dict[str, Any] = {"image_size": (32, 48), "image_format": "raw"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_raw_pixels_are_those_of_png(batch_size: int | None) -> None:
     frame = photo_frame(8)
@@ -189,6 +190,7 @@ def test_raw_pixels_are_those_of_png(batch_size: int | None) -> None:
     check_records("raw")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -433,6 +433,7 @@ def earlier(clean: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return as_earlier(Path(shutil.copytree(clean, tmp_path_factory.mktemp("earlier") / "out")))
 
 
+@pytest.mark.slow
 def test_bytes_that_flip_in_a_dataset_of_an_earlier_version_are_found(earlier: Path) -> None:
     """But for what only the commit's list proves now: extremes of one shard, and the plan."""
     files = all_files(earlier)
@@ -455,6 +456,7 @@ def _line(data: bytes, at: int) -> bytes:
     return data[data.rfind(b"\n", 0, at) + 1 :].split(b"\n")[0]
 
 
+@pytest.mark.slow
 def test_a_plan_of_an_earlier_version_whose_bytes_flip_is_no_crash(earlier: Path) -> None:
     numbers, plan = random.Random(1), earlier / PARQUET
     data = plan.read_bytes()
@@ -591,6 +593,7 @@ def test_neither_tensorflow_nor_beam_is_loaded(clean: Path) -> None:
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 
+@pytest.mark.slow
 def test_decoding_loads_no_beam(clean: Path) -> None:
     code = f"import tfrecorder; assert tfrecorder.verify({str(clean)!r}, True).ok"
     assert attempts_of(code, BEAM) == []

@@ -82,6 +82,7 @@ def test_a_bar_is_shown_where_it_is_asked_for(out: Path, command: str) -> None:
     assert call(command, "out", "--no-progress").stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["verify", "repair"])
 def test_help_has_an_example_and_loads_nothing_heavy(command: str) -> None:
     assert f"Example: tfrecorder {command} out" in call(command, "--help").stdout

@@ -89,6 +89,7 @@ def test_a_conversion_goes_through_without_tensorflow():
     assert Path("out/dataset_info.json").exists()
 
 
+@pytest.mark.slow
 def test_reading_goes_through_without_beam(dataset):
     code = f"import tfrecorder; next(iter(tfrecorder.load({str(dataset)!r})['TRAIN']))"
     assert attempts_of(code, BEAM) == []
@@ -114,6 +115,7 @@ def test_the_status_of_a_conversion_takes_neither(dataset):
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 
+@pytest.mark.slow
 def test_work_without_beam_takes_neither():
     code = f"import tfrecorder; tfrecorder.stage({str(CSV)!r}, 'out'); "
     code += "tfrecorder.work('out'); tfrecorder.commit('out')"
@@ -140,6 +142,7 @@ def test_the_proof_in_a_fresh_process_can_fail(code):
     assert attempts_of(code, TENSORFLOW)[0].startswith("tensorflow")
 
 
+@pytest.mark.slow
 def test_a_conversion_needs_beam_and_so_the_proof_can_fail():
     assert attempts_of(CONVERT, BEAM)[0] == "apache_beam"
 
