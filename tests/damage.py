@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from support import PHOTOS, SAMPLES
 
 import tfrecorder
-from tfrecorder import storage
-from tfrecorder.dataset.example import encode_example, parse_example
+from tfrecorder import parse_example, storage
+from tfrecorder.dataset.example import encode_example
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.tfrecord import frame, read_records
 from tfrecorder.plan.staging import read_plan

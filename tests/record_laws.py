@@ -17,7 +17,7 @@ from PIL import Image as Pictures
 from support import rejects
 
 import tfrecorder
-from tfrecorder.dataset.example import parse_example
+from tfrecorder import parse_example
 from tfrecorder.dataset.tfrecord import read_records
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan, read_shard_rows

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 import tfrecorder
-from tfrecorder.dataset.example import parse_example
+from tfrecorder import parse_example
 from tfrecorder.dataset.lists import value_of
 from tfrecorder.dataset.tfrecord import read_records
 from tfrecorder.storage import retry, services

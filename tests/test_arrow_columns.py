@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tfrecorder.errors import SourceError
-from tfrecorder.options.convert import ConvertOptions
+from tfrecorder import ConvertOptions, SourceError
 from tfrecorder.options.text_form import TextForm
 from tfrecorder.plan.plan import fingerprint
 from tfrecorder.sources.source import read_source

@@ -18,10 +18,8 @@ from gcs.control import Gcs
 from support import CSV, PHOTOS, SAMPLES, error_of, public_files, shorten_pauses, start, wait_for
 
 import tfrecorder
-from tfrecorder import storage
-from tfrecorder.dataset.example import parse_example
+from tfrecorder import OutputError, parse_example, storage
 from tfrecorder.dataset.tfrecord import read_records
-from tfrecorder.errors import OutputError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.storage import gcs as gcs_store

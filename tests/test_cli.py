@@ -23,8 +23,8 @@ from click.testing import CliRunner, Result
 from support import CSV, PHOTOS, done_shards, photo_frame, public_files, run, wait_for
 
 import tfrecorder
+from tfrecorder import ConvertOptions
 from tfrecorder.cli.main import main
-from tfrecorder.options.convert import ConvertOptions
 
 #: A process of the command that listens to Ctrl-C even where its parent was told not to.
 COMMAND = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -28,7 +28,7 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder.errors import OptionError, OutputError
+from tfrecorder import OptionError, OutputError
 
 
 def convert(source: Any, out: Any = "out", **options: Any) -> tfrecorder.ConversionResult:

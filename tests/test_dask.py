@@ -14,7 +14,7 @@ from clusters import answers, convert_and_kill, free_port, running, slow_frame
 from support import CSV, error_of, public_files, run, wait_for
 
 import tfrecorder
-from tfrecorder.errors import RejectedError
+from tfrecorder import RejectedError
 
 SHARDS = 6
 

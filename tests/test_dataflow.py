@@ -21,13 +21,26 @@ from gcs.control import Gcs
 from support import CSV, SAMPLES, end_by_ctrl_c, public_files, run, start, wait_for
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
+from tfrecorder import (
+    Boxes,
+    ConvertOptions,
+    DataflowJob,
+    Image,
+    Label,
+    Labels,
+    Mask,
+    Number,
+    OptionError,
+    OutputError,
+    RejectedError,
+    RunnerError,
+    Schema,
+    Split,
+    Text,
+)
 from tfrecorder.dataset import layout
-from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
-from tfrecorder.runners.dataflow.job import DataflowJob
 from tfrecorder.runners.dataflow.machines import first_machines
 from tfrecorder.runners.dataflow.settings import Settings
 from tfrecorder.schema.kinds import BOX_COLUMNS

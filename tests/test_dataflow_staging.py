@@ -23,8 +23,7 @@ from gcs.control import Gcs
 from support import run
 
 import tfrecorder
-from tfrecorder.errors import RunnerError
-from tfrecorder.options.convert import ConvertOptions
+from tfrecorder import ConvertOptions, RunnerError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners.dataflow import launcher
 from tfrecorder.runners.dataflow.settings import Settings

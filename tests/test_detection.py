@@ -17,8 +17,7 @@ from record_laws import check_records
 from support import PHOTOS, rejects
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Schema, Split
-from tfrecorder.dataset.example import parse_example
+from tfrecorder import Boxes, Image, Schema, Split, parse_example
 from tfrecorder.dataset.tfrecord import read_records
 
 CAT, COFFEE, BRICK = (
@@ -208,9 +207,7 @@ def test_boxes_without_classes_and_with_other_names() -> None:
     frame = in_pixels().rename(columns={"x_min": "left", "x_max": "right"}).drop(columns="label")
     columns = ["left", "y_min", "right", "y_max"]
     schema = Schema(
-        split=Split(),
-        image_uri=Image(),
-        objects=Boxes(columns=columns, label=None, unit="pixel"),
+        split=Split(), image_uri=Image(), objects=Boxes(columns=columns, label=None, unit="pixel")
     )
     convert(frame, "out", schema=schema, shuffle=False)
     _, found = next(iter(tfrecorder.load("out", "TRAIN", shuffle=False)))

@@ -30,8 +30,8 @@ from tfrecorder import (
     Schema,
     Split,
     Text,
+    parse_example,
 )
-from tfrecorder.dataset.example import parse_example
 from tfrecorder.dataset.forms import parse_metadata
 from tfrecorder.dataset.tfrecord import read_records
 from tfrecorder.plan.plan import Plan

@@ -12,8 +12,7 @@ from PIL import Image as Pictures
 from support import PHOTOS, SAMPLES, error_of, rejects
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Mask, Number, Schema, Split
-from tfrecorder.errors import ImagesUnreachableError
+from tfrecorder import Boxes, Image, ImagesUnreachableError, Mask, Number, Schema, Split
 
 COFFEE = sorted(SAMPLES.glob("photos/coffee/*.jpg"))
 SCHEMA = Schema(
@@ -127,10 +126,7 @@ def test_boxes_beyond_their_image_are_named_with_their_rows_as_a_conversion_reje
     ]
     assert found.row.tolist() == [2, 4]
     assert set(found.column) == {"x_min"}
-    assert found.value.tolist() == [
-        f"5, 6, {width + 0.5}, {height}",
-        f"7, 8, 9.0, {height + 200}",
-    ]
+    assert found.value.tolist() == [f"5, 6, {width + 0.5}, {height}", f"7, 8, 9.0, {height + 200}"]
     assert found.message.tolist() == [f"{str(first)!r}: {one}" for one in words]
     assert found.remedy.str.contains("a conversion would list its image as a reject").all()
     listed = rejected(frame)

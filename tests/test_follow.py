@@ -27,7 +27,7 @@ from reading_cases import ids, jpeg, photograph
 from support import photo_frame, run, shorten_patience, start
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder import DatasetError, OptionError
 from tfrecorder.stored import following
 
 pytest_plugins = ["gcs.fixtures"]

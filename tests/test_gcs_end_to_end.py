@@ -30,15 +30,15 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import storage
-from tfrecorder.conversion.dry_run import dry_run
-from tfrecorder.errors import (
+from tfrecorder import (
     DatasetError,
     ImagesUnreachableError,
     OutputError,
     SourceError,
     UnreachableError,
+    storage,
 )
+from tfrecorder.conversion.dry_run import dry_run
 from tfrecorder.plan.plan import SAMPLE_ROWS
 from tfrecorder.plan.preflight import OPENED_ROWS
 

@@ -13,8 +13,7 @@ from growing_cases import QUIET, drawn, table
 from support import SAMPLES, error_of, public_files, records, rejects, run, start, stop, wait_for
 
 import tfrecorder
-from tfrecorder.dataset import layout
-from tfrecorder.errors import (
+from tfrecorder import (
     DatasetError,
     OptionError,
     OutputError,
@@ -23,6 +22,7 @@ from tfrecorder.errors import (
     TfrecorderError,
     ValidationError,
 )
+from tfrecorder.dataset import layout
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.storage import folders
 

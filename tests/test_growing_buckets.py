@@ -13,8 +13,8 @@ from growing_cases import QUIET, table
 from support import shorten_pauses
 
 import tfrecorder
+from tfrecorder import OutputError
 from tfrecorder.conversion import prepare
-from tfrecorder.errors import OutputError
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -12,8 +12,8 @@ from growing_cases import QUIET, drawn, grow_ten_times, table
 from support import records, rejects, run
 
 import tfrecorder
+from tfrecorder import DatasetError, OptionError
 from tfrecorder.dataset.tfrecord import read_records
-from tfrecorder.errors import DatasetError, OptionError
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from support import public_files, records
 from test_indexed_records import assert_alike
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder import DatasetError, OptionError
 
 SPLITS = {"TRAIN": 40, "VALIDATION": 4, "TEST": 4}
 NAMES = ("brick", "cat", "zebra", "aardvark", "coffee", "gravel")

@@ -10,8 +10,7 @@ from gcs.control import Gcs
 from support import PHOTOS, error_of, shorten_patience, shorten_pauses
 
 import tfrecorder
-from tfrecorder import storage
-from tfrecorder.errors import ImagesUnreachableError, OutputError
+from tfrecorder import ImagesUnreachableError, OutputError, storage
 
 pytest_plugins = ["gcs.fixtures"]
 

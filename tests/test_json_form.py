@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tfrecorder import Image, Number, Schema
 from tfrecorder.dataset.forms import DONE, plan_form
 from tfrecorder.dataset.json_form import (
     each,
@@ -22,7 +23,6 @@ from tfrecorder.dataset.json_form import (
 )
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import fields_of, to_json
-from tfrecorder.schema.kinds import Image, Number, Schema
 
 PLAN: dict[str, Any] = {
     "version": 2,
@@ -47,10 +47,7 @@ FORM = record({"shards": each(SHARD), "sides": either(null, row(whole(), whole()
         ({"shards": []}, "there is no 'sides'"),
         ({"shards": {}, "sides": None}, "shards: a dict is not a list"),
         ({"shards": [7], "sides": None}, "shards: 0: 7 is not an object"),
-        (
-            {"shards": [{"file": "x", "rows": 0}], "sides": None},
-            "rows: 0 is not a whole number",
-        ),
+        ({"shards": [{"file": "x", "rows": 0}], "sides": None}, "rows: 0 is not a whole number"),
         (
             {"shards": [{"file": "x", "rows": True}], "sides": None},
             "rows: True is not a whole number",

@@ -16,9 +16,9 @@ from torture import hostile_links
 from torture.sandbox import listing
 
 import tfrecorder
+from tfrecorder import OutputError, TfrecorderError
 from tfrecorder.cli.main import main
 from tfrecorder.dataset import layout
-from tfrecorder.errors import OutputError, TfrecorderError
 
 SHARD = "train-00000-of-00002.tfrecord"
 COMMANDS = {

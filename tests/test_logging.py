@@ -11,7 +11,7 @@ import pytest
 from support import CSV, run
 
 import tfrecorder
-from tfrecorder.errors import RejectedError
+from tfrecorder import RejectedError
 
 
 def configuration() -> dict[str, object]:

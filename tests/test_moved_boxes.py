@@ -15,8 +15,7 @@ from PIL import Image as Pictures
 from record_laws import check_records
 from support import SAMPLES
 
-from tfrecorder import Boxes, Image, Mask, Schema, Split
-from tfrecorder.dataset.example import parse_example
+from tfrecorder import Boxes, Image, Mask, Schema, Split, parse_example
 from tfrecorder.dataset.tfrecord import read_records
 
 COFFEE = sorted(SAMPLES.glob("photos/coffee/*.jpg"))

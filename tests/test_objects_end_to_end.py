@@ -24,8 +24,7 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import storage
-from tfrecorder.errors import OutputError, UnreachableError
+from tfrecorder import OutputError, UnreachableError, storage
 
 pytest_plugins = ["objects.fixtures"]
 

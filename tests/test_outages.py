@@ -35,8 +35,7 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import storage
-from tfrecorder.errors import ImagesUnreachableError, UnreachableError
+from tfrecorder import ImagesUnreachableError, UnreachableError, storage
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.plan.preflight import OPENED_ROWS
 from tfrecorder.storage import services

@@ -13,7 +13,7 @@ from support import error_of, public_files
 from torture.steps import Moment, convert_until
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, OptionError, OutputError, RejectedError
+from tfrecorder import DatasetError, OptionError, OutputError, RejectedError
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.pipeline import Commit

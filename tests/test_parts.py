@@ -27,7 +27,7 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, OptionError, OutputError, RejectedError
+from tfrecorder import DatasetError, OptionError, OutputError, RejectedError
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -6,9 +6,8 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from tfrecorder import storage
+from tfrecorder import OutputError, storage
 from tfrecorder.dataset import layout
-from tfrecorder.errors import OutputError
 from tfrecorder.plan.staging import StagedPlan, read_plan
 from tfrecorder.writing import pipeline
 from tfrecorder.writing.work import Task

@@ -7,17 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reading_cases import (
-    SAMPLES,
-    convert_images,
-    convert_photos,
-    ids,
-    photos,
-    pillow_pixels,
-)
+from reading_cases import SAMPLES, convert_images, convert_photos, ids, photos, pillow_pixels
 
 import tfrecorder
-from tfrecorder.stored.info import info
+from tfrecorder import info
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from PIL import Image
 from reading_cases import SAMPLES, convert_photos, ids, mean_difference, photos, pillow_pixels
 
 import tfrecorder
-from tfrecorder import DatasetError
-from tfrecorder.stored.info import info
+from tfrecorder import DatasetError, info
 
 
 @pytest.fixture(scope="module")

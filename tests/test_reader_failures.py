@@ -10,8 +10,7 @@ import pytest
 from reading_cases import convert_photos
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError
-from tfrecorder.stored.info import info
+from tfrecorder import DatasetError, OptionError, info
 
 
 @pytest.fixture(scope="module")

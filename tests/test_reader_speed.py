@@ -12,10 +12,9 @@ import pytest
 from reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
-from tfrecorder import OptionError
-from tfrecorder.loading.options import LoadOptions
+from tfrecorder import LoadOptions, OptionError, benchmark
 from tfrecorder.loading.order import bounds, shuffle_records, slices
-from tfrecorder.loading.throughput import STAGES, benchmark
+from tfrecorder.loading.throughput import STAGES
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.stored.dataset import ShardFile
 from tfrecorder.threads import cores

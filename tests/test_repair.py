@@ -16,12 +16,10 @@ from support import PHOTOS, public_files
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, OutputError, SourceError
+from tfrecorder import DatasetError, OutputError, SourceError, repair, verify
 from tfrecorder.plan import directory
 from tfrecorder.plan.plan import PlannedRow
 from tfrecorder.plan.staging import read_shard_rows
-from tfrecorder.verification.repair import repair
-from tfrecorder.verification.verify import verify
 
 OTHER = "train-00001-of-00003.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"

@@ -24,7 +24,7 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder.errors import OutputError, RejectedError
+from tfrecorder import OutputError, RejectedError
 
 ROWS, SHARDS = 6000, 12
 

@@ -11,8 +11,7 @@ from clusters import free_port
 from support import CSV, error_of, public_files, run
 
 import tfrecorder
-from tfrecorder import ConvertOptions
-from tfrecorder.errors import OptionError, RunnerError
+from tfrecorder import ConvertOptions, OptionError, RunnerError
 from tfrecorder.options.runner import RUNNERS
 from tfrecorder.runners.beam_options import beam_flags, load_runner
 from tfrecorder.writing.failure import Failure, note_failure

@@ -13,7 +13,7 @@ import pytest
 from support import CSV, PHOTOS
 
 import tfrecorder
-from tfrecorder.errors import OptionError, SourceError
+from tfrecorder import OptionError, SourceError
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.rules import Checked, check_source
 

@@ -14,8 +14,7 @@ from gcs.control import Gcs
 from support import error_of, run, start, wait_for
 
 import tfrecorder
-from tfrecorder import storage
-from tfrecorder.errors import DatasetError, OptionError, RejectedError
+from tfrecorder import DatasetError, OptionError, RejectedError, storage
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -26,13 +26,13 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import storage
-from tfrecorder.errors import (
+from tfrecorder import (
     DatasetError,
     ImagesUnreachableError,
     OptionError,
     OutputError,
     SourceError,
+    storage,
 )
 
 

@@ -18,9 +18,8 @@ from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
 from support import run, shorten_patience, shorten_pauses, wait_for
 
-from tfrecorder import storage
+from tfrecorder import UnreachableError, storage
 from tfrecorder.dataset import layout
-from tfrecorder.errors import UnreachableError
 from tfrecorder.storage import gcs as gcs_store
 from tfrecorder.storage import gcs_requests, retry
 

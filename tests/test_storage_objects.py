@@ -14,8 +14,7 @@ from objects import PAGE
 from objects.control import S3
 from support import end_by_ctrl_c, run, shorten_patience, shorten_pauses, start, wait_for
 
-from tfrecorder import storage
-from tfrecorder.errors import UnreachableError
+from tfrecorder import UnreachableError, storage
 from tfrecorder.storage import files, object_store
 
 pytest_plugins = ["objects.fixtures"]

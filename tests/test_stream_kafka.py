@@ -26,11 +26,10 @@ from support import PHOTOS, SAMPLES, records, run, shorten_patience, shorten_pau
 from torture import topics
 
 import tfrecorder
-from tfrecorder import OptionError, PackageError, SourceError, UnreachableError
+from tfrecorder import OptionError, PackageError, SourceError, UnreachableError, Unusable
 from tfrecorder.growing import kafka, kafka_topic
 from tfrecorder.growing.kafka import KafkaSource, open_kafka
 from tfrecorder.growing.kafka_messages import MessageForm, row_of
-from tfrecorder.growing.stream_source import Unusable
 
 #: Seconds after which a test gives up on a message.
 PATIENCE = 60

@@ -17,9 +17,8 @@ from record_laws import check_records
 from support import PHOTOS, SAMPLES, photo_frame, public_files, records
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Schema, Split
+from tfrecorder import Boxes, ConvertOptions, Image, Schema, Split
 from tfrecorder.dataset import layout
-from tfrecorder.options.convert import ConvertOptions
 
 
 def stored(out: str) -> list[Pictures.Image]:

@@ -21,13 +21,12 @@ from support import PHOTOS, photo_frame
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
+from tfrecorder import DatasetError, VerificationReport, verify
 from tfrecorder.dataset.crc32c import seal
-from tfrecorder.errors import DatasetError
 from tfrecorder.verification import faults as fault_codes
 from tfrecorder.verification.expectation import read_expectation
-from tfrecorder.verification.faults import FAULT_COLUMNS, Fault, VerificationReport, at_most
+from tfrecorder.verification.faults import FAULT_COLUMNS, Fault, at_most
 from tfrecorder.verification.shard import check_shard
-from tfrecorder.verification.verify import verify
 
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
 DONE = "_tfrecorder/done/train-00000-of-00003.json"

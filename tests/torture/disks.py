@@ -22,7 +22,7 @@ import pandas as pd
 from support import PHOTOS, done_shards, error_of, public_files, rejects, wait_for
 
 import tfrecorder
-from tfrecorder.errors import ImagesUnreachableError, OutputError
+from tfrecorder import ImagesUnreachableError, OutputError
 from tfrecorder.plan.staging import read_plan, read_shard_rows
 from torture.counts import Count, demand, lost_rows
 from torture.crashes import check_killed

@@ -17,7 +17,7 @@ from gcs.control import Gcs, in_process
 from support import photo_frame
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, TfrecorderError
+from tfrecorder import DatasetError, TfrecorderError
 from torture.counts import Count, demand
 from torture.faults import client_of_its_own
 from torture.steps import Moment, convert_until

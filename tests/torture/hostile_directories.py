@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from support import CSV
 
 import tfrecorder
-from tfrecorder.errors import TfrecorderError
+from tfrecorder import TfrecorderError
 from tfrecorder.schema.keys import FILENAME, SOURCE_ID, TEXT
 from torture import hostile_links
 from torture.children import Child, DiedError, FailedError, HungError

@@ -18,9 +18,8 @@ from pathlib import Path
 from support import CSV
 
 import tfrecorder
-from tfrecorder import storage
+from tfrecorder import TfrecorderError, storage
 from tfrecorder.dataset import layout
-from tfrecorder.errors import TfrecorderError
 from torture.counts import Count, demand
 from torture.sandbox import listing, sandbox
 

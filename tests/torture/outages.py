@@ -22,7 +22,7 @@ from gcs.door import Door, door
 from support import PHOTOS, wait_for
 
 import tfrecorder
-from tfrecorder.errors import UnreachableError
+from tfrecorder import UnreachableError
 from tfrecorder.storage import files, retry
 from torture.counts import Count, demand
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from tfrecorder import TfrecorderError
 from tfrecorder.cli.main import main
-from tfrecorder.errors import TfrecorderError
 from torture.counts import BrokenError, demand
 
 #: Seconds that any call with hostile input may take, on a busy machine.

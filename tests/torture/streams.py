@@ -15,18 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from streaming_cases import (
-    TO_ITS_END,
-    Numbered,
-    contents_of,
-    digest,
-    names_in,
-    photo,
-    rejects_of,
-)
+from streaming_cases import TO_ITS_END, Numbered, contents_of, digest, names_in, photo, rejects_of
 
 import tfrecorder
-from tfrecorder.errors import DatasetError
+from tfrecorder import DatasetError
 from torture.counts import Count, demand
 from torture.steps import Moment, convert_until
 

@@ -21,8 +21,7 @@ from streaming_cases import TO_ITS_END, rejects_of
 from support import records
 
 import tfrecorder
-from tfrecorder import Image, Label, Number, Schema
-from tfrecorder.errors import DatasetError
+from tfrecorder import DatasetError, Image, Label, Number, Schema
 from torture.counts import Count, demand
 
 TOPIC, PARTITIONS = "photos", 4
