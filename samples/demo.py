@@ -1,4 +1,4 @@
-"""The whole way in one minute: the bundled photographs become a dataset, and a batch comes back.
+"""From photographs to a batch in one minute: convert the bundled photographs, and read them back.
 
 python samples/demo.py [OUTPUT_DIR]
 """
@@ -31,7 +31,7 @@ def main() -> None:
     result = frame.tensorflow.to_tfrecord(output_dir=OUTPUT / "dataset")
     print(f"df.tensorflow.to_tfrecord(...):\n{result}\n")
 
-    with quiet_start():  # without TensorFlow's lines about the machine
+    with quiet_start():  # hides TensorFlow's messages about the machine
         train = tfrecorder.load(OUTPUT / "dataset")["TRAIN"]
     pairs = list(train.take(BATCH).as_numpy_iterator())
     names = [result.class_names[label] for _, label in pairs]
@@ -46,7 +46,7 @@ def main() -> None:
         sheet.paste(tile, (at % 4 * width, at // 4 * height))
     sheet.save(OUTPUT / "batch.png")
 
-    print(f"\nWhat was made, in {OUTPUT}/:")
+    print(f"\nThe files in {OUTPUT}/:")
     for path in sorted(OUTPUT.rglob("*")):
         private = "_tfrecorder" in path.parts
         if path.is_file() and not private:

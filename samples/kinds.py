@@ -1,4 +1,4 @@
-"""One dataset of each kind from the bundled photographs: written, looked at, read as for training.
+"""Write one dataset of each kind from the bundled photographs, and load it as for training.
 
     python samples/kinds.py [KIND ...] [--out DIR]
 
@@ -30,14 +30,14 @@ def photos() -> pd.DataFrame:
 
 
 def coffee() -> pd.DataFrame:
-    """The photographs of coffee with their masks."""
+    """The coffee photographs with their masks."""
     frame = photos().query("label == 'coffee'").drop(columns="label")
     masks = [str(HERE / "masks" / f"{Path(uri).stem}.png") for uri in frame["image_uri"]]
     return frame.assign(mask_uri=masks).reset_index(drop=True)
 
 
 def multi_label(out: Path) -> Any:
-    """What each photograph shows, in words with a separator between them."""
+    """What each photograph shows: several words, with a separator between them."""
     words = {
         "brick": "wall|outdoors",
         "gravel": "ground|outdoors",
@@ -52,13 +52,13 @@ def multi_label(out: Path) -> Any:
 
 
 def box_of(mask: np.ndarray) -> tuple[float, float, float, float]:
-    """The edges of what is not 0, in pixels."""
+    """The edges of the pixels that are not 0."""
     rows, columns = np.nonzero(mask)
     return tuple(map(float, (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)))
 
 
 def detection(out: Path) -> Any:
-    """Boxes about the red and the white china, a row each, in pixels; taken from the masks."""
+    """Boxes around the red and the white china, in pixels, made from the masks: one row per box."""
     rows = []
     for row in coffee().itertuples():
         mask = np.asarray(Pictures.open(row.mask_uri))
@@ -67,13 +67,13 @@ def detection(out: Path) -> Any:
                 edges = box_of(mask == number)
                 rows.append((row.split, row.image_uri, CLASSES[number], *edges))
     columns = ["split", "image_uri", "label", "x_min", "y_min", "x_max", "y_max"]
-    # The names of the columns say what they are: no schema is needed.
+    # The columns are recognised by their names, so no schema is needed.
     pd.DataFrame(rows, columns=columns).tensorflow.to_tfrecord(out)
     return tfrecorder.load(out, "TRAIN", batch_size=4, image_size=96, max_boxes=4)
 
 
 def segmentation(out: Path) -> Any:
-    """The photographs of coffee with a mask each."""
+    """The coffee photographs, each with its mask."""
     frame = coffee()
     schema = Schema(split=Split(), image_uri=Image(), mask_uri=Mask())
     frame.tensorflow.to_tfrecord(out, schema=schema)
@@ -81,7 +81,7 @@ def segmentation(out: Path) -> Any:
 
 
 def two_images(out: Path) -> Any:
-    """Two photographs a row: do they show the same?"""
+    """Two photographs per row: do they show the same thing?"""
     frame = photos()
     other = frame.sample(frac=1, random_state=0).reset_index(drop=True)
     pairs = pd.DataFrame(
@@ -98,7 +98,7 @@ def two_images(out: Path) -> Any:
 
 
 def tabular(out: Path) -> Any:
-    """Of each photograph the mean colour and its size, without the photograph."""
+    """The mean colour and the width of each photograph, without the photograph itself."""
     frame = photos()
     pictures = [np.asarray(Pictures.open(uri)) for uri in frame["image_uri"]]
     table = pd.DataFrame(
@@ -132,7 +132,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"any of {', '.join(KINDS)}")
     parser.add_argument("--out", type=Path, default=Path("kinds"))
     chosen = parser.parse_args()
     if unknown := set(chosen.kinds) - KINDS.keys():

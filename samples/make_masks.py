@@ -1,9 +1,9 @@
-"""Masks of the photographs of coffee: 1 where the china is red, 2 where it is white, else 0.
+"""Make masks for the coffee photographs: 1 where the china is red, 2 where it is white, else 0.
 
     python samples/make_masks.py
 
-The largest part of a blurred picture that has the colour: good enough to train on, not drawn by
-hand.
+Each class is the largest connected part of the blurred photograph that has its colour. The masks
+are not drawn by hand, but good enough to train on.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from PIL import Image, ImageFilter
 
 HERE = Path(__file__).parent
 
-#: Of 255: what tells red china from the brown table, and white china from what it reflects.
+#: 0 to 255: they separate red china from the brown table, and white china from what it reflects.
 RED_HUES, RED_SATURATION = 11, 190
 WHITE_SATURATION, WHITE_VALUE = 120, 130
 
 
 def part_of(inside: np.ndarray, start: tuple[int, int]) -> np.ndarray:
-    """The pixels that hang together with one of them."""
+    """The pixels that are connected to the start."""
     found = np.zeros_like(inside)
     found[start] = True
     queue = deque([start])

@@ -1,4 +1,4 @@
-"""Cut the sample photographs from scikit-image's bundled images.
+"""Cut the bundled photographs from scikit-image's images.
 
 Writes photos/, photos.csv and mixed/ next to this script:
 
@@ -26,8 +26,8 @@ SOURCES = {
 # written follows from the window's shape. Nothing is enlarged.
 #
 # The bottom 180 rows of the two textures are kept for the held-out crops, so
-# that those share no pixel with the training crops; the cat and the cup are one
-# subject each, and their windows overlap.
+# these share no pixel with the training crops. The cat and the cup are a single
+# subject each, so their windows overlap.
 TEXTURE_WINDOWS = {
     "TRAIN": [
         (0, 0, 320, 240, 200, False),
@@ -128,7 +128,7 @@ def write_photos(photos, folder):
 
 
 def write_mixed(photos, folder):
-    """Write one small file of each of several other kinds to mixed/."""
+    """Write small files of several other kinds to mixed/."""
     folder = folder / "mixed"
     folder.mkdir(exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""Trains a tiny network to tell red and white china from the table, pixel by pixel.
+"""Trains a tiny network to separate red and white china from the table, pixel by pixel.
 
 python samples/segment_keras.py [--out DIR] [--epochs N]
 """

@@ -1,9 +1,9 @@
-"""Trains a small network on the bundled photographs, from a CSV to an accuracy on held-out images.
+"""Trains a small Keras network on the bundled photographs, from a CSV to a test accuracy.
 
     python samples/train_keras.py [--out DIR] [--epochs N]
 
-Stop it at any moment, kill -9 included, and start it again with the same --out: it goes on where
-its last save stands, with exactly the batches that it has not seen.
+You can stop it at any moment, even with kill -9. Start it again with the same --out, and it
+continues from its last save, with exactly the batches that come next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trains a small network of Keras from NumPy batches, on the backend that KERAS_BACKEND names.
+"""Trains a small Keras network on NumPy batches, on the backend that KERAS_BACKEND names.
 
 KERAS_BACKEND=jax python train_keras_batches.py DATASET
 """

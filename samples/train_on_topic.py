@@ -1,9 +1,10 @@
-"""Trains a small network on a topic of images while they arrive.
+"""Trains a small network on the images of a Kafka topic while they arrive.
 
     python samples/train_on_topic.py kafka://localhost:9092/photos [--out DIR]
 
 One process writes the topic into a dataset, batch by batch. This one trains on each batch once, as
-soon as it is committed. Both end when nothing new came for some time; the same command goes on.
+soon as it is committed. Both end when nothing new has come for --until-idle seconds. If you run the
+same command again, the stream continues where it ended, but the training starts over.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import tfrecorder
 
 SIZE = (96, 128)
 
-#: New classes may come, and each needs a place in the last layer.
+#: New classes may arrive, and the last layer needs room for each.
 MOST_CLASSES = 10
 
 

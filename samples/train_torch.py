@@ -1,11 +1,11 @@
-"""Trains a small network of PyTorch on the bundled photographs, on any number of processes.
+"""Trains a small PyTorch network on the bundled photographs, on any number of processes.
 
     python samples/train_torch.py --out DIR                             # one process
     torchrun --nproc-per-node 2 samples/train_torch.py --out DIR        # two, with gloo
 
-Stop it at any moment, kill -9 included, and start it again with the same --out, with another batch
-size or on another number of processes if you like: it goes on with the photographs of the epoch
-that it has not seen.
+You can stop it at any moment, even with kill -9. Start it again with the same --out, and it
+continues with the photographs of the epoch that it has not seen. The batch size and the number of
+processes may change. If the last photographs of an epoch do not fill a step, they are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def build_model(classes: int) -> nn.Module:
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """The model and its place in the data together: by one rename, so that they always fit."""
+    """Save the model and its position together, with one rename, so that they always match."""
     torch.save(state, path.with_suffix(".tmp"))
     os.replace(path.with_suffix(".tmp"), path)
 
@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("photos-torch"))
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=4, help="of each process")
+    parser.add_argument("--batch-size", type=int, default=4, help="per process")
     parser.add_argument("--pause", type=float, default=0, help="seconds after each step")
     chosen = parser.parse_args()
 
