@@ -52,7 +52,7 @@ def main() -> float:
         found = np.argmax(model.predict(images, verbose=0), axis=-1)
         right.append(found == masks.numpy()[..., 0])
     accuracy = float(np.mean(np.concatenate(right)))
-    print(f"pixels of held-out photographs told rightly: {accuracy:.0%}")
+    print(f"pixels of held-out photographs classified correctly: {accuracy:.0%}")
     return accuracy
 
 

@@ -47,6 +47,6 @@ def test_each_kind_is_a_sound_dataset(
 def test_a_tiny_network_learns_the_masks() -> None:
     done = run(SAMPLES / "segment_keras.py", "--out", "coffee", "--epochs", "25")
     assert done.returncode == 0, done.stderr
-    found = re.search(r"told rightly: (\d+)%", done.stdout)
+    found = re.search(r"classified correctly: (\d+)%", done.stdout)
     assert found
     assert int(found[1]) >= 80
