@@ -397,7 +397,7 @@ def test_a_worker_reads_only_its_own_rows(tmp_path):
         data[start : start + column.total_compressed_size] = bytes(column.total_compressed_size)
     path.write_bytes(data)
     assert read_shard_rows(str(tmp_path), 5) == expected
-    with pytest.raises(OSError, match="Corrupt|Couldn.t deserialize|zero"):
+    with pytest.raises(OSError, match=r"Corrupt|Couldn.t deserialize|zero"):
         read_shard_rows(str(tmp_path), 4)
 
 
