@@ -23,6 +23,7 @@ import tensorflow as tf
 from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
 from growing_cases import QUIET, drawn, table
+from PIL import Image
 from reading_cases import ids, jpeg, photograph
 from support import photo_frame, run, shorten_patience, start
 
@@ -279,6 +280,46 @@ def test_load_begins_at_a_generation_and_a_step(out: str, grow: Grow) -> None:
     later = tfrecorder.load(out, "TRAIN", start=(3, 0), **options)
     grow()
     assert sorted(ids(later)) == [22, 23, 24, 25]
+
+
+#: A quarter of it is for the shuffle buffer: room for five large images, or for all small ones.
+TIGHT: dict[str, Any] = {"seed": 2, "ram_budget": "1MiB", **IDS}
+
+
+def convert_large() -> None:
+    """A generation of 20 images of 48 KiB, which is then followed by small ones."""
+    Path("large").mkdir()
+    dice = np.random.default_rng(0)
+    for number in range(20):
+        noise = dice.integers(0, 256, (128, 128, 3), np.uint8)
+        Image.fromarray(noise).save(f"large/{number}.png")
+    rows = table(0, 20).assign(image_uri=[f"large/{number}.png" for number in range(20)])
+    tfrecorder.convert(rows, "out", shuffle=False, num_shards=1, **QUIET)
+
+
+def append_small() -> None:
+    append(table(0, 24).assign(image_uri=drawn("small", 24, (8, 8))))
+
+
+def test_a_start_forward_is_exact_after_the_dataset_has_grown() -> None:
+    """Also if the new records are small, so that more of them fit into the shuffle buffer."""
+    convert_large()
+    options: dict[str, Any] = {"follow": "forward", "until_idle": 0, **TIGHT}
+    whole = ids(tfrecorder.load("out", "TRAIN", start=(0, 0), **options))
+    assert max(whole[:5]) < 10, "the buffer did not hold them all"
+    append_small()
+    later = ids(tfrecorder.load("out", "TRAIN", start=(1, 0), **options))
+    for step in range(5):
+        found = ids(tfrecorder.load("out", "TRAIN", start=(0, step), **options))
+        assert found == (whole + later)[5 * step :]
+
+
+def test_an_epoch_has_one_order_whenever_the_dataset_was_opened() -> None:
+    convert_large()
+    options: dict[str, Any] = {"follow": True, **TIGHT}
+    before = tfrecorder.load("out", "TRAIN", **options)
+    append_small()
+    assert ids(before) == ids(tfrecorder.load("out", "TRAIN", **options))
 
 
 @pytest.mark.slow

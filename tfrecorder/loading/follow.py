@@ -18,14 +18,24 @@ import tensorflow as tf
 
 from tfrecorder.loading.interrupts import presses
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.loading.order import Slice, cycle_of, derive_seed, read_slices, slices
+from tfrecorder.loading.order import (
+    Slice,
+    cycle_of,
+    derive_seed,
+    read_slices,
+    shuffle_records,
+    slices,
+)
+from tfrecorder.stored.dataset import ShardFile
 from tfrecorder.stored.following import Following
 
-#: Paths, records to skip and take in each, files read at a time, a seed, records to leave out.
+#: Paths, records to skip and take in each, files read at a time, records in the shuffle buffer, a
+#: seed, records to leave out.
 _FORM = (
     tf.TensorSpec([None], tf.string),
     tf.TensorSpec([None], tf.int64),
     tf.TensorSpec([None], tf.int64),
+    tf.TensorSpec([], tf.int64),
     tf.TensorSpec([], tf.int64),
     tf.TensorSpec([], tf.int64),
     tf.TensorSpec([], tf.int64),
@@ -36,28 +46,27 @@ _GRAPH_SEED = 87654321
 
 
 def read_followed(
-    following: Following, split: str, held: int, options: LoadOptions
+    following: Following, split: str, shuffled: bool, options: LoadOptions
 ) -> tf.data.Dataset:
     """The serialized records of a split: everything committed when an iteration begins or, with
     follow="forward", each generation once.
 
     Args:
         following: looks for new generations.
-        held: records in the shuffle buffer, 0 without one.  With follow="forward", records are
-            shuffled within their generation.
+        shuffled: in random order; with follow="forward", within their generation.
         options: with a `follow` that is not False.
     """
     if options.is_forward:
-        found: Any = partial(_forward, following, split, held, options)
+        found: Any = partial(_forward, following, split, shuffled, options)
     else:
-        found = partial(_epoch, following, split, held, options, itertools.count())
+        found = partial(_epoch, following, split, shuffled, options, itertools.count())
     lists = tf.data.Dataset.from_generator(found, output_signature=_FORM)
 
     def read(*columns: tf.Tensor) -> tf.data.Dataset:
-        *files, cycle, seed, left_out = columns
+        *files, cycle, held, seed, left_out = columns
         slices_of = tf.data.Dataset.from_tensor_slices(tuple(files))
-        records = read_slices(slices_of, cycle if held else None, options)
-        if held:
+        records = read_slices(slices_of, cycle if shuffled else None, options)
+        if shuffled:
             # Only for this function's graph.  With a global seed of 0, TensorFlow compares our seed
             # with 0 before it is known, and fails.
             tf.compat.v1.set_random_seed(_GRAPH_SEED)
@@ -68,18 +77,19 @@ def read_followed(
 
 
 def _epoch(
-    following: Following, split: str, held: int, options: LoadOptions, epochs: Iterator[int]
+    following: Following, split: str, shuffled: bool, options: LoadOptions, epochs: Iterator[int]
 ) -> Iterator[tuple[Any, ...]]:
     """One list: all files that exist now."""
-    runs = slices(following.look().splits[split], None)
-    yield _list(runs, held, _seed(options), next(epochs))
+    shards = following.look().splits[split]
+    held = _held(shards, shuffled, options)
+    yield _list(slices(shards, None), held, _seed(options), next(epochs))
 
 
 def _forward(
-    following: Following, split: str, held: int, options: LoadOptions
+    following: Following, split: str, shuffled: bool, options: LoadOptions
 ) -> Iterator[tuple[Any, ...]]:
     """A list for each generation, until none has come for `idle` seconds or Ctrl-C is pressed."""
-    nothing, pressed, seed = _list([], 0, 0, 0), presses(), _seed(options)
+    nothing, pressed, seed = _list([], 1, 0, 0), presses(), _seed(options)
     first = options.epoch or 0
     left_out = options.step * (options.batch_size or 1)
     for stored in following.grown(first, options.idle):
@@ -92,9 +102,23 @@ def _forward(
             runs = slices(shards, _part(options, number))
             records = sum(run.take for run in runs)
             if left_out < records:
+                held = _held(shards, shuffled, options)
                 yield _list(runs, held, seed, number, left_out)
             left_out = max(0, left_out - records)
         first = len(stored.generations)
+
+
+def _held(shards: Sequence[ShardFile], shuffled: bool, options: LoadOptions) -> int:
+    """How many records of some shards the shuffle buffer holds; 0 keeps their order.
+
+    It follows from these shards alone: a run that goes on must find the order of the one before,
+    although the dataset has grown since.
+    """
+    if not shuffled:
+        return 0
+    records = sum(shard.records or 0 for shard in shards)
+    mean_bytes = sum(shard.bytes for shard in shards) / max(records, 1)
+    return shuffle_records(mean_bytes, records, options)
 
 
 def _part(options: LoadOptions, generation: int) -> tuple[int, int]:
@@ -114,6 +138,7 @@ def _list(
     """Files in the form of `_FORM`; in random order if there is a shuffle buffer.
 
     Args:
+        held: records in the shuffle buffer; 0 keeps the order.
         number: of the epoch or of the generation.
     """
     cycle = cycle_of(len(runs))
@@ -122,7 +147,7 @@ def _list(
         runs = [runs[at] for at in random.permutation(len(runs))]
     paths, skips, takes = ([getattr(run, name) for run in runs] for name in _COLUMNS)
     shuffle_seed = derive_seed(seed, number, "records")
-    return paths, skips, takes, cycle, shuffle_seed, left_out
+    return paths, skips, takes, cycle, held, shuffle_seed, left_out
 
 
 _COLUMNS = ("path", "skip", "take")

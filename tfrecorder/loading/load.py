@@ -149,13 +149,12 @@ def _decoded(
         "deterministic": options.is_deterministic(split),
     }
     held = 0
-    if shuffled and not options.is_exact:
+    if shuffled and not options.is_exact and not following:
         held = shuffle_records(held_bytes(stored, split, options), records, options)
     skipped = options.step * (options.batch_size or 1)
     if following:
-        dataset = read_followed(following, split, held, options)
+        dataset = read_followed(following, split, shuffled, options)
         stored = of_any_size(stored, options)
-        held = 0  # shuffled already
     elif options.is_exact:
         dataset = numbers(share_of(stored, split, options), options)
     else:
