@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from tfrecorder import storage
@@ -33,7 +35,7 @@ from tfrecorder.writing.result import counts_in_words
 
 T = TypeVar("T")
 
-#: Seconds between two checks whether a batch is due, while no row comes.
+#: Seconds of one call of a source's `wait`, which may hear neither Ctrl-C nor that a batch is due.
 LOOK_EVERY = 1.0
 
 #: If none of this many rows can be a record, a stream into a new dataset gives up.
@@ -138,7 +140,7 @@ def stream(
         spool_size: or once its images that came as bytes take this much space in the dataset
             directory.
         until_idle: seconds without a new row after which the stream ends; None continues without
-            end.
+            end.  Files that are there and have not settled yet are waited for.
         source_options: for a folder, "settle": the seconds for which a file must not change before
             it counts; for Kafka, see docs/stream-kafka.md.
         **options: how the records are written, as for `tfrecorder.convert`; by default as they were
@@ -205,22 +207,25 @@ def _follow(
 ) -> None:
     """Read rows and write batches until no row has come for long enough."""
     batch: Batch | None = None
-    heard = time.monotonic()
+    heard, may_have_more = time.monotonic(), True
     while True:
-        for cells, position in source.rows(dataset.position):
-            heard = time.monotonic()
-            batch = batch or dataset.new_batch()
-            dataset.add(batch, cells, position)
-            if _is_full(batch, limits) or _is_old(batch, limits):
-                batch = _written(batch, dataset, say)
-        idle = time.monotonic() - heard
-        ends = limits.until_idle is not None and idle >= limits.until_idle
+        asked = time.monotonic()
+        if may_have_more or _idle_left(source, limits, asked - heard) <= 0:
+            for cells, position in source.rows(dataset.position):
+                heard = time.monotonic()
+                batch = batch or dataset.new_batch()
+                _through_outages(partial(dataset.add, batch, cells, position))
+                if _is_full(batch, limits) or _is_old(batch, limits):
+                    batch = _written(batch, dataset, say)
+        # Only rows that were asked for after that time may be missed.
+        ends = _idle_left(source, limits, asked - heard) <= 0
         if batch is not None and (ends or _is_old(batch, limits)):
             batch = _written(batch, dataset, say, ends)
         if ends:
             return
         _say(say, dataset, batch, source)
-        source.wait(_patience(batch, limits, idle))
+        left = _idle_left(source, limits, time.monotonic() - heard)
+        may_have_more = source.wait(_patience(batch, limits, left)) is not False
 
 
 def _is_full(batch: Batch, limits: BatchOptions) -> bool:
@@ -231,13 +236,18 @@ def _is_old(batch: Batch, limits: BatchOptions) -> bool:
     return time.monotonic() - batch.began >= limits.every_seconds
 
 
-def _patience(batch: Batch | None, limits: BatchOptions, idle: float) -> float:
+def _idle_left(source: Any, limits: BatchOptions, idle: float) -> float:
+    """Seconds until the stream ends, unless a row comes; infinite if it does not."""
+    if limits.until_idle is None or (hasattr(source, "pending") and source.pending()):
+        return math.inf
+    return limits.until_idle - idle
+
+
+def _patience(batch: Batch | None, limits: BatchOptions, idle_left: float) -> float:
     """Seconds until something must be done even if no row comes."""
-    found = [LOOK_EVERY]
+    found = [LOOK_EVERY, idle_left]
     if batch is not None:
         found.append(batch.began + limits.every_seconds - time.monotonic())
-    if limits.until_idle is not None:
-        found.append(limits.until_idle - idle)
     return max(0.01, min(found))
 
 
@@ -267,11 +277,14 @@ def _written(
 
 
 def _through_outages(step: Callable[[], T]) -> T:
+    began = time.monotonic()
     while True:
         try:
             return step()
         except UnreachableError as error:
-            warn(f"{error} The stream waits for it.")
+            # Python shows warnings of the same words only once.
+            waited = time.monotonic() - began
+            warn(f"{error} The stream waits for it ({waited:,.0f} s so far).")
 
 
 def _say(

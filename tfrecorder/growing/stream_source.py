@@ -22,6 +22,8 @@ class StreamSource(Protocol):
     A source may also have:
 
         behind(position) -> int     rows that are there but not taken yet, for the progress bar
+        pending() -> bool           True while rows are known that `rows` cannot give yet, so that
+                                    `until_idle` does not end the stream
         close() -> None             called once at the end
         base: str                   the folder that relative image uris start from
 
@@ -57,8 +59,13 @@ class StreamSource(Protocol):
         """
         ...
 
-    def wait(self, seconds: float) -> None:
-        """Return once there may be more rows, or after this many seconds at the latest."""
+    def wait(self, seconds: float) -> bool | None:
+        """Return once there may be more rows, or after this many seconds at the latest.
+
+        Returns:
+            False if it is too early to ask for rows: then `rows` is called only once `wait` has
+            returned something else, or before the stream ends.
+        """
         ...
 
 

@@ -126,9 +126,12 @@ class StreamedDataset:
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
 
+        Called again with the same row after an outage, it continues where it stopped.
+
         Raises:
             SourceError: the position cannot be saved.
             OSError: an image cannot be spooled.
+            UnreachableError: a disk or a service was away for more than two minutes.
         """
         text = position
         if self._ordered:
@@ -210,8 +213,8 @@ class StreamedDataset:
                 clear(folder)  # its rows are read again: only a commit makes positions count
                 return False
             self._write(folder, plan)
-        self._count()
         remove_spool(folder)
+        self._count()  # last: another attempt after an outage must find the same generation
         return True
 
     def _write(self, folder: str, plan: Plan) -> None:

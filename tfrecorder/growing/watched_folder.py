@@ -47,7 +47,8 @@ class WatchedFolder:
         #: For each file that may still change: its position, and since when it has had that
         #: position.
         self._seen: dict[str, tuple[str, float]] = {}
-        self._behind, self._look_took = 0, 0.0
+        self._settling = 0
+        self._behind, self._next_look = 0, 0.0
 
     def rows(self, taken: Set[str]) -> Iterator[tuple[dict[str, Any], str]]:
         """The files that no longer change and were not taken yet; see `StreamSource`.
@@ -57,15 +58,22 @@ class WatchedFolder:
         """
         began = time.monotonic()
         ready = self._ready(taken or frozenset())
-        self._look_took = time.monotonic() - began
+        ended = time.monotonic()
+        self._next_look = ended + max(LOOK_EVERY, LOOKING * (ended - began))
         self._behind = len(ready)
         for parts, position in ready:
             self._behind -= 1
             yield _cells(parts), position
 
-    def wait(self, seconds: float) -> None:
-        """Sleep until the next look at the folder."""
-        time.sleep(min(seconds, max(LOOK_EVERY, LOOKING * self._look_took)))
+    def wait(self, seconds: float) -> bool:
+        """Sleep until the next look at the folder; False if it is still to wait for."""
+        left = max(0.0, self._next_look - time.monotonic())
+        time.sleep(min(seconds, left))
+        return left <= seconds
+
+    def pending(self) -> bool:
+        """True while files are there that may still change."""
+        return self._settling > 0
 
     def behind(self, taken: Set[str]) -> int:
         """Files that were ready at the last look and not yet taken."""
@@ -86,7 +94,7 @@ class WatchedFolder:
             seen[name] = position, since
             if now - since >= self._settle:
                 found.append((status.st_mtime_ns, parts, position))
-        self._seen = seen
+        self._seen, self._settling = seen, len(seen) - len(found)
         return [(parts, position) for _, parts, position in sorted(found)]
 
     def _images(self) -> Iterator[tuple[str, ...]]:

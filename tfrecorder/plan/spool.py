@@ -58,16 +58,16 @@ class Spool:
         """Add an image unless it is already there; it is written by the next `flush` at the latest.
 
         Raises:
-            OSError: the disk is full, or something else went wrong.
+            OSError: the disk is full, or something else went wrong; the image was not added.
         """
         if self.holds(file, len(data)):
             return
+        if self._waiting_bytes >= TOGETHER:
+            self.flush()
         self._sizes[file] = len(data)
         self.bytes += len(data)
         self._waiting.append((file, data))
         self._waiting_bytes += len(data)
-        if self._waiting_bytes >= TOGETHER:
-            self.flush()
 
     def flush(self) -> None:
         """Write what is still held in memory."""
