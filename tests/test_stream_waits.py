@@ -67,8 +67,11 @@ def test_a_file_that_comes_during_the_last_look_is_taken(looks: Any) -> None:
 
 
 def test_a_file_that_goes_before_it_settles_is_not_waited_for(looks: Any) -> None:
+    def fail() -> None:
+        raise AssertionError("it looks again")
+
     put("0.jpg")
-    looks(0, lambda: None, Path("in/0.jpg").unlink)
+    looks(0, lambda: None, Path("in/0.jpg").unlink, fail)
     options = {**TO_ITS_END, "source_options": {"settle": 3600}}
     assert tfrecorder.stream("in", "out", **options).rows == 0
 
