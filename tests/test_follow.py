@@ -309,11 +309,11 @@ def test_a_start_forward_is_exact_after_the_dataset_has_grown() -> None:
     assert max(whole[:5]) < 10, "the buffer did not hold them all"
     append_small()
     later = ids(tfrecorder.load("out", "TRAIN", start=(1, 0), **options))
-    for step in range(5):
-        found = ids(tfrecorder.load("out", "TRAIN", start=(0, step), **options))
-        assert found == (whole + later)[5 * step :]
+    resumed = ids(tfrecorder.load("out", "TRAIN", start=(0, 2), **options))
+    assert resumed == (whole + later)[10:]
 
 
+@pytest.mark.slow
 def test_an_epoch_has_one_order_whenever_the_dataset_was_opened() -> None:
     convert_large()
     options: dict[str, Any] = {"follow": True, **TIGHT}

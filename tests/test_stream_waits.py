@@ -98,15 +98,15 @@ def test_rows_that_a_source_expects_are_waited_for() -> None:
 def test_looks_take_a_twentieth_of_the_time(looks: Any) -> None:
     put("0.jpg")
     tfrecorder.stream("in", "out", until_idle=0, **AT_ONCE)
-    times = looks(0.3)
-    tfrecorder.stream("in", "out", until_idle=4, **AT_ONCE)
+    times = looks(0.1)
+    tfrecorder.stream("in", "out", until_idle=1.5, **AT_ONCE)
     assert len(times) == 2, "the first, and one before it ends"
 
 
 def test_what_came_since_the_last_look_is_found_before_it_ends(looks: Any) -> None:
     Path("in").mkdir()
-    looks(1, lambda: put("0.jpg"))
-    result = tfrecorder.stream("in", "out", until_idle=2, **AT_ONCE)
+    looks(0.1, lambda: put("0.jpg"))
+    result = tfrecorder.stream("in", "out", until_idle=0.6, **AT_ONCE)
     assert result.records == 1
 
 
@@ -128,6 +128,7 @@ tfrecorder.stream("in", "out", every_seconds=1, progress=False, source_options={
 """
 
 
+@pytest.mark.slow
 def test_a_batch_and_ctrl_c_do_not_wait_for_the_next_look() -> None:
     """Which comes after 40 seconds."""
     put("0.jpg")
@@ -159,6 +160,7 @@ def warnings(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_an_outage_is_waited_for_while_images_are_spooled(
     gcs: Gcs, warnings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +180,7 @@ def test_an_outage_is_waited_for_while_images_are_spooled(
     assert tfrecorder.verify(OUT, progress=False).ok
 
 
+@pytest.mark.slow
 def test_an_outage_right_behind_a_commit_is_waited_for(gcs: Gcs, warnings: list[str]) -> None:
     gcs.inject("status", status=503, operation="delete", object="bkt/out/*/spool/*")
     result = tfrecorder.stream(Numbered(20), OUT, every_rows=10, **TO_ITS_END)
