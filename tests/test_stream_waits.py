@@ -13,7 +13,7 @@ from streaming_cases import TO_ITS_END, Numbered, photo
 from support import end_by_ctrl_c, shorten_patience, start, wait_for
 
 import tfrecorder
-from tfrecorder.errors import UnreachableError
+from tfrecorder import UnreachableError
 from tfrecorder.growing import stream as streaming
 from tfrecorder.growing import watched_folder
 from tfrecorder.plan import spool
