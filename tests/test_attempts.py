@@ -79,10 +79,10 @@ HARMS: dict[str, tuple[Callable[[Gcs], None], str]] = {
         f"{SHARD} has the CRC32C ",
     ),
     "shorter": (lambda gcs: gcs.put(f"{OUT}/{SHARD}", b"short"), f"{SHARD} has 5 bytes, but "),
-    "gone": (lambda gcs: storage.remove(OUT, SHARD), f"{SHARD} is not there"),
-    "no index": (lambda gcs: storage.remove(OUT, INDEX), f"{INDEX} is not there"),
-    "no done-record": (lambda gcs: storage.remove(OUT, DONE), f"{DONE} is not what was wr"),
-    "a claim": (lambda gcs: gcs.put(f"{OUT}/{DONE}", b'{"claimed": "x"}'), f"{DONE} is not what"),
+    "gone": (lambda gcs: storage.remove(OUT, SHARD), f"{SHARD} is missing"),
+    "no index": (lambda gcs: storage.remove(OUT, INDEX), f"{INDEX} is missing"),
+    "no done-record": (lambda gcs: storage.remove(OUT, DONE), f"{DONE} differs from what was wr"),
+    "a claim": (lambda gcs: gcs.put(f"{OUT}/{DONE}", b'{"claimed": "x"}'), f"{DONE} differs from"),
 }
 
 

@@ -217,7 +217,7 @@ def test_an_error_of_map_fn_is_itself(out: str) -> None:
 
     with pytest.raises(ValueError, match=r"^not mine$"):
         next(iter(batches(out, "TRAIN", batch_size=2, map_fn=fails)))
-    with pytest.raises(OptionError, match="map_fn: it gave arrays of the shapes"):
+    with pytest.raises(OptionError, match="map_fn returned arrays of the shapes"):
         next(iter(batches(out, "TRAIN", batch_size=9, map_fn=lambda image, label: image)))
 
 

@@ -225,7 +225,7 @@ def test_another_plan_that_was_staged_meanwhile_stops_a_worker(gcs: Gcs) -> None
     tfrecorder.stage("table.csv", "out", num_shards=10, seed=7, overwrite=True)
     words = process.communicate(timeout=60)[1]
     assert process.returncode == 1
-    assert "planned again meanwhile" in words
+    assert "planned again in the meantime" in words
 
 
 def test_in_the_shell() -> None:

@@ -118,7 +118,7 @@ def test_copies_across_splits_are_leakage() -> None:
     assert (found.leaks, found.repeats) == (1, 0)
     page = ReadPage(found.page)
     assert (
-        "Error Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST records "
+        "Error Leakage: 1 TEST record is also in TRAIN, byte for byte (50% of the TEST records "
         "compared): brick/brick_01.jpg. The evaluation" in sentences("out")
     )
     assert "Warning 1 image has different labels in different records: brick" in page.text
@@ -158,7 +158,7 @@ def test_a_search_that_had_no_time_says_so(dataset: Path) -> None:
     assert found.compared < found.records
     text = ReadPage(found.page).text
     assert "Sampled: within the time given, 0 of 52 records were compared" in text
-    assert "No image is there twice among" not in text
+    assert "No image appears twice among" not in text
 
 
 def test_near_constant_images_are_found() -> None:
@@ -430,7 +430,7 @@ def test_it_is_written_and_replaced(dataset: Path) -> None:
 
 def test_no_other_file_is_replaced(dataset: Path) -> None:
     Path("notes.html").write_text("<p>mine")
-    with pytest.raises(tfrecorder.OutputError, match=r"notes\.html is there already, and is no"):
+    with pytest.raises(tfrecorder.OutputError, match=r"notes\.html already exists, and is no"):
         tfrecorder.preview(dataset, html="notes.html")
     assert Path("notes.html").read_text() == "<p>mine"
 
@@ -571,7 +571,7 @@ def test_open_shows_the_page_in_the_browser(dataset: Path, given: list[str]) -> 
     environment["PATH"] = "/nowhere"
     ended = run("-m", "tfrecorder", "preview", dataset, "--open", *given, env=environment)
     assert ended.returncode == 0
-    assert re.fullmatch(r"warning: no browser could be started; open .+ in one\.\n", ended.stderr)
+    assert re.fullmatch(r"warning: no browser could be started; open .+ yourself\.\n", ended.stderr)
 
 
 def test_a_page_without_a_name_is_named_for_its_dataset(dataset: Path) -> None:

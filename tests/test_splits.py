@@ -164,7 +164,7 @@ def test_splits_are_said_as_they_came_out():
     Path("photos").mkdir()
     frame = pd.DataFrame({"image_uri": [f"photos/{at}.jpg" for at in range(13)], "label": "x"})
     words = "TRAIN 9 (69%), VALIDATION 4 (31%), TEST none; asked for 80/10/10"
-    words = f"splits: assigned to 13 of 13 rows, which had none: {words}"
+    words = f"splits: assigned to the 13 of 13 rows that had none: {words}"
     assert notes_of(frame) == [words] * 3
 
 

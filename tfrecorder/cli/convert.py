@@ -67,7 +67,7 @@ def _text_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(
-    help="""Show how far the conversion into DIRECTORY is.
+    help="""Show the progress of the conversion into DIRECTORY.
 
     Reads only the directory, whatever runs the conversion, and changes nothing. The exit code is 1
     if the dataset is finished and a shard is missing or has the wrong size.""",
@@ -277,7 +277,7 @@ _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.dif
 @click.option(
     "--retry-rejects",
     is_flag=True,
-    help="Also add rows that are only in the dataset as rejects: their images may exist now.",
+    help="Also add rows that the dataset has only as rejects: their images may exist now.",
 )
 @functools.partial(convert_options, without={"overwrite", "retry_rejects"}, appends=True)
 @json_option

@@ -104,7 +104,7 @@ def append(
     if options.get("overwrite"):
         raise OptionError(
             "overwrite=True: an append keeps what is there; leave it out, or replace the dataset "
-            "by tfrecorder.convert."
+            "with tfrecorder.convert."
         )
     known = {name: options[name] for name in options if name in ("runner_options", *OF_PLACE)}
     chosen = ConvertOptions.of(known)
@@ -149,7 +149,7 @@ def _append(
         table = fit_texts(read_with(source, options), stored.fields, source)
         rows_there = 0
         if not keep:
-            begin("looking for what is there already")
+            begin("looking for images already there")
             retry = bool(given.get("retry_rejects"))
             table, rows_there = pass_over_known(table, stored.generations, retry)
         if rows_there and not len(table.frame):

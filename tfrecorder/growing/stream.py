@@ -183,8 +183,8 @@ def stream(
             _follow(opened, dataset, limits, say)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"Stopped: {dataset.counts} committed in {where}. Run the same stream again to go "
-                "on with the next row."
+                f"Stopped: {dataset.counts} committed in {where}. Run the same stream again to "
+                "continue with the next row."
             ) from None
     return StreamResult(
         output_dir=path,
@@ -261,8 +261,8 @@ def _written(
         return None
     if last or len(batch.rows) >= GIVES_UP_AFTER:
         raise SourceError(
-            f"none of the first {counted(len(batch.rows), 'row')} can be a record, so that no "
-            f"dataset was begun; {batch.rows[0].name}: {fault}."
+            f"none of the first {counted(len(batch.rows), 'row')} could become a record, so no "
+            f"dataset was started; {batch.rows[0].name}: {fault}."
         )
     return batch
 

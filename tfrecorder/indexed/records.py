@@ -154,7 +154,7 @@ class Records(Sequence[Any]):
         except TypeError:
             raise TypeError(f"records[{number!r}]: give a number, numbers, or a slice.") from None
         if not -len(self) <= found < len(self):
-            raise IndexError(f"records[{found}]: there are {len(self)} records, from 0.")
+            raise IndexError(f"records[{found}]: there are {len(self)} records, numbered from 0.")
         return found % len(self)
 
 

@@ -166,7 +166,7 @@ def _sound_done(
         one = found.get(shard.done)
         if one is None:
             if not storage.exists(os.path.join(directory, shard.done)):
-                faults.append(Fault(shard.done, "missing", "the shard's done-record is not there"))
+                faults.append(Fault(shard.done, "missing", "the shard's done-record is missing"))
         elif (one.plan, one.shard) != (digest, shard.name):
             faults.append(Fault(shard.done, "damaged", "it names another plan or another shard"))
         # Not the file's: an earlier version wrote fewer fields, and this one may commit them.
@@ -217,8 +217,8 @@ def refuse(directory: str) -> None:
         )
     if storage.is_local(directory) and (special := _special_file(directory)):
         raise DatasetError(
-            f"{directory}: {special} is a pipe, a device or a socket; no dataset holds one, and it "
-            "might never end. Remove it."
+            f"{directory}: {special} is a pipe, a device or a socket; no dataset holds one, and "
+            "reading it might never end. Remove it."
         )
 
 
