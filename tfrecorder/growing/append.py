@@ -65,7 +65,7 @@ def append(
     duplicates: str = "skip",
     **options: Any,
 ) -> ConversionResult | DataflowJob:
-    """Add rows to a finished dataset, as a further generation; nothing in it is rewritten.
+    """Add rows to a finished dataset, as a new generation; nothing in it is rewritten.
 
     All readers then see the old records and the new ones as one dataset.  Rows whose image is
     already in the dataset are skipped and counted: appending a longer table adds the rest, and

@@ -123,7 +123,7 @@ def stream(
     source_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> StreamResult:
-    """Write rows into a dataset as they come: each batch is a further generation of it.
+    """Write rows into a dataset as they come: each batch becomes a new generation of it.
 
     It runs until Ctrl-C, or until no row has come for `until_idle` seconds.  The same call
     continues where the last one ended, however it ended: each row becomes one record or one reject,
@@ -137,8 +137,8 @@ def stream(
         every_seconds: or once its first row is this old,
         spool_size: or once its images that came as bytes take this much space in the dataset
             directory.
-        until_idle: seconds without a new row after which the stream ends; None continues without
-            end.
+        until_idle: seconds without a new row after which the stream ends; None runs until
+            Ctrl-C.
         source_options: for a folder, "settle": the seconds for which a file must not change before
             it counts; for Kafka, see docs/stream-kafka.md.
         **options: how the records are written, as for `tfrecorder.convert`; by default as they were

@@ -65,10 +65,10 @@ def _read_list(expected: Expectation, shard: Shard, name: str, header: tuple[str
         return RowList(file, None, (Fault(file, "damaged", words),))
     for place, row in enumerate(found[1:], 1):
         if len(row) != len(header) or not _is_row_number(row[0]):
-            words = f"row {place} of it is not as it was written"
+            words = f"its row {place} has changed since it was written"
             return RowList(file, None, (Fault(file, "damaged", words),))
     if to_csv(header, found[1:]) != data:
-        return RowList(file, None, (Fault(file, "damaged", "it is not as it was written"),))
+        return RowList(file, None, (Fault(file, "damaged", "it has changed since it was written"),))
     return RowList(file, tuple(found[1:]))
 
 

@@ -53,7 +53,7 @@ class SplitStatus:
 
 @dataclass(frozen=True)
 class ConversionStatus(Report):
-    """How far a conversion is.
+    """The progress of a conversion.
 
     Attributes:
         output_dir: the dataset directory.
@@ -166,7 +166,7 @@ class ConversionStatus(Report):
 
 
 def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
-    """How far a conversion is, whatever runs it.  Only reads its directory.
+    """The progress of a conversion, whatever runs it.  Only reads its directory.
 
     Args:
         output_dir: the output directory of a conversion, local or on a bucket.
