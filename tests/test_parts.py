@@ -92,7 +92,7 @@ def test_a_commit_names_the_parts_that_are_missing_and_changes_nothing() -> None
         tfrecorder.commit("out")
     tfrecorder.work("out", part=(2, 3))
     before = sorted(Path("out").rglob("*"))
-    with pytest.raises(OutputError, match=r"5 of 7 shards are not done, of the parts 1/3, 3/3\."):
+    with pytest.raises(OutputError, match=r"5 of 7 shards are not done: parts 1/3, 3/3\."):
         tfrecorder.commit("out")
     assert sorted(Path("out").rglob("*")) == before
 

@@ -75,7 +75,7 @@ _MOST_ZIPPED = 2**16
 _PART_BYTES = 2**20
 
 _NOT_WHOLE = "the bytes received are not those that are stored"
-_NOT_ZIPPED = "its Content-Encoding is gzip, but its data is not gzipped; correct it in the bucket"
+_NOT_ZIPPED = "its Content-Encoding is gzip, but it is not zipped; correct it in the bucket"
 
 
 def asker(
