@@ -62,7 +62,7 @@ def test_it_shows_each_split_with_its_counts(page: ReadPage) -> None:
     assert "TRAIN 24 of 36" in page.text
     assert "VALIDATION all 8" in page.text
     assert "TEST all 8" in page.text
-    assert "Pictures, sizes and brightness are of all 52 records." in page.text
+    assert "Pictures, sizes and brightness cover all 52 records." in page.text
 
 
 def test_its_pictures_are_those_of_the_records(dataset: Path, page: ReadPage) -> None:
@@ -84,14 +84,14 @@ def test_labels_are_counted_over_all_records() -> None:
     rows += [("TRAIN", PHOTOS[n], "b") for n in range(7, 10)] + [("TEST", PHOTOS[10], "b")]
     rows += [("TRAIN", "missing.jpg", "b")] * 2
     page = page_of(convert(rows), num_records=1, per_split=1)
-    assert "Counts are of all records" in page.text
+    assert "Counts cover all records" in page.text
     assert "a 7 7 70.0% 0 b 4 3 30.0% 1 100.0% all 11 10 1" in page.text
 
 
 def test_it_says_what_it_sampled(dataset: Path) -> None:
     page = page_of(dataset, num_records=5, per_split=3)
     assert (
-        "Sampled: pictures, sizes and brightness are of 15 records, drawn at random from 52 "
+        "Sampled: pictures, sizes and brightness cover 15 records, drawn at random from 52 "
         "(seed 0): 5 of 36 in TRAIN, 5 of 8 in VALIDATION, 5 of 8 in TEST." in page.text
     )
     assert len([one for one in page.all("img") if one["width"] > "200"]) <= 9
@@ -501,7 +501,7 @@ def test_a_tfds_directory_has_its_own_keys_and_names(tmp_path: Path) -> None:
     (out / "dataset_info.json").write_text(json.dumps({"name": "birds", "splits": splits}))
     (out / "label.labels.txt").write_text("heron\nwren\n")
     page = page_of(out)
-    assert "Counts are of the records looked at" in page.text
+    assert "Counts cover the records looked at" in page.text
     assert "heron 3 3 50.0% wren 3 3 50.0%" in page.text
     assert "TRAIN record 1: wren" in [one["alt"] for one in page.all("img")]
     assert "5.png" in page.text
