@@ -265,7 +265,7 @@ class ValidationReport(Report, pd.DataFrame):
         return "\n".join([self._headline(), *groups, *self.notes])
 
     def _tables(self) -> list[Table]:
-        table = [["", "problem", "count", "for instance", "remedy"]]
+        table = [["", "problem", "count", "examples", "remedy"]]
         for group in groups_of(self, lines=self.lines):
             shown = "; ".join(group.examples)
             more = "; …" if group.number > len(group.examples) else ""

@@ -115,12 +115,15 @@ def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None,
     at = 0
     for number, (offset, size) in enumerate(places):
         if offset != at or size < FRAMING_BYTES:
-            words = f"by line {number + 1}, record {number} does not begin where the last one ends"
+            words = (
+                f"according to line {number + 1}, record {number} does not begin where the last "
+                "one ends"
+            )
             return None, [Fault(file, "damaged", words)]
         at += size
     known = {(one.records, one.bytes) for one in expected.written(shard).values()}
     if lines[-1] or (known and (len(places), at) not in known):
-        words = f"it ends after {len(places):,} records and {at:,} bytes, which the shard does not"
+        words = f"it ends after {len(places):,} records and {at:,} bytes, but the shard does not"
         return None, [Fault(file, "damaged", words)]
     return places, []
 
