@@ -63,7 +63,7 @@ def test_a_finished_one_that_lost_a_shard_says_so(frame: pd.DataFrame) -> None:
     assert found.damage[1].startswith("train-00002-of-00004.tfrecord has 100 bytes, but ")
     last = str(found).splitlines()[-1]
     assert last.startswith("committed, but no longer whole: train-00001-of-00004.tfrecord is m")
-    assert last.endswith("`tfrecorder repair out` repairs it from the source")
+    assert last.endswith("`tfrecorder repair out` restores it from the source")
     ended = run("-m", "tfrecorder", "status", "out", "--json")
     assert (ended.returncode, json.loads(ended.stdout)["damage"]) == (1, list(found.damage))
 

@@ -191,7 +191,7 @@ def _check_integers(
     findings.append(at("negative_label", negative, column, "label {value!r} is negative"))
     if names is not None:
         beyond = (numbers >= len(names)).to_numpy()
-        message = f"label {{value!r}} is too high: {len(names)} labels are given, numbered from 0"
+        message = f"label {{value!r}} is too high: the given labels end at {len(names) - 1}"
         findings.append(at("unknown_label", beyond, column, message))
     wrong = null | too_large | negative
     return (numbers.astype(object).where(~wrong, None) if wrong.any() else numbers), findings

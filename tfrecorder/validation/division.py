@@ -51,5 +51,5 @@ def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -
         return
     there = set(splits.unique())
     empty = [name for name in division.shares if name not in there]
-    messages = [f"no row is in {name}, although {division} were asked for" for name in empty]
+    messages = [f"no row is in {name}, although you asked for {division}" for name in empty]
     yield Finding("empty_split", [None] * len(empty), SPLIT_COLUMN, empty, messages)

@@ -143,7 +143,7 @@ class ConversionStatus(Report):
         if self.damage:
             shown = "; ".join(self.damage[:_SHOWN])
             more = f"; and {len(self.damage) - _SHOWN:,} more" if self.damage[_SHOWN:] else ""
-            remedy = f"`tfrecorder repair {self.output_dir}` repairs it from the source"
+            remedy = f"`tfrecorder repair {self.output_dir}` restores it from the source"
             return [*notes, f"committed, but no longer whole: {shown}{more}. {remedy}"]
         if self.committed:
             return [*notes, "committed: the dataset is finished, and its shards are there"]

@@ -103,9 +103,9 @@ def _brings_packages(options: ConvertOptions) -> bool:
 
 def _needs_packages(kind: str) -> str:
     return (
-        f"Beam's worker image has no package that reads {kind}://: list the packages in a file and "
-        "give it as the runner option requirements_file, or give your own image as "
-        "sdk_container_image."
+        f"Beam's worker image has no package that reads {kind}://: list the packages for it in a "
+        "file, and give that file as the runner option requirements_file; or give your own image "
+        "as sdk_container_image."
     )
 
 
