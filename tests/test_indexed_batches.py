@@ -170,7 +170,7 @@ def test_a_position_brings_its_seed_along(out: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"seed": 2}, "saved with seed=1, this run has 2"),
+        ({"seed": 2}, "saved with seed=1, but this run has 2"),
         ({"shuffle": False, "seed": 1}, "give the shuffle that the run began with"),
         ({"split": "TEST", "seed": 1}, "the dataset that the run began with"),
     ],

@@ -182,7 +182,7 @@ def test_a_split_that_was_asked_for_and_has_no_row_is_a_warning(extra):
     report = tfrecorder.validate(of_patients(), **options)
     [found] = report.query("code == 'empty_split'").to_dict("records")
     assert (found["severity"], found["value"]) == ("warning", "TEST")
-    assert found["message"].startswith("no row is in TEST, of which TRAIN 99%, TEST 1%")
+    assert found["message"].startswith("no row is in TEST, although you asked for TRAIN 99%, TEST")
     there = of_patients().assign(split=["TEST"] + [None] * 35)
     assert "empty_split" not in set(tfrecorder.validate(there, **options)["code"])
 

@@ -183,7 +183,7 @@ def test_a_wrong_option_is_named(records: Records, options: dict[str, Any], word
 
 def test_a_position_of_another_run_is_refused(out: str, records: Records) -> None:
     state = BatchSampler(records, seed=1).state_dict()
-    with pytest.raises(OptionError, match="saved with seed=1, this run has 2"):
+    with pytest.raises(OptionError, match="saved with seed=1, but this run has 2"):
         BatchSampler(records, seed=2).load_state_dict(state)
     with pytest.raises(OptionError, match="the dataset that the run began with"):
         BatchSampler(Records(out, "TEST", **IDS), seed=1).load_state_dict(state)
