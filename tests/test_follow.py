@@ -352,7 +352,7 @@ def test_a_position_forward_leaves_no_record_out_and_gives_none_twice(
 
 def test_a_position_forward_is_not_one_of_epochs(out: str) -> None:
     state = tfrecorder.batches(out, "TRAIN", follow="forward", seed=1, **IDS).state_dict()
-    with pytest.raises(OptionError, match=r"mode='forward exact', but this run has 'exact'.*follow"):
+    with pytest.raises(OptionError, match=r"'forward exact', but this run has 'exact'.*follow"):
         tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS).load_state_dict(state)
 
 

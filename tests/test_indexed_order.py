@@ -143,7 +143,7 @@ def test_a_position_goes_through_json():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seed": 8}, "saved with seed=8, but this run has 7; give the seed that the run began with"),
+        ({"seed": 8}, "saved with seed=8, but this run has 7; give the seed that the run"),
         ({"fingerprint": "0000"}, "give the dataset that the run began with"),
         ({"split": "TEST"}, "give the split"),
         ({"mode": "blocks"}, "give the shuffle"),
