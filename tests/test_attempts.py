@@ -128,7 +128,7 @@ def test_on_a_disk_too(
 
     monkeypatch.setattr(commit_module, "features_json", harmed)
     words = error_of(OutputError, CSV, str(out), num_shards=SHARDS)
-    expected = {"cut": f"{SHARD} has 100 bytes", "gone": f"{SHARD} is not", "no index": INDEX}
+    expected = {"cut": f"{SHARD} has 100 bytes", "gone": f"{SHARD} is missing", "no index": INDEX}
     assert expected[harm] in words
     assert not (out / "dataset_info.json").exists()
     tfrecorder.convert(CSV, out, num_shards=SHARDS)

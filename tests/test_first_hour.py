@@ -201,7 +201,7 @@ def test_a_column_in_the_index_is_not_lost(frame: pd.DataFrame, column: str) -> 
 
 def test_result_and_report_say_what_is_missing(frame: pd.DataFrame) -> None:
     bare = frame[["image_uri"]]
-    notes = ("labels: none; the dataset is unlabelled", "splits: assigned to 52 of 52 rows")
+    notes = ("labels: none; the dataset is unlabelled", "splits: assigned to the 52 of 52 rows")
     shown = str(bare.tensorflow.to_tfrecord("out", **OPTIONS)), str(bare.tensorflow.validate())
     assert all(note in text for note in notes for text in shown)
     whole = str(frame.tensorflow.validate())
