@@ -138,7 +138,7 @@ def test_the_same_table_again_writes_nothing(out) -> None:
 
 
 def _classes(result: tfrecorder.ConversionResult) -> str:
-    return str(result).partition("already")[2]
+    return str(result).partition("already there")[2]
 
 
 def test_a_class_of_rows_that_are_there_is_no_class(out) -> None:

@@ -82,7 +82,7 @@ def test_what_is_no_json_is_one_kind_of_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"split_rows": {"../../x": 5}, "split_shards": {"../../x": 1}}, "none of TRAIN"),
+        ({"split_rows": {"../../x": 5}, "split_shards": {"../../x": 1}}, "not one of TRAIN"),
         ({"split_shards": {"TRAIN": 10**12, "TEST": 1}}, "not a whole number"),
         ({"split_shards": {"TRAIN": 4, "TEST": 1}}, "TRAIN has more shards than rows"),
         ({"split_shards": {"TRAIN": 1}}, "other splits"),

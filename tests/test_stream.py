@@ -376,7 +376,7 @@ def test_an_outage_is_waited_for(gcs: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_no_dataset_is_begun_by_rows_of_which_none_can_be_a_record() -> None:
     rows = [image(0, None), Unusable("src/1", "bad_json: no")]
-    with pytest.raises(SourceError, match=r"none of the first 2 rows can be .* label is missing"):
+    with pytest.raises(SourceError, match=r"none of the first 2 rows could .* label is missing"):
         tfrecorder.stream(Rows(*rows), "out", **TO_ITS_END)
     with pytest.raises(DatasetError):
         tfrecorder.info("out")
