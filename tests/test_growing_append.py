@@ -268,7 +268,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_what_differs() -> None:
     assert "column 'age' is number of float32 here, but number of int64 in the dataset" in words
     more = tfrecorder.Schema({**columns, "name": tfrecorder.Text()})
     words = refusal(SourceError, rows.assign(name="x"), schema=more, duplicates="keep")
-    assert "column 'name', text, is not in the dataset" in words
+    assert "column 'name', of kind text, is not in the dataset" in words
     fewer = tfrecorder.Schema(image_uri=tfrecorder.Image())
     words = refusal(SourceError, rows, schema=fewer, duplicates="keep")
     assert "there is no column 'age', which is number of int64 in the dataset" in words
