@@ -271,7 +271,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_what_differs() -> None:
     assert "column 'name', of kind text, is not in the dataset" in words
     fewer = tfrecorder.Schema(image_uri=tfrecorder.Image())
     words = refusal(SourceError, rows, schema=fewer, duplicates="keep")
-    assert "there is no column 'age', which is number of int64 in the dataset" in words
+    assert "there is no column 'age', but the dataset has one of kind number of int64" in words
     assert not Path("out/appended").exists()
 
 
