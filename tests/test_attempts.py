@@ -77,10 +77,10 @@ HARMS: dict[str, tuple[Callable[[Gcs], None], str]] = {
         f"{SHARD} has the CRC32C ",
     ),
     "shorter": (lambda gcs: gcs.put(f"{OUT}/{SHARD}", b"short"), f"{SHARD} has 5 bytes, but "),
-    "gone": (lambda gcs: storage.remove(OUT, SHARD), f"{SHARD} is not there"),
-    "no index": (lambda gcs: storage.remove(OUT, INDEX), f"{INDEX} is not there"),
-    "no done-record": (lambda gcs: storage.remove(OUT, DONE), f"{DONE} is not what was wr"),
-    "a claim": (lambda gcs: gcs.put(f"{OUT}/{DONE}", b'{"claimed": "x"}'), f"{DONE} is not what"),
+    "gone": (lambda gcs: storage.remove(OUT, SHARD), f"{SHARD} is missing"),
+    "no index": (lambda gcs: storage.remove(OUT, INDEX), f"{INDEX} is missing"),
+    "no done-record": (lambda gcs: storage.remove(OUT, DONE), f"{DONE} differs from what was wr"),
+    "a claim": (lambda gcs: gcs.put(f"{OUT}/{DONE}", b'{"claimed": "x"}'), f"{DONE} differs from"),
 }
 
 
@@ -128,7 +128,7 @@ def test_on_a_disk_too(
 
     monkeypatch.setattr(commit_module, "features_json", harmed)
     words = error_of(OutputError, CSV, str(out), num_shards=SHARDS)
-    expected = {"cut": f"{SHARD} has 100 bytes", "gone": f"{SHARD} is not", "no index": INDEX}
+    expected = {"cut": f"{SHARD} has 100 bytes", "gone": f"{SHARD} is missing", "no index": INDEX}
     assert expected[harm] in words
     assert not (out / "dataset_info.json").exists()
     tfrecorder.convert(CSV, out, num_shards=SHARDS)

@@ -140,7 +140,7 @@ def test_columns_and_labels_do_what_they_say() -> None:
         (["convert"], 2, "Missing argument 'SOURCE'. See "),
         (["convert", CSV], 2, "Missing argument 'OUTPUT_DIR'."),
         (["convert", CSV, "out", "--num-shard", "3"], 2, "No such option '--num-shard'."),
-        (["convert", CSV, "out", "--num-shards", "x"], 2, "write for instance 8 or TRAIN=8"),
+        (["convert", CSV, "out", "--num-shards", "x"], 2, "write, for example, 8 or TRAIN=8"),
         (["convert", CSV, "out", "--num-shards", "0"], 2, "give a whole number from 1"),
         (["convert", CSV, "out", "--num-shards", "A=1"], 2, "'A' is not a split"),
         (["convert", CSV, "out", "--column", "path"], 2, "'path' has no '='"),

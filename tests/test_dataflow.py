@@ -323,7 +323,7 @@ def test_more_machines_than_a_bucket_serves_at_first_are_a_warning(
     dataflow.runs = False
     wanted = settings(dataflow, runner_options={"machine_type": "n2-standard-8"})
     with pytest.warns(
-        UserWarning, match=r"num_workers=50: .*80,000 images a second.*Begin with 3;"
+        UserWarning, match=r"num_workers=50: .*80,000 images a second.*Start with 3;"
     ):
         tfrecorder.convert(SOURCE, OUT, num_workers=50, **wanted)
 
@@ -331,7 +331,7 @@ def test_more_machines_than_a_bucket_serves_at_first_are_a_warning(
 def test_a_reject_that_stops_the_job_is_told_in_its_words(bucket: Gcs, dataflow: Dataflow) -> None:
     bucket.put("gs://bkt/data/photos/cat/cat_03.jpg", b"no image")
     job = tfrecorder.convert(SOURCE, OUT, on_error="raise", **settings(dataflow))
-    with pytest.raises(RejectedError, match=r"cat_03\.jpg.*Mend or drop the row"):
+    with pytest.raises(RejectedError, match=r"cat_03\.jpg.*Fix or drop the row"):
         job.result()
     assert job.status().state == "FAILED"
     assert layout.COMMIT not in bucket.files(OUT)
@@ -380,7 +380,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_job(bucket: Gcs, dataflow: Dataflow
     wait_for(lambda: dataflow.asked_for("GET"))
     words = end_by_ctrl_c(waiting)
     [job] = dataflow.jobs.values()
-    assert re.search(rf"KeyboardInterrupt: .*the job goes on: .*{job.id}", words), words
+    assert re.search(rf"KeyboardInterrupt: .*the job keeps running: .*{job.id}", words), words
     assert job.state == "JOB_STATE_PENDING"
 
 
@@ -436,7 +436,9 @@ def test_waiting_goes_on_while_the_service_is_away(
 
     monkeypatch.setattr("tfrecorder.runners.dataflow.job.LONGEST_AWAY", 0.3)
     dataflow.faults += [503] * 10_000
-    with pytest.raises(RunnerError, match=r"did not answer for 0 minutes.*may go on: https:"):
+    with pytest.raises(
+        RunnerError, match=r"not answer for 0 minutes.*may still be running: https:"
+    ):
         job.wait()
     dataflow.faults.clear()
 
@@ -463,7 +465,7 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(gcs: Gcs) -> None:
     [
         ({"output_dir": "gs://nowhere/x"}, "gs://nowhere does not exist.*buckets create"),
         ({"output_dir": "gs://bkt"}, "inside output_dir='gs://bkt'"),
-        ({"temp_location": "/tmp/here"}, "temp_location='/tmp/here': give a folder of a bucket"),
+        ({"temp_location": "/tmp/here"}, "temp_location='/tmp/here': give a folder in a bucket"),
         ({"temp_location": f"{OUT}/tmp"}, "holds the dataset and nothing else"),
         ({"staging_location": "gs://gone/x"}, "gs://gone does not exist"),
         ({"project": "another"}, "project='loopback' and runner_options has 'another'"),
@@ -481,7 +483,7 @@ def test_a_store_that_workers_have_no_package_for(bucket: Gcs) -> None:
     from tfrecorder.runners.dataflow.checks import check
 
     uris = ["s3://pictures/a.jpg"]
-    with pytest.raises(OptionError, match=r"'s3://pictures/a.jpg': what reads s3:// is not in"):
+    with pytest.raises(OptionError, match=r"'s3://pictures/a.jpg': .* no package that reads s3://"):
         check(uris, OUT, ConvertOptions(**settings()))
     more = {"requirements_file": "worker-requirements.txt"}
     check(uris, OUT, ConvertOptions(**settings(runner_options=more)))

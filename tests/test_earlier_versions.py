@@ -164,7 +164,7 @@ def test_an_unfinished_one_is_refused_in_one_line(here: Path, tmp_path: Path, ve
     out = Path(shutil.copytree(here / version / "unfinished", tmp_path / "out"))
     table, options = source("text")
     said = str(tfrecorder.status(out)).splitlines()[-1]
-    assert said.startswith("not committed: begun by an earlier version of tfrecorder, which this")
+    assert said.startswith("not committed: started by an earlier version of tfrecorder, which this")
     assert said.endswith("overwrite=True starts it again")
     words = error_of(OutputError, table, out, **options)
     assert "an unfinished conversion of an earlier version of tfrecorder" in words

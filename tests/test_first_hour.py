@@ -63,7 +63,7 @@ def test_a_dataset_that_lost_a_shard_is_not_called_finished(frame: pd.DataFrame)
     ("change", "words"),
     [
         (lambda frame: frame.iloc[:-1], "^the source had 52 rows and now has 51; .*out is a fin"),
-        (lambda frame: frame.assign(label="x"), "^the source has other values in its rows now; "),
+        (lambda frame: frame.assign(label="x"), "^the values in the source's rows have changed; "),
     ],
 )
 def test_another_source_is_refused_the_difference_first(
@@ -207,7 +207,7 @@ def test_a_column_in_the_index_is_not_lost(frame: pd.DataFrame, column: str) -> 
 
 def test_result_and_report_say_what_is_missing(frame: pd.DataFrame) -> None:
     bare = frame[["image_uri"]]
-    notes = ("labels: none, the dataset is unlabelled", "splits: assigned to 52 of 52 rows")
+    notes = ("labels: none; the dataset is unlabelled", "splits: assigned to the 52 of 52 rows")
     shown = str(bare.tensorflow.to_tfrecord("out", **OPTIONS)), str(bare.tensorflow.validate())
     assert all(note in text for note in notes for text in shown)
     whole = str(frame.tensorflow.validate())
@@ -290,15 +290,15 @@ def test_what_does_not_go_with_a_row_is_named(frame: pd.DataFrame) -> None:
     assert found["leakage"]["other_row"].to_dict() == {0: 2, 2: 0, 3: 2, 5: 0}
     assert found["conflicting_labels"]["other_row"].to_dict() == {0: 3, 2: 3, 3: 0, 5: 3}
     assert found["duplicate_row"]["other_row"].to_dict() == {4: 1, 5: 2}
-    assert found["leakage"]["message"][2] == "'a' is in TEST, and in TRAIN too"
+    assert found["leakage"]["message"][2] == "'a' is in TEST and also in TRAIN"
     shown = str(report)
-    assert "row 2: 'a' is in TEST, and in TRAIN too (row 0)" in shown
-    assert "row 3: 'a' has the label 'y', and 'x' too (row 0)" in shown
-    assert "row 4: 'b': the same row, in TRAIN, was there before (row 1)" in shown
+    assert "row 2: 'a' is in TEST and also in TRAIN (row 0)" in shown
+    assert "row 3: 'a' has the label 'y' and also 'x' (row 0)" in shown
+    assert "row 4: 'b' repeats an earlier row in TRAIN (row 1)" in shown
     table.to_csv("a.csv", index=False)
     shown = run("-m", "tfrecorder", "validate", "a.csv").stdout
-    assert "line 4: 'a' is in TEST, and in TRAIN too (line 2)" in shown
-    assert "line 6: 'b': the same row, in TRAIN, was there before (line 3)" in shown
+    assert "line 4: 'a' is in TEST and also in TRAIN (line 2)" in shown
+    assert "line 6: 'b' repeats an earlier row in TRAIN (line 3)" in shown
 
 
 @pytest.mark.slow
@@ -332,7 +332,7 @@ def test_load_complains_of_the_split_first(dataset: Path) -> None:
 def test_what_is_no_source_is_named(dataset: Path) -> None:
     with pytest.raises(SourceError, match="is an image; give its folder"):
         tfrecorder.convert(PHOTOS[0], "out")
-    with pytest.raises(SourceError, match="is a dataset already"):
+    with pytest.raises(SourceError, match="is already a dataset"):
         tfrecorder.convert(dataset, "out")
 
 

@@ -155,7 +155,7 @@ def test_how_long_an_epoch_is(out: str, grow: Grow) -> None:
     assert len(train) == 4
     grow()
     assert [len(train) for _ in train] == [5] * 5
-    with pytest.raises(TypeError, match="how many batches there will be is not known"):
+    with pytest.raises(TypeError, match="the number of batches is not known in advance"):
         len(tfrecorder.batches(out, "TRAIN", follow="forward", **IDS))
 
 
@@ -399,7 +399,7 @@ def test_a_position_forward_leaves_no_record_out_and_gives_none_twice(
 
 def test_a_position_forward_is_not_one_of_epochs(out: str) -> None:
     state = tfrecorder.batches(out, "TRAIN", follow="forward", seed=1, **IDS).state_dict()
-    with pytest.raises(OptionError, match=r"mode='forward exact', this run has 'exact'.*follow"):
+    with pytest.raises(OptionError, match=r"'forward exact', but this run has 'exact'.*follow"):
         tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS).load_state_dict(state)
 
 
@@ -457,8 +457,9 @@ def test_a_generation_that_would_change_the_elements_is_refused(read: Reader) ->
     train = read("out", "TRAIN", follow=True, batch_size=4)
     assert next(iter(train))[0].shape == (4, 120, 160, 3)
     append(table(0, 4).assign(image_uri=large))
-    assert "images of another size came to those of 120 x 160 pixels. Open it with image_size" in (
-        failing(train)
+    assert (
+        "images of another size were added to images of 120 x 160 pixels. Open it with image_size"
+        in (failing(train))
     )
     assert len(list(read("out", "TRAIN", follow=True, batch_size=4, image_size=8))) == 2
 
@@ -471,7 +472,7 @@ def test_colours_after_grey_images_are_refused(read: Reader) -> None:
     train = read("out", "TRAIN", follow=True, image_size=8, batch_size=4)
     assert next(iter(train))[0].shape == (4, 8, 8, 1)
     append(table(4, 4))
-    assert "images of 3 channels came to those of 1. Open it again" in failing(train)
+    assert "images of 3 channels were added to images of 1. Open it again" in failing(train)
 
 
 @pytest.mark.slow
@@ -484,7 +485,7 @@ def test_longer_vectors_of_several_labels_are_refused(read: Reader) -> None:
     tfrecorder.convert(rows[:4], "out", schema=schema, **QUIET)
     train = read("out", "TRAIN", follow=True, image_size=8, batch_size=4)
     append(rows[4:].assign(tags=[["a", "c"]] * 4))
-    assert "column 'tags' grew from 2 classes to 3, and its vectors with it" in failing(train)
+    assert "column 'tags' grew from 2 classes to 3, and so did its vectors" in failing(train)
 
 
 # -------------------------------------------------------------------------------- what goes wrong
@@ -531,7 +532,7 @@ def test_a_dataset_that_was_replaced_is_an_error(
     more = {"until_idle": 0} if follow == "forward" else {}
     train = read(out, "TRAIN", follow=follow, **IDS, **more)
     tfrecorder.convert(table(0, 20), out, overwrite=True, **QUIET)
-    assert "out was written anew while it was read. Open it again" in failing(train)
+    assert "out was overwritten while it was being read. Open it again" in failing(train)
 
 
 def test_damaged_bytes_of_a_new_generation_fail(out: str, grow: Grow) -> None:
@@ -566,7 +567,7 @@ def test_what_other_tools_wrote_cannot_be_followed(dataset: Path) -> None:
         ({"follow": True, "shard": (0, 2), "seed": 1}, "each host would look"),
         (
             {"follow": "forward", "shard": (0, 2), "seed": 1, "until_idle": 9},
-            "each host would end at another moment",
+            "each host would end at a different moment",
         ),
     ],
 )
@@ -581,8 +582,8 @@ def test_what_does_not_go_with_follow(options: dict[str, Any], words: str) -> No
     ("options", "words"),
     [
         ({"follow": True, "cache": True}, "a cache keeps what the first epoch read"),
-        ({"follow": "forward", "shuffle": "exact"}, "tfrecorder.batches does it exactly"),
-        ({"follow": True, "seed": 1, "start": (2, 3)}, "start cannot go on in it"),
+        ({"follow": "forward", "shuffle": "exact"}, "tfrecorder.batches shuffles it exactly"),
+        ({"follow": True, "seed": 1, "start": (2, 3)}, "start cannot continue it"),
         ({"follow": "forward", "start": (2, 3)}, "give the seed of the run"),
     ],
 )

@@ -175,15 +175,15 @@ def _refused() -> dict[str, tuple[dict[str, Any], str]]:
     return {
         "half of the edges": (
             _without(boxed, EDGES[2]),
-            rf"{OBJECT}/bbox/xmin is there without {OBJECT}/bbox/ymax",
+            rf"{OBJECT}/bbox/xmin is present without {OBJECT}/bbox/ymax",
         ),
         "edges of unequal number": (
             boxed | {EDGES[0]: [0.5]},
-            r"bbox/xmin does not go with the others: .*1 of image/object/bbox/ymin",
+            r"bbox/xmin does not match the others: .*1 of image/object/bbox/ymin",
         ),
         "edges as text": (boxed | {EDGES[0]: ["a", "b"]}, "something other than numbers"),
         "classes as text alone": (_without(boxed, _LABEL), f"{_TEXT} has the classes as text"),
-        "a class too few": (boxed | {_LABEL: [3]}, rf"{_LABEL} does not go .*1 of {_LABEL}"),
+        "a class too few": (boxed | {_LABEL: [3]}, rf"{_LABEL} does not match .*1 of {_LABEL}"),
         "classes without boxes": (_without(boxed, *EDGES), f"{_LABEL} is of objects that have no"),
         "masks as numbers": (
             drawn | {f"{OBJECT}/mask": [0.0, 1.0] * 10},
@@ -191,7 +191,7 @@ def _refused() -> dict[str, tuple[dict[str, Any], str]]:
         ),
         "a mask too few": (
             drawn | {f"{OBJECT}/mask": drawn[f"{OBJECT}/mask"][:1]},
-            rf"{OBJECT}/mask does not go .*1 of {OBJECT}/mask",
+            rf"{OBJECT}/mask does not match .*1 of {OBJECT}/mask",
         ),
         "masks as JPEG": (
             drawn | {f"{OBJECT}/mask": [PHOTOS[0].read_bytes()] * 2},

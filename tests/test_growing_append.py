@@ -125,7 +125,7 @@ def test_an_append_is_the_same_bytes_wherever_it_is_written(out) -> None:
 def test_rows_that_are_there_are_passed_over_and_counted(out) -> None:
     result = add(table(0, 15))
     assert (result.records, result.rows_there) == (3, 12)
-    assert "passed over: 12 rows whose images are there already" in str(result)
+    assert "skipped: 12 rows whose images are already there" in str(result)
     assert result.as_dict()["rows_there"] == 12
 
 
@@ -134,12 +134,12 @@ def test_the_same_table_again_writes_nothing(out) -> None:
     before = all_files("out")
     result = add(table(0, 15))
     assert (result.was_finished, result.records, result.rows_there) == (True, 0, 15)
-    assert str(result) == "out: nothing to append, 15 rows are there already" + _classes(result)
+    assert str(result) == "out: nothing to append, 15 rows are already there" + _classes(result)
     assert all_files("out") == before
 
 
 def _classes(result: tfrecorder.ConversionResult) -> str:
-    return str(result).partition("already")[2]
+    return str(result).partition("already there")[2]
 
 
 def test_a_class_of_rows_that_are_there_is_no_class(out) -> None:
@@ -271,23 +271,23 @@ def test_a_schema_that_does_not_fit_is_refused_with_what_differs() -> None:
     tfrecorder.convert(rows, "out", schema=schema, **QUIET)
     other = tfrecorder.Schema({**columns, "age": tfrecorder.Number()})
     words = refusal(SourceError, rows, schema=other, duplicates="keep")
-    assert "column 'age' is number of float32, and number of int64 in the dataset" in words
+    assert "column 'age' is number of float32 here, but number of int64 in the dataset" in words
     more = tfrecorder.Schema({**columns, "name": tfrecorder.Text()})
     words = refusal(SourceError, rows.assign(name="x"), schema=more, duplicates="keep")
-    assert "column 'name', text, is not in the dataset" in words
+    assert "column 'name', of kind text, is not in the dataset" in words
     fewer = tfrecorder.Schema(image_uri=tfrecorder.Image())
     words = refusal(SourceError, rows, schema=fewer, duplicates="keep")
-    assert "there is no column 'age', which is number of int64 in the dataset" in words
+    assert "there is no column 'age', but the dataset has one of kind number of int64" in words
     assert not Path("out/appended").exists()
 
 
 def test_labels_of_another_kind_are_refused(out) -> None:
     words = refusal(SourceError, table(12, 2).assign(label=[3, 4]))
-    assert "the classes of 'label' are integers, and names in the dataset" in words
+    assert "the classes of 'label' are integers, but names in the dataset" in words
     words = refusal(SourceError, table(12, 2).drop(columns="label"))
-    assert "there are no labels, and the dataset has" in words
+    assert "there are no labels, but the dataset has" in words
     tfrecorder.convert(table(0, 4).drop(columns="label"), "bare", **QUIET)
-    with pytest.raises(SourceError, match="'label' has labels, and the dataset has none"):
+    with pytest.raises(SourceError, match="'label' has labels, but the dataset has none"):
         tfrecorder.append(table(4, 2), "bare", **QUIET)
     tfrecorder.append(table(4, 2).drop(columns="label"), "bare", **QUIET)
 
@@ -350,7 +350,7 @@ def test_an_append_that_fails_goes_on_by_the_same_call(out) -> None:
     assert "the same append, run again, continues it" in str(status)
     words = refusal(OutputError, table(12, 9), num_shards=4)
     assert "00001 holds an unfinished append of another kind" in words
-    assert "remove that folder to give it up" in words
+    assert "remove that folder to abandon it" in words
     shutil.copyfile(rows["image_uri"][0], "late.jpg")
     result = add(rows, max_reject_fraction=0.0, num_shards=4)
     assert (result.records, result.shards_before, result.generation) == (16, 3, 1)
@@ -463,7 +463,7 @@ def test_the_shell_appends(out) -> None:
     found = json.loads(shell.stdout)
     assert (found["records"], found["rows_there"], found["generation"]) == (4, 4, 1)
     again = run("-m", "tfrecorder", "append", "more.csv", "out")
-    assert "out: nothing to append, 8 rows are there already" in again.stdout
+    assert "out: nothing to append, 8 rows are already there" in again.stdout
     kept = run(
         "-m",
         "tfrecorder",

@@ -181,7 +181,7 @@ def test_a_dry_run_and_convert_and_load() -> None:
     ("make", "words"),
     [
         (lambda: dataset().to_iterable_dataset(), "a stream of Hugging Face"),
-        (lambda: in_splits(train=2, extra=2), "split 'extra' of the dataset is none of"),
+        (lambda: in_splits(train=2, extra=2), "split 'extra' of the dataset is not train"),
         (lambda: dataset(4, split=["train"] * 4), None),
         (
             lambda: dataset(2).add_column("img2", [None, None]).cast_column("img2", _image()),

@@ -324,7 +324,7 @@ def test_the_same_call_on_a_finished_dataset_writes_nothing() -> None:
     assert (again.was_finished, again.records) == (True, first.records)
     now = {path: path.stat().st_mtime_ns for path in Path("out").rglob("*") if path.is_file()}
     assert now == files
-    with pytest.raises(OutputError, match="other values in its rows"):
+    with pytest.raises(OutputError, match="values in the source's rows"):
         tfrecorder.convert(frame.assign(image_uri=DATA[1:7]), "out", progress=False)
 
 

@@ -172,7 +172,7 @@ def test_a_position_brings_its_seed_along(out: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"seed": 2}, "saved with seed=1, this run has 2"),
+        ({"seed": 2}, "saved with seed=1, but this run has 2"),
         ({"shuffle": False, "seed": 1}, "give the shuffle that the run began with"),
         ({"split": "TEST", "seed": 1}, "the dataset that the run began with"),
     ],
@@ -219,7 +219,7 @@ def test_an_error_of_map_fn_is_itself(out: str) -> None:
 
     with pytest.raises(ValueError, match=r"^not mine$"):
         next(iter(batches(out, "TRAIN", batch_size=2, map_fn=fails)))
-    with pytest.raises(OptionError, match="map_fn: it gave arrays of the shapes"):
+    with pytest.raises(OptionError, match="map_fn returned arrays of the shapes"):
         next(iter(batches(out, "TRAIN", batch_size=9, map_fn=lambda image, label: image)))
 
 

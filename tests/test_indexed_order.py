@@ -146,12 +146,12 @@ def test_a_position_goes_through_json():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seed": 8}, "saved with seed=8, this run has 7; give the seed that the run began with"),
+        ({"seed": 8}, "saved with seed=8, but this run has 7; give the seed that the run"),
         ({"fingerprint": "0000"}, "give the dataset that the run began with"),
         ({"split": "TEST"}, "give the split"),
         ({"mode": "blocks"}, "give the shuffle"),
         ({"version": 0}, "version 0"),
-        ({"next": 101}, "next=101 are no place among 100 records"),
+        ({"next": 101}, "next=101 are not a position among 100 records"),
         ({"epoch": "2"}, "epoch='2'"),
         ({"more": 1}, "is not what state_dict"),
     ],

@@ -201,7 +201,7 @@ def test_records_come_by_numbers_lists_and_slices(out: str) -> None:
 
 @pytest.mark.parametrize("number", [36, -37, [0, 36]])
 def test_a_number_beyond_the_records_is_an_index_error(out: str, number: Any) -> None:
-    with pytest.raises(IndexError, match="there are 36 records, from 0"):
+    with pytest.raises(IndexError, match="there are 36 records, numbered from 0"):
         Records(out, "TRAIN")[number]
 
 

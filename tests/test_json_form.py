@@ -54,7 +54,7 @@ FORM = record({"shards": each(SHARD), "sides": either(null, row(whole(), whole()
         ),
         ({"shards": [{"file": 7, "rows": 1}], "sides": None}, "file: 7 is not text"),
         ({"shards": [{"file": "\ud800", "rows": 1}], "sides": None}, r"'\ud800' is not text"),
-        ({"shards": [{"file": "", "rows": 1, "kind": "c"}], "sides": None}, "'c' is none of a, b"),
+        ({"shards": [{"file": "", "rows": 1, "kind": "c"}], "sides": None}, "'c' is not one of"),
         ({"shards": [], "sides": [1]}, "sides: a list is not a list of 2"),
         ([], "a list is not an object"),
     ],
@@ -79,17 +79,17 @@ def test_what_is_no_json_is_one_kind_of_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"split_rows": {"../../x": 5}, "split_shards": {"../../x": 1}}, "none of TRAIN"),
+        ({"split_rows": {"../../x": 5}, "split_shards": {"../../x": 1}}, "not one of TRAIN"),
         ({"split_shards": {"TRAIN": 10**12, "TEST": 1}}, "not a whole number"),
         ({"split_shards": {"TRAIN": 4, "TEST": 1}}, "TRAIN has more shards than rows"),
         ({"split_shards": {"TRAIN": 1}}, "other splits"),
         ({"rows": 6}, "6 is not the sum"),
-        ({"options": {"verify": "x", "max_pixels": 9}}, "verify: 'x' is none of"),
+        ({"options": {"verify": "x", "max_pixels": 9}}, "verify: 'x' is not one of"),
         ({"fields": "abc"}, "fields: 'abc' is not a list"),
         ({"fields": to_json(fields_of(Schema(age=Number())))[:0]}, "no column makes a feature"),
         ({"source_rows": 4}, "source_rows is less than rows"),
         ({"version": 3}, "it is of version 3; this is 2"),
-        ({"version": 1}, "it is of no form: KeyError"),
+        ({"version": 1}, "its form is not known: KeyError"),
     ],
 )
 def test_a_plan_that_leads_astray_is_not_followed(changes: dict[str, Any], words: str) -> None:

@@ -79,7 +79,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused_in_one_line(name: str, comma
     assert is_unharmed()
     assert str(caught.value).endswith(
         f"out cannot be written: {name} is a link, and nothing is written through a link inside a "
-        "dataset; remove it, or put the folder that it leads to in its place."
+        "dataset; remove it, or replace it with the folder that it leads to."
     )
     assert listing(Path("out")) == before
 

@@ -289,7 +289,7 @@ def test_images_of_a_folder_that_vanishes_meanwhile_are_not_missing(
     else:
         words = error_of(UnreachableError, frame, num_shards=12, num_threads=1)
         taking.join()
-        assert "was there before, and is gone or empty. Shards that are done" in words
+        assert "was there before, but is now gone or empty. Shards that are done" in words
         os.rename("elsewhere/images", "disk/images")
         result = tfrecorder.convert(frame, "out", num_shards=12)
     assert not result.rejects

@@ -121,7 +121,7 @@ def test_status_shows_an_unfinished_overwrite(old, broken) -> None:
     assert (found.committed, found.overwrites, found.output_dir) == (False, True, "out")
     assert (found.shards, found.shards_done, found.rejects) == (2, 2, {"read/not_found": 1})
     assert found.failure == f"RejectedError: {words}"
-    assert "overwrite: the finished dataset stands until this one takes its place" in str(found)
+    assert "overwrite: the finished dataset stays until this one takes its place" in str(found)
     assert "see out/_tfrecorder/next/_tfrecorder/rejects" in str(found)
     assert found.as_dict()["overwrites"]
     mend(broken)

@@ -93,7 +93,7 @@ def test_a_commit_names_the_parts_that_are_missing_and_changes_nothing() -> None
         tfrecorder.commit("out")
     tfrecorder.work("out", part=(2, 3))
     before = sorted(Path("out").rglob("*"))
-    with pytest.raises(OutputError, match=r"5 of 7 shards are not done, of the parts 1/3, 3/3\."):
+    with pytest.raises(OutputError, match=r"5 of 7 shards are not done: parts 1/3, 3/3\."):
         tfrecorder.commit("out")
     assert sorted(Path("out").rglob("*")) == before
 
@@ -230,7 +230,7 @@ def test_another_plan_that_was_staged_meanwhile_stops_a_worker(gcs: Gcs) -> None
     tfrecorder.stage("table.csv", "out", num_shards=10, seed=7, overwrite=True)
     words = process.communicate(timeout=60)[1]
     assert process.returncode == 1
-    assert "planned again meanwhile" in words
+    assert "planned again in the meantime" in words
 
 
 @pytest.mark.slow

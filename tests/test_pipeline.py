@@ -109,9 +109,9 @@ def test_a_launch_never_works_by_the_plan_of_another(staged):
     plan = read_plan(str(staged))
     other = dataclasses.replace(plan, fingerprint="of other rows")
     storage.publish_bytes(str(staged), layout.PLAN, other.to_json())
-    with pytest.raises(OutputError, match="by another conversion; this one stops"):
+    with pytest.raises(OutputError, match="by another conversion, so this one stops"):
         run(staged, plan)
-    with pytest.raises(OutputError, match="by another conversion; this one stops"):
+    with pytest.raises(OutputError, match="by another conversion, so this one stops"):
         pipeline.Commit(Task(str(staged), plan.digest), 0.1).process([])
     assert not (staged / layout.COMMIT).exists()
 

@@ -381,7 +381,7 @@ def test_a_plan_of_another_version_is_refused_in_words(tmp_path, content):
     path = tmp_path / layout.PLAN
     path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(OutputError, match="not a plan that this version of tfrecorder can follow"):
+    with pytest.raises(OutputError, match="not a plan that this version of tfrecorder can read"):
         read_plan(str(tmp_path))
 
 
@@ -410,7 +410,7 @@ def test_a_shard_may_have_more_rows_than_parquet_groups_by_default(tmp_path):
 
 def test_a_plan_that_was_staged_meanwhile_stays(tmp_path):
     first = stage(tmp_path, num_shards=3)
-    with pytest.raises(OutputError, match="another conversion was begun there at the same moment"):
+    with pytest.raises(OutputError, match="another conversion started there at the same moment"):
         stage(tmp_path, num_shards=4)
     assert read_plan(str(tmp_path)) == first
     stage(tmp_path, num_shards=3)
@@ -464,7 +464,7 @@ def test_a_source_of_another_length_is_described():
 
 def test_a_source_with_other_values_is_described():
     (words,) = describe_difference(plan_of()[0], plan_of(make_frame(label="rose"))[0])
-    assert words == "the source has other values in its rows now"
+    assert words == "the values in the source's rows have changed"
 
 
 def test_nothing_differs_after_staging_in_another_folder_with_other_image_sizes(tmp_path):

@@ -62,7 +62,7 @@ def test_it_shows_each_split_with_its_counts(page: ReadPage) -> None:
     assert "TRAIN 24 of 36" in page.text
     assert "VALIDATION all 8" in page.text
     assert "TEST all 8" in page.text
-    assert "Pictures, sizes and brightness are of all 52 records." in page.text
+    assert "Pictures, sizes and brightness cover all 52 records." in page.text
 
 
 def test_its_pictures_are_those_of_the_records(dataset: Path, page: ReadPage) -> None:
@@ -84,14 +84,14 @@ def test_labels_are_counted_over_all_records() -> None:
     rows += [("TRAIN", PHOTOS[n], "b") for n in range(7, 10)] + [("TEST", PHOTOS[10], "b")]
     rows += [("TRAIN", "missing.jpg", "b")] * 2
     page = page_of(convert(rows), num_records=1, per_split=1)
-    assert "Counts are of all records" in page.text
+    assert "Counts cover all records" in page.text
     assert "a 7 7 70.0% 0 b 4 3 30.0% 1 100.0% all 11 10 1" in page.text
 
 
 def test_it_says_what_it_sampled(dataset: Path) -> None:
     page = page_of(dataset, num_records=5, per_split=3)
     assert (
-        "Sampled: pictures, sizes and brightness are of 15 records, drawn at random from 52 "
+        "Sampled: pictures, sizes and brightness cover 15 records, drawn at random from 52 "
         "(seed 0): 5 of 36 in TRAIN, 5 of 8 in VALIDATION, 5 of 8 in TEST." in page.text
     )
     assert len([one for one in page.all("img") if one["width"] > "200"]) <= 9
@@ -118,7 +118,7 @@ def test_copies_across_splits_are_leakage() -> None:
     assert (found.leaks, found.repeats) == (1, 0)
     page = ReadPage(found.page)
     assert (
-        "Error Leakage: 1 TEST record is in TRAIN too, byte for byte (50% of the TEST records "
+        "Error Leakage: 1 TEST record is also in TRAIN, byte for byte (50% of the TEST records "
         "compared): brick/brick_01.jpg. The evaluation" in sentences("out")
     )
     assert "Warning 1 image has different labels in different records: brick" in page.text
@@ -158,7 +158,7 @@ def test_a_search_that_had_no_time_says_so(dataset: Path) -> None:
     assert found.compared < found.records
     text = ReadPage(found.page).text
     assert "Sampled: within the time given, 0 of 52 records were compared" in text
-    assert "No image is there twice among" not in text
+    assert "No image appears twice among" not in text
 
 
 def test_near_constant_images_are_found() -> None:
@@ -431,7 +431,7 @@ def test_it_is_written_and_replaced(dataset: Path) -> None:
 
 def test_no_other_file_is_replaced(dataset: Path) -> None:
     Path("notes.html").write_text("<p>mine")
-    with pytest.raises(tfrecorder.OutputError, match=r"notes\.html is there already, and is no"):
+    with pytest.raises(tfrecorder.OutputError, match=r"notes\.html already exists, and is no"):
         tfrecorder.preview(dataset, html="notes.html")
     assert Path("notes.html").read_text() == "<p>mine"
 
@@ -502,7 +502,7 @@ def test_a_tfds_directory_has_its_own_keys_and_names(tmp_path: Path) -> None:
     (out / "dataset_info.json").write_text(json.dumps({"name": "birds", "splits": splits}))
     (out / "label.labels.txt").write_text("heron\nwren\n")
     page = page_of(out)
-    assert "Counts are of the records looked at" in page.text
+    assert "Counts cover the records looked at" in page.text
     assert "heron 3 3 50.0% wren 3 3 50.0%" in page.text
     assert "TRAIN record 1: wren" in [one["alt"] for one in page.all("img")]
     assert "5.png" in page.text
@@ -574,7 +574,7 @@ def test_open_shows_the_page_in_the_browser(dataset: Path, given: list[str]) -> 
     environment["PATH"] = "/nowhere"
     ended = run("-m", "tfrecorder", "preview", dataset, "--open", *given, env=environment)
     assert ended.returncode == 0
-    assert re.fullmatch(r"warning: no browser could be started; open .+ in one\.\n", ended.stderr)
+    assert re.fullmatch(r"warning: no browser could be started; open .+ yourself\.\n", ended.stderr)
 
 
 def test_a_page_without_a_name_is_named_for_its_dataset(dataset: Path) -> None:

@@ -45,7 +45,7 @@ def test_benchmark_shows_rates_and_waiting(out: str) -> None:
 def test_a_wrong_size_is_said(out: str) -> None:
     result = CliRunner().invoke(benchmark, [out, "--image-size", "big"])
     assert result.exit_code == 2
-    assert "write for instance 224" in result.output
+    assert "write, for example, 224" in result.output
 
 
 def test_options_are_documented() -> None:

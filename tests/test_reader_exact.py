@@ -83,7 +83,7 @@ def test_a_damaged_record_is_named(out: str, tmp_path: Any) -> None:
 
 
 def test_a_cache_and_an_exact_order_do_not_go_together(out: str) -> None:
-    with pytest.raises(OptionError, match="a cache keeps what is read in one order"):
+    with pytest.raises(OptionError, match="a cache keeps the records in one order"):
         tfrecorder.load(out, "TRAIN", cache=True, **EXACT)
     with pytest.raises(OptionError, match="shuffle='exakt': give True, False, 'exact'"):
         tfrecorder.load(out, "TRAIN", shuffle="exakt")

@@ -90,7 +90,7 @@ def test_a_misspelt_split(kept: str) -> None:
 
 @pytest.mark.parametrize("split", [64, True, ["TRAIN"]])
 def test_a_split_that_is_no_word(kept: str, split: object) -> None:
-    with pytest.raises(OptionError, match=r"split=.*: give one name, as 'TRAIN'.*VALIDATION"):
+    with pytest.raises(OptionError, match=r"split=.*: give one name, such as 'TRAIN'.*VALIDATION"):
         tfrecorder.load(kept, split)
 
 

@@ -226,7 +226,7 @@ def test_rejects_of_a_finished_dataset_are_tried_again_on_request(disk: Path) ->
     assert result.rejects == {"read/not_found": 1, "check/not_an_image": 1}
     again = tfrecorder.convert("images.csv", "out", num_shards=8)
     assert again.was_finished
-    assert "retry_rejects tries again what could not be read" in str(again)
+    assert "retry_rejects retries the images that could not be read" in str(again)
     shards = {path: path.stat().st_mtime_ns for path in Path("out").glob("*.tfrecord")}
     Path("away.jpg").rename(disk / "07.jpg")
     again = tfrecorder.convert("images.csv", "out", num_shards=8, retry_rejects=True)

@@ -249,7 +249,7 @@ def verify_shards(out: Path) -> list[str]:
 def test_where_no_row_can_be_told_the_shard_is(out: Path) -> None:
     change_source("same size", row_of(out, suffix=".jpg"))
     (out / SHARD).unlink()
-    with pytest.raises(SourceError, match=f"{SHARD}.* which row changed is not known"):
+    with pytest.raises(SourceError, match=f"{SHARD}.* not known which row changed"):
         repair(out)
     assert not (out / SHARD).exists()
 
@@ -293,7 +293,7 @@ def test_a_folder_of_the_sources_that_is_damaged_in_the_plan_is_not_believed(out
     data = (out / PLAN).read_bytes()
     (out / PLAN).write_bytes(data.replace(b'"base": "', b'"base": "x'))
     harmed = all_files(out)
-    with pytest.raises(DatasetError, match="names another folder for the images than before"):
+    with pytest.raises(DatasetError, match="names a different folder for the images than before"):
         repair(out)
     assert all_files(out) == harmed
 
@@ -333,7 +333,7 @@ def test_checksums_that_no_bytes_have_cannot_be_repaired(out: Path) -> None:
     done["beside"]["index"] += 1
     (out / DONE).write_text(json.dumps(done, indent=1, sort_keys=True))
     agree(out, "", [])
-    with pytest.raises(DatasetError, match=r"is as it was written, but still: .* report it"):
+    with pytest.raises(DatasetError, match=r"as it was written, but it is still wrong: .* report"):
         repair(out)
 
 
@@ -341,7 +341,7 @@ def test_a_folder_of_the_images_that_was_edited_is_brought_back_by_base(out: Pat
     whole = all_files(out)
     plan = json.loads((out / PLAN).read_text())
     (out / PLAN).write_text(json.dumps({**plan, "base": "/elsewhere"}, indent=1))
-    with pytest.raises(DatasetError, match=r"names another folder for the images.*'/elsewhere'"):
+    with pytest.raises(DatasetError, match=r"a different folder for the images.*'/elsewhere'"):
         repair(out)
     assert repair(out, base=out.parent.resolve() / "images").files == (PLAN,)
     assert all_files(out) == whole

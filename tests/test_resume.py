@@ -179,7 +179,7 @@ def test_another_source_is_refused_and_named(unfinished: pd.DataFrame) -> None:
     fewer = unfinished.iloc[1:]
     assert "had 52 rows and now has 51" in error_of(OutputError, fewer, num_shards=4)
     changed = unfinished.assign(label="x")
-    assert "has other values in its rows now" in error_of(OutputError, changed, num_shards=4)
+    assert "the source's rows have changed" in error_of(OutputError, changed, num_shards=4)
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ def test_options_are_written_as_beam_reads_them(given: dict, flags: list[str]) -
         ({"no_auth": "perhaps"}, "it takes True or False"),
         ({"transform_name_mapping": "a"}, "runner_options['transform_name_mapping']='a': "),
         ({"runner": "DirectRunner"}, "give it as the option runner"),
-        ({"streaming": True}, "a conversion has an end"),
+        ({"streaming": True}, "a conversion is not a streaming pipeline"),
         ({"save_main_session": True}, "which may hold a whole frame"),
         ({"no_wait_until_finish": True}, "ends with its launcher"),
     ],
@@ -140,7 +140,7 @@ def test_local_processes_are_an_option_of_their_own(name: str) -> None:
 
 def test_a_number_of_workers_that_a_cluster_would_not_heed_is_refused() -> None:
     message = refusal_of(runner="PortableRunner", num_workers=2)
-    assert message.startswith("num_workers=2: with the PortableRunner it decides nothing")
+    assert message.startswith("num_workers=2: it has no effect with the PortableRunner")
 
 
 def test_an_option_reaches_the_engine() -> None:

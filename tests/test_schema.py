@@ -189,7 +189,7 @@ def test_the_values_decide_whether_a_conversion_goes_on() -> None:
     for name in ("out/dataset_info.json", f"out/_tfrecorder/done/{shard.stem}.json"):
         Path(name).unlink()
     shard.unlink()
-    with pytest.raises(tfrecorder.OutputError, match="other values in its rows"):
+    with pytest.raises(tfrecorder.OutputError, match="values in the source's rows"):
         convert(frame.assign(caption="x"), "out", schema=EVERY_KIND)
     with pytest.raises(tfrecorder.OutputError, match="schema was"):
         convert(frame, "out", schema=Schema(dict(EVERY_KIND.columns) | {"angle": Number()}))

@@ -187,7 +187,7 @@ tfrecorder.commit("out")
 @pytest.mark.slow
 def test_what_is_missing_is_one_line_with_its_command(small: Environment, dataset: Path) -> None:
     assert small.refuses("convert", CSV, "out").startswith(
-        f"error: apache-beam is needed for this and not installed; {BEAM}, or call stage"
+        f"error: apache-beam is needed for this but is not installed; {BEAM}, or call stage"
     )
     assert TENSORFLOW in small.refuses("benchmark", dataset)
     assert TENSORFLOW in small.refuses("verify", dataset, "--decode")

@@ -165,7 +165,7 @@ def test_a_mapped_column_may_take_the_place_of_one_that_is_mapped_away() -> None
     ("columns", "words"),
     [
         ({"pfad": "image_uri"}, "no column 'pfad'; it has: ['split', 'image_uri', 'label']"),
-        ({"split": "image_uri"}, "'split' is to stand for 'image_uri', which the source has too"),
+        ({"split": "image_uri"}, "'split' is mapped to 'image_uri', but the source also has"),
     ],
 )
 def test_a_wrong_mapping_is_named(columns: dict[str, str], words: str) -> None:
@@ -336,7 +336,7 @@ def test_what_was_passed_over_is_told() -> None:
         shutil.copy(photo, "images/cat")
     folder("cat/.DS_Store", "cat/notes.txt")
     result = tfrecorder.convert("images", "out")
-    assert "passed over in the folder: 1 hidden, 1 not images" in str(result)
+    assert "skipped in the folder: 1 hidden, 1 not images" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_what_was_passed_over_is_told() -> None:
         (["train/cat/a.jpg", "test/b.jpg"], "image 'test/b.jpg' is not at split/label/file"),
         (["train/cat/x/a.jpg"], "image 'train/cat/x/a.jpg' is not at split/label/file"),
         (["train/cat/a.jpg", "extra/cat/b.jpg"], "name the folder 'extra' like a split"),
-        (["notes.txt", ".DS_Store"], "no images found (2 other files passed over)"),
+        (["notes.txt", ".DS_Store"], "no images found (2 other files skipped)"),
         ([], "no images found"),
     ],
 )

@@ -165,7 +165,7 @@ def test_splits_are_said_as_they_came_out():
     Path("photos").mkdir()
     frame = pd.DataFrame({"image_uri": [f"photos/{at}.jpg" for at in range(13)], "label": "x"})
     words = "TRAIN 9 (69%), VALIDATION 4 (31%), TEST none; asked for 80/10/10"
-    words = f"splits: assigned to 13 of 13 rows, which had none: {words}"
+    words = f"splits: assigned to the 13 of 13 rows that had none: {words}"
     assert notes_of(frame) == [words] * 3
 
 
@@ -184,7 +184,7 @@ def test_a_split_that_was_asked_for_and_has_no_row_is_a_warning(extra):
     report = tfrecorder.validate(of_patients(), **options)
     [found] = report.query("code == 'empty_split'").to_dict("records")
     assert (found["severity"], found["value"]) == ("warning", "TEST")
-    assert found["message"].startswith("no row is in TEST, of which TRAIN 99%, TEST 1%")
+    assert found["message"].startswith("no row is in TEST, although you asked for TRAIN 99%, TEST")
     there = of_patients().assign(split=["TEST"] + [None] * 35)
     assert "empty_split" not in set(tfrecorder.validate(there, **options)["code"])
 
@@ -205,7 +205,7 @@ def test_options_that_find_nothing_to_divide_are_a_warning(options, value):
     report = tfrecorder.validate(frame, **options)
     [found] = report.query("code == 'splits_ignored'").to_dict("records")
     assert (found["severity"], found["value"]) == ("warning", value)
-    assert f"Leave {value} out" in found["remedy"]
+    assert f"Leave out {value}" in found["remedy"]
     assert "splits_ignored" not in set(tfrecorder.validate(frame)["code"])
     partly = frame.assign(split=["TRAIN"] * 20 + [None] * 16)
     assert "splits_ignored" not in set(tfrecorder.validate(partly, **options)["code"])

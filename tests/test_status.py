@@ -61,8 +61,8 @@ def test_a_finished_one_that_lost_a_shard_says_so(frame: pd.DataFrame) -> None:
     assert found.damage[0] == "train-00001-of-00004.tfrecord is missing"
     assert found.damage[1].startswith("train-00002-of-00004.tfrecord has 100 bytes, but ")
     last = str(found).splitlines()[-1]
-    assert last.startswith("committed, but not whole any more: train-00001-of-00004.tfrecord is m")
-    assert last.endswith("`tfrecorder repair out` mends it from the source")
+    assert last.startswith("committed, but no longer whole: train-00001-of-00004.tfrecord is m")
+    assert last.endswith("`tfrecorder repair out` restores it from the source")
     ended = run("-m", "tfrecorder", "status", "out", "--json")
     assert (ended.returncode, json.loads(ended.stdout)["damage"]) == (1, list(found.damage))
 
@@ -133,7 +133,7 @@ def test_what_a_retry_mended_is_no_failure(unfinished: Path) -> None:
 def test_where_no_conversion_was_begun_is_one_clear_error(where: str) -> None:
     Path("empty").mkdir()
     Path("file").write_text("")
-    with pytest.raises(DatasetError, match=f"^{where}: no conversion was begun here"):
+    with pytest.raises(DatasetError, match=f"^{where}: no conversion was started here"):
         tfrecorder.status(where)
 
 
@@ -173,7 +173,7 @@ def test_the_command_ends_with_one_line_where_there_is_nothing() -> None:
     ended = run("-m", "tfrecorder", "status", "nowhere")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert len(ended.stderr.splitlines()) == 1
-    assert ended.stderr.startswith("error: nowhere: no conversion was begun here")
+    assert ended.stderr.startswith("error: nowhere: no conversion was started here")
 
 
 @pytest.mark.slow

@@ -259,7 +259,7 @@ def test_ctrl_c_says_what_is_committed_and_loses_nothing() -> None:
     last = words.splitlines()[-1]
     assert last.startswith("KeyboardInterrupt: Stopped: ")
     assert "committed in" in last
-    assert "Run the same stream again to go on with the next row." in last
+    assert "Run the same stream again to continue with the next row." in last
     tfrecorder.stream(Numbered(40), "out", **TO_ITS_END)
     streams.check_whole("out", 40)
 
@@ -314,7 +314,7 @@ def test_an_unfinished_append_and_an_unfinished_stream_refuse_each_other(tmp_pat
     out = str(tmp_path / "out")
     moment = Moment(1, "appended/00001/_tfrecorder/plan.json")
     assert streams.convert_until(moment, str(tmp_path / "table.csv"), out, "append")
-    with pytest.raises(OutputError, match="unfinished append: complete it by the same append"):
+    with pytest.raises(OutputError, match="unfinished append: complete it with the same append"):
         tfrecorder.stream(Numbered(10), out, **TO_ITS_END)
     tfrecorder.append("table.csv", out, progress=False)
     moment = Moment(1, "appended/00002/_tfrecorder/plan.json")
@@ -322,7 +322,7 @@ def test_an_unfinished_append_and_an_unfinished_stream_refuse_each_other(tmp_pat
     with pytest.raises(OutputError, match="a batch of a stream from numbered"):
         tfrecorder.append(photo_frame(14).assign(label="a"), out, progress=False)
     found = tfrecorder.status(out)
-    assert "stream: the finished dataset stands; this is generation 2" in str(found)
+    assert "stream: the finished dataset stays as it is; this is generation 2" in str(found)
     tfrecorder.stream(Numbered(20), out, **TO_ITS_END)
     assert sum(names_in(out).values()) == 12 + 20
 
@@ -381,7 +381,7 @@ def test_an_outage_is_waited_for(gcs: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_no_dataset_is_begun_by_rows_of_which_none_can_be_a_record() -> None:
     rows = [image(0, None), Unusable("src/1", "bad_json: no")]
-    with pytest.raises(SourceError, match=r"none of the first 2 rows can be .* label is missing"):
+    with pytest.raises(SourceError, match=r"none of the first 2 rows could .* label is missing"):
         tfrecorder.stream(Rows(*rows), "out", **TO_ITS_END)
     with pytest.raises(DatasetError):
         tfrecorder.info("out")
@@ -400,7 +400,7 @@ def test_no_dataset_is_begun_by_rows_of_which_none_can_be_a_record() -> None:
         ({"overwrite": True}, "overwrite=True: a stream adds"),
         ({"runner": "DataflowRunner"}, "the process that reads a stream also writes it"),
         ({"image_sise": 3}, "image_sise"),
-        ({"source_options": {"settle": 1}}, "an object has none"),
+        ({"source_options": {"settle": 1}}, "a source object has none"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], words: str) -> None:
@@ -494,7 +494,7 @@ def _watched() -> Any:
 
 def test_an_output_within_the_watched_folder_is_refused() -> None:
     Path("in").mkdir()
-    with pytest.raises(OptionError, match="lies in the watched folder"):
+    with pytest.raises(OptionError, match="is inside the watched folder"):
         tfrecorder.stream("in", "in/out", **TO_ITS_END)
 
 

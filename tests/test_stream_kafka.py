@@ -313,11 +313,11 @@ def test_an_offset_that_the_broker_has_lost_is_an_error_with_both_numbers(
     for n in range(16):  # the mock keeps 5 MB of a partition
         mock.send(topic, [{"value": {"image_uri": "a" * 600_000, "n": n}, "partition": 0}])
     late = open_kafka(mock.url(topic))
-    with pytest.raises(SourceError, match="the next message is 1, and the earliest") as error:
+    with pytest.raises(SourceError, match="the next message is 1, but the earliest") as error:
         take(late, position, 1)
     words = str(error.value)
     assert f"kafka:{topic}, partition 0" in words
-    first = int(words.partition("that is there is ")[2].partition(";")[0])
+    first = int(words.partition("the broker still has is ")[2].partition(";")[0])
     assert first > 1
     assert f"has deleted {first - 1} messages" in words
     late.close()
@@ -326,12 +326,15 @@ def test_an_offset_that_the_broker_has_lost_is_an_error_with_both_numbers(
     with caplog.at_level(logging.WARNING):
         rest = take(skipping, position, 17 - first)
     assert numbers(rest) == [*range(first - 1, 16)]
-    assert "goes on without them" in caplog.text
+    assert "continues without them" in caplog.text
     skipping.close()
     fresh = open_kafka(mock.url(topic))
     with caplog.at_level(logging.WARNING):
         assert len(take(fresh, None, 17 - first + 3)) > 0
-    assert f"begins at the earliest messages that are there: partition 0 at {first}." in caplog.text
+    assert (
+        f"begins at the earliest messages that the broker still has: partition 0 at {first}."
+        in caplog.text
+    )
     fresh.close()
 
 
@@ -345,7 +348,7 @@ def test_messages_that_are_deleted_while_the_stream_runs_are_an_error(
     source.close()
     broker.send(topic, numbered(40))
     broker.remove_messages(topic, 2, before=9)
-    with pytest.raises(SourceError, match=r"partition 2: the next message is 1, .* is there is 9;"):
+    with pytest.raises(SourceError, match=r"partition 2: the next message is 1, .* has is 9;"):
         take(source, position, 40)
     source.close()
 
@@ -359,12 +362,12 @@ def test_a_topic_that_was_made_anew_is_an_error(broker: Broker, topic: str) -> N
     broker.remove_topic(topic)
     broker.make_topic(topic)
     Cluster(broker.address).send(topic, numbered(4))
-    with pytest.raises(SourceError, match="the next message is 10, and the topic ends at 1"):
+    with pytest.raises(SourceError, match="the next message is 10, but the topic ends at 1"):
         take(source, position, 1)
     source.close()
     broker.remove_topic(topic)
     broker.make_topic(topic, 2)
-    with pytest.raises(SourceError, match=r"has 2 partitions, .* read partition 3 of it"):
+    with pytest.raises(SourceError, match=r"has 2 partitions, .* already read partition 3"):
         take(source, position, 1)
     source.close()
 

@@ -193,9 +193,9 @@ def test_a_dataset_is_not_written_into_another() -> None:
     tfrecorder.convert(frame, "out", progress=False)
     runs = [tfrecorder.convert, dry_run, tfrecorder.stage]
     for run in runs:
-        with pytest.raises(tfrecorder.OutputError, match="out is a dataset itself"):
+        with pytest.raises(tfrecorder.OutputError, match="out is itself a dataset"):
             run(frame, "out", name="flowers")
-    with pytest.raises(tfrecorder.OutputError, match="out is a dataset itself"):
+    with pytest.raises(tfrecorder.OutputError, match="out is itself a dataset"):
         tfrecorder.stream(Numbered(3), "out", name="flowers", **TO_ITS_END)
     assert tfrecorder.verify("out", progress=False).ok
     assert not Path("out/flowers").exists()

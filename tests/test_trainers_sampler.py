@@ -173,7 +173,7 @@ def test_without_a_seed_it_is_that_of_the_records_or_of_the_position(out: str) -
         ({"shuffle": 100}, "shuffle=100: give True, False, 'exact' or 'blocks'"),
         ({"shard": (2, 2), "seed": 1}, "shard="),
         ({"shard": (0, 2)}, "give the same seed to each"),
-        ({"records": range(9)}, "give the tfrecorder.Records that are read"),
+        ({"records": range(9)}, "give the tfrecorder.Records to read"),
     ],
 )
 def test_a_wrong_option_is_named(records: Records, options: dict[str, Any], words: str) -> None:
@@ -183,7 +183,7 @@ def test_a_wrong_option_is_named(records: Records, options: dict[str, Any], word
 
 def test_a_position_of_another_run_is_refused(out: str, records: Records) -> None:
     state = BatchSampler(records, seed=1).state_dict()
-    with pytest.raises(OptionError, match="saved with seed=1, this run has 2"):
+    with pytest.raises(OptionError, match="saved with seed=1, but this run has 2"):
         BatchSampler(records, seed=2).load_state_dict(state)
     with pytest.raises(OptionError, match="the dataset that the run began with"):
         BatchSampler(Records(out, "TEST", **IDS), seed=1).load_state_dict(state)

@@ -221,8 +221,8 @@ def test_tfds_reads_raw_pixels() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"image_format": "raw"}, "all images must have one size"),
-        ({"image_format": "raw", "image_size": 64}, "all images must have one size"),
+        ({"image_format": "raw"}, "only if all images have one size"),
+        ({"image_format": "raw", "image_size": 64}, "only if all images have one size"),
         ({**RAW, "resize": "fit"}, "a resize other than 'fit'"),
         ({"image_size": 64, "verify": "none"}, "without being decoded"),
     ],

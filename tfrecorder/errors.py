@@ -131,7 +131,9 @@ def _in_words(module: str) -> str:
     requirement, otherwise = _PACKAGES[module]
     name = re.split(r"[>=\[]", requirement)[0]
     more = f", {otherwise}" if otherwise else ""
-    return f'{name} is needed for this and not installed; run `pip install "{requirement}"`{more}.'
+    return (
+        f'{name} is needed for this but is not installed; run `pip install "{requirement}"`{more}.'
+    )
 
 
 @contextlib.contextmanager
@@ -154,7 +156,7 @@ def limit_reached(error: BaseException | None) -> str | None:
     """A message for an error caused by a limit of the process; None for others.
 
     >>> limit_reached(RuntimeError("can't start new thread")).partition(";")[0]
-    'this process may not start the threads that it needs'
+    'this process cannot start the threads that it needs'
     >>> limit_reached(ValueError("something else"))
     """
     while error is not None:
@@ -163,8 +165,9 @@ def limit_reached(error: BaseException | None) -> str | None:
         words = str(error)
         if "can't start new thread" in words or _has_number(error, errno.EAGAIN):
             return (
-                "this process may not start the threads that it needs; raise its limit "
-                "(`ulimit -u`, or pids.max of its container). The same call then continues."
+                "this process cannot start the threads that it needs; raise its limit "
+                "(`ulimit -u`, or pids.max of its container) and run the same call again to "
+                "continue."
             )
         mapped = isinstance(error, ImportError) and "failed to map" in words
         broken = (
@@ -173,8 +176,8 @@ def limit_reached(error: BaseException | None) -> str | None:
         short = isinstance(error, MemoryError) or _has_number(error, errno.ENOMEM)
         if short or mapped or broken:
             return (
-                "this process may not use the memory that it needs; raise its limit (`ulimit -v`, "
-                "or the memory of its container). The same call then continues."
+                "this process cannot get the memory that it needs; raise its limit (`ulimit -v`, "
+                "or the memory of its container) and run the same call again to continue."
             )
         context = None if error.__suppress_context__ else error.__context__
         error = error.__cause__ or context

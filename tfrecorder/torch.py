@@ -103,7 +103,7 @@ class BatchSampler:
         drop_remainder: bool | None = None,
     ) -> None:
         if not isinstance(records, Records):
-            raise OptionError(f"records={records!r}: give the tfrecorder.Records that are read.")
+            raise OptionError(f"records={records!r}: give the tfrecorder.Records to read.")
         options = BatchOptions(
             batch_size=batch_size,
             shuffle=shuffle,

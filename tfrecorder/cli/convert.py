@@ -29,7 +29,7 @@ def _runner_options(
         name, equals, text = argument.partition("=")
         if not name.strip("-"):
             raise click.BadParameter(
-                f"{argument!r}; write for instance machine_type=n1-standard-4."
+                f"{argument!r}; write, for example, machine_type=n1-standard-4."
             )
         value = text if equals else True
         if name in found:
@@ -67,7 +67,7 @@ def _text_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(
-    help="""Show how far the conversion into DIRECTORY is.
+    help="""Show the progress of the conversion into DIRECTORY.
 
     Reads only the directory, whatever runs the conversion, and changes nothing. The exit code is 1
     if the dataset is finished and a shard is missing or has the wrong size.""",
@@ -116,7 +116,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     for value in values:
         name, equals, given = value.partition("=")
         if not equals:
-            raise click.BadParameter(f"{value!r} has no '='; write for instance path=image_uri.")
+            raise click.BadParameter(f"{value!r} has no '='; write, for example, path=image_uri.")
         pairs[name] = given
     return pairs or None
 
@@ -127,7 +127,7 @@ def _shards(ctx: click.Context, param: click.Parameter, value: str | None) -> An
         return None if value is None else int(value)
     pairs = [pair.partition("=") for pair in value.split(",")]
     if not all(number.isdecimal() for _, _, number in pairs):
-        raise click.BadParameter(f"{value!r}; write for instance 8 or TRAIN=8,TEST=2.")
+        raise click.BadParameter(f"{value!r}; write, for example, 8 or TRAIN=8,TEST=2.")
     return {split: int(number) for split, _, number in pairs}
 
 
@@ -139,7 +139,7 @@ def _shares(ctx: click.Context, param: click.Parameter, value: str | None) -> An
     try:
         return {split: float(share) for split, _, share in pairs}
     except ValueError:
-        words = f"{value!r}; write for instance TRAIN=0.7,VALIDATION=0.3."
+        words = f"{value!r}; write, for example, TRAIN=0.7,VALIDATION=0.3."
         raise click.BadParameter(words) from None
 
 
@@ -149,7 +149,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
         return None if value is None else int(value)
     sides = value.lower().split("x")
     if len(sides) != 2 or not all(side.isdecimal() for side in sides):
-        raise click.BadParameter(f"{value!r}; write for instance 256 or 224x320.")
+        raise click.BadParameter(f"{value!r}; write, for example, 256 or 224x320.")
     return int(sides[0]), int(sides[1])
 
 
@@ -278,7 +278,7 @@ _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.dif
 @click.option(
     "--retry-rejects",
     is_flag=True,
-    help="Also add rows that are only in the dataset as rejects: their images may exist now.",
+    help="Also add rows that the dataset has only as rejects: their images may exist now.",
 )
 @functools.partial(convert_options, without={"overwrite", "retry_rejects"}, appends=True)
 @json_option

@@ -162,7 +162,7 @@ def preview(directory: str, html: str | None, opened: bool, **options: Any) -> N
         page = os.path.join(tempfile.mkdtemp(prefix="tfrecorder-"), "preview.html")
     show(run(directory, page, **options))
     if opened and not webbrowser.open(Path(page).resolve().as_uri()):
-        complain("warning", f"no browser could be started; open {page} in one.")
+        complain("warning", f"no browser could be started; open {page} yourself.")
 
 
 def _page_of(directory: str) -> str:

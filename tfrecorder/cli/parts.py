@@ -28,7 +28,8 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 @click.command(
     help=f"""Check SOURCE and plan its shards, for `work` on many machines and `commit`.
 
-    Writes no images. While shards are missing, repeating the command continues.
+    Writes no images. To continue a staged conversion that is not finished, repeat
+    the command.
 
     {SOURCE_HELP}""",
     epilog="Example: tfrecorder stage flowers.csv out --num-shards 64",

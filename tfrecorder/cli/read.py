@@ -37,7 +37,7 @@ def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple
         return None
     sides = value.lower().split("x")
     if len(sides) > 2 or not all(side.isdecimal() for side in sides):
-        raise click.BadParameter(f"{value!r}; write for instance 224, 224x320 or none.")
+        raise click.BadParameter(f"{value!r}; write, for example, 224, 224x320 or none.")
     return int(sides[0]), int(sides[-1])
 
 

@@ -25,9 +25,9 @@ _progress_option = click.option(
 @click.command(
     help="""Check every byte of the dataset in DIRECTORY; change nothing.
 
-    Size and CRC32C of every file must be those that were written: shards, indexes, lists of
-    rejects and suspects, the plan, the files of the commit. In a damaged shard, the records with
-    wrong checksums are named. In a bucket the CRC32Cs that it keeps are compared, and nothing is
+    Every file must have the size and CRC32C that were written: shards, indexes, lists of rejects
+    and suspects, the plan, the files of the commit. In a damaged shard, the records with wrong
+    checksums are named. In a bucket, the CRC32Cs that it keeps are compared, and nothing is
     downloaded. The exit code is 0 only if all is well.""",
     epilog="Example: tfrecorder verify out --decode",
 )

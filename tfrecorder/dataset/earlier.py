@@ -86,12 +86,12 @@ def names_of_rows(names: Collection[str], key: str) -> list[str]:
 def _as_now(found: Mapping[str, Any], rows: str) -> dict[str, Any]:
     try:
         if found["label_kind"] not in _LABEL_KINDS:
-            raise ValueError(f"label_kind: {found['label_kind']!r} is none")
+            raise ValueError(f"label_kind: {found['label_kind']!r} is not a kind of label")
         columns = found.get("stated") or _default_columns(found, rows)
         kept = {name: value for name, value in found.items() if name not in _OF_COLUMNS}
         return {**kept, **{name: columns[name] for name in ("fields", "statistics", "source_rows")}}
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"it is of no form: {type(error).__name__} {error}") from error
+        raise ValueError(f"its form is not known: {type(error).__name__} {error}") from error
 
 
 def _default_columns(found: Mapping[str, Any], rows: str) -> dict[str, Any]:

@@ -179,7 +179,7 @@ def _bytes_feature(values: Sequence[bytes | str]) -> bytes:
 
 def _refusal(value: Any) -> TypeError:
     kind = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-    return TypeError(f"{value!r} ({kind}) has no place in an Example")
+    return TypeError(f"{value!r} ({kind}) cannot be stored in an Example")
 
 
 def _int64_feature(values: Sequence[int]) -> bytes:

@@ -86,7 +86,7 @@ def word(*words: str) -> Form:
 
     def form(value: Any) -> str | None:
         ok = isinstance(value, str) and value in words
-        return None if ok else f"{_shown(value)} is none of {', '.join(words)}"
+        return None if ok else f"{_shown(value)} is not one of {', '.join(words)}"
 
     return form
 

@@ -101,7 +101,7 @@ def passed_over_words(counts: Mapping[str, int]) -> str:
     'passed over in the folder: 2 hidden'
     """
     passed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
-    return f"passed over in the folder: {passed}" if passed else ""
+    return f"skipped in the folder: {passed}" if passed else ""
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -59,7 +59,7 @@ def append(
     duplicates: str = "skip",
     **options: Any,
 ) -> ConversionResult | DataflowJob:
-    """Add rows to a finished dataset, as a further generation; nothing in it is rewritten.
+    """Add rows to a finished dataset, as a new generation; nothing in it is rewritten.
 
     All readers then see the old records and the new ones as one dataset.  Rows whose image is
     already in the dataset are skipped and counted: appending a longer table adds the rest, and
@@ -98,7 +98,7 @@ def append(
     if options.get("overwrite"):
         raise OptionError(
             "overwrite=True: an append keeps what is there; leave it out, or replace the dataset "
-            "by tfrecorder.convert."
+            "with tfrecorder.convert."
         )
     known = {name: options[name] for name in options if name in ("runner_options", *OF_PLACE)}
     chosen = ConvertOptions.of(known)
@@ -143,7 +143,7 @@ def _append(
         table = fit_texts(read_with(source, options), stored.fields, source)
         rows_there = 0
         if not keep:
-            begin("looking for what is there already")
+            begin("looking for images already there")
             retry = bool(given.get("retry_rejects"))
             table, rows_there = pass_over_known(table, stored.generations, retry)
         if rows_there and not len(table.frame):

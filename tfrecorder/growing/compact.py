@@ -213,12 +213,12 @@ def _dropped(where: str, uris: pa.Array | None, drop: Collection[str]) -> np.nda
     import pyarrow.compute as pc
 
     if uris is None:
-        raise OptionError(f"drop: the records of {where} have no images, and so no uris.")
+        raise OptionError(f"drop: the records of {where} have no images, so they have no uris.")
     wanted = pa.array(list(drop), pa.large_string())
     absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=uris)))
     if len(absent):
         raise OptionError(
-            f"drop: {len(absent):,} of {len(wanted):,} uris are not in {where}, as "
-            f"{absent[0].as_py()!r}; give each as the source gave it."
+            f"drop: {len(absent):,} of {len(wanted):,} uris are not in {where}, such as "
+            f"{absent[0].as_py()!r}; write each exactly as the source did."
         )
     return np.asarray(pc.is_in(uris, value_set=wanted).to_numpy(zero_copy_only=False))

@@ -72,7 +72,9 @@ def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Tab
     found = read_planned(one.directory, lambda schema: list(schema.names))
     if found is None:
         path = os.path.join(one.directory, layout.PLAN_ROWS)
-        raise DatasetError(f"{path} is missing, so which row became which record is not known.")
+        raise DatasetError(
+            f"{path} is missing, so it is not known which row became which record. Copy it again."
+        )
     table = rows_as_now(found)
     known = {*COPY_OF, *REJECT_OF}
     table = table.drop_columns([name for name in table.column_names if name in known])

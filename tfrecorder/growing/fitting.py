@@ -51,7 +51,7 @@ def refuse_other_schema(
     if checked is None:
         faults = [*_column_faults(there, {one.column: one for one in fields_of(table.schema)})]
         faults += [
-            f"there are no labels, and the dataset has {counted(one.num_classes or 0, 'class')}"
+            f"there are no labels, but the dataset has {counted(one.num_classes or 0, 'class')}"
             for one in known
             if isinstance(one.kind, Label) and one.num_classes and one.column not in table.frame
         ]
@@ -66,12 +66,14 @@ def refuse_other_schema(
 
 def _column_faults(there: Mapping[str, Field], here: Mapping[str, Field]) -> Iterator[str]:
     for name in there.keys() - here.keys():
-        yield f"there is no column {name!r}, which is {_words(there[name])} in the dataset"
+        yield f"there is no column {name!r}, but the dataset has one of kind {_words(there[name])}"
     for name, field in here.items():
         if name not in there:
-            yield f"column {name!r}, {_words(field)}, is not in the dataset"
+            yield f"column {name!r}, of kind {_words(field)}, is not in the dataset"
         elif field.features != there[name].features:
-            yield f"column {name!r} is {_words(field)}, and {_words(there[name])} in the dataset"
+            yield (
+                f"column {name!r} is {_words(field)} here, but {_words(there[name])} in the dataset"
+            )
 
 
 def _words(field: Field) -> str:
@@ -84,12 +86,12 @@ def _words(field: Field) -> str:
 def _class_fault(there: Field, here: Field) -> str | None:
     name = here.column
     if isinstance(here.kind, Label) and there.num_classes == 0 and here.num_classes:
-        return f"column {name!r} has labels, and the dataset has none"
+        return f"column {name!r} has labels, but the dataset has none"
     if not there.num_classes:
         return None
     if there.integer != here.integer:
         words = ("integers", "names") if here.integer else ("names", "integers")
-        return f"the classes of {name!r} are {words[0]}, and {words[1]} in the dataset"
+        return f"the classes of {name!r} are {words[0]}, but {words[1]} in the dataset"
     before, now = there.names or (), here.names or ()
     if now[: len(before)] != before or (here.num_classes or 0) < there.num_classes:
         shown = list(before[:5]) if before else there.num_classes

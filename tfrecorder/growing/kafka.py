@@ -28,7 +28,7 @@ SHORT, LONG = 0.5, 10
 
 _URL = re.compile(r"kafka://(?P<servers>[^/@?#\s]+)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
 
-_ANOTHER = "Stream it into another directory: that begins with its earliest message."
+_ANOTHER = "Stream it into another directory, which starts with its earliest message."
 
 logger = logging.getLogger("tfrecorder")
 
@@ -169,7 +169,7 @@ class KafkaSource:
         later = [f"{one} at {offset:,}" for one, offset in self._next.items() if offset]
         if later:
             logger.warning(
-                "%s begins at the earliest messages that are there: partition %s.",
+                "%s begins at the earliest messages that the broker still has: partition %s.",
                 *(self.name, ", ".join(later)),
             )
 
@@ -177,8 +177,8 @@ class KafkaSource:
         gone = sorted(known.difference(partitions))
         if gone:
             raise SourceError(
-                f"{self.name} has {len(partitions)} partitions, and the stream has read partition "
-                f"{gone[-1]} of it: the topic was made anew. {_ANOTHER}"
+                f"{self.name} has {len(partitions)} partitions, but the stream has already read "
+                f"partition {gone[-1]}: the topic was recreated. {_ANOTHER}"
             )
 
     def _look_when_due(self, is_due: bool = False) -> None:
@@ -224,20 +224,20 @@ class KafkaSource:
         first, end = self._topic.ends(partition)
         if at < first:
             words = (
-                f"{self.name}, partition {partition}: the next message is {at:,}, and the earliest "
-                f"that is there is {first:,}; the broker has deleted {first - at:,} messages that "
-                "were not read"
+                f"{self.name}, partition {partition}: the next message is {at:,}, but the earliest "
+                f"that the broker still has is {first:,}; it has deleted {first - at:,} messages "
+                "that were not read"
             )
             if not self._skip_lost:
                 raise SourceError(
-                    f'{words}. Let the topic keep them for longer; on_lost="skip" goes on without '
-                    "them."
+                    f"{words}. Let the topic keep them for longer; "
+                    'on_lost="skip" continues without them.'
                 )
-            logger.warning("%s; the stream goes on without them.", words)
+            logger.warning("%s; the stream continues without them.", words)
             self._next[partition] = at = first
         elif at > end:
             raise SourceError(
-                f"{self.name}, partition {partition}: the next message is {at:,}, and the topic "
-                f"ends at {end:,}: it was made anew, or its broker has lost messages. {_ANOTHER}"
+                f"{self.name}, partition {partition}: the next message is {at:,}, but the topic "
+                f"ends at {end:,}: it was recreated, or its broker has lost messages. {_ANOTHER}"
             )
         self._topic.seek(partition, at)

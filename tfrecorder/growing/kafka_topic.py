@@ -239,7 +239,7 @@ class Topic:
         except KafkaException:
             return f"{words}."
         near = nearest(self.name, sorted(name for name in names if not name.startswith("__")))
-        return f"{words}; did you mean {near}?" if near else f"{words}; make it first."
+        return f"{words}; did you mean {near}?" if near else f"{words}; create it first."
 
     def _watermarks(self, place: Any) -> tuple[int, int]:
         from confluent_kafka import KafkaException
@@ -278,8 +278,8 @@ class Topic:
     def _raise_refusal(self) -> None:
         if self._refusal is not None:
             raise SourceError(
-                f"{self._url} refuses: {self._shown(self._refusal)}; look at the settings of TLS "
-                "and SASL, and at the rights of this user."
+                f"{self._url} refuses: {self._shown(self._refusal)}; check the TLS and SASL "
+                "settings, and the rights of this user."
             )
 
     def _shown(self, error: Any) -> str:

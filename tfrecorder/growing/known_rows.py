@@ -123,9 +123,9 @@ def _known_uris(directory: str, retry_rejects: bool) -> list[pa.Array]:
     table = read_planned(directory, chosen)
     if table is None:
         raise DatasetError(
-            f"{os.path.join(directory, layout.PLAN_ROWS)} is missing or names no images, so which "
-            "images are there is not known. Copy it again; or give duplicates='keep', which adds "
-            "all rows."
+            f"{os.path.join(directory, layout.PLAN_ROWS)} is missing or names no images, so it is "
+            "not known which images are already there. Copy it again, or give duplicates='keep', "
+            "which adds all rows."
         )
     uris = table.column(0).cast(pa.large_string())
     if table.num_columns > 2:  # what came as bytes is known by its content, not its name

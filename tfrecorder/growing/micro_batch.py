@@ -205,7 +205,7 @@ def _checked(
             refuse_other_schema(target.directory, target.fields, table)
         if table.schema.of(Boxes):
             raise SourceError(
-                "boxes: a stream has one row for each image; write the boxes' table by "
+                "boxes: a stream has one row for each image; add a table of boxes with "
                 "tfrecorder.append instead."
             )
         checked = check_source(table, options.division, target.fields)

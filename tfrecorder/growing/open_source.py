@@ -28,7 +28,7 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSo
     """
     if hasattr(source, "rows") and hasattr(source, "wait"):
         if options:
-            raise OptionError("source_options: an object has none; leave it out.")
+            raise OptionError("source_options: a source object has none; leave it out.")
         if not isinstance(getattr(source, "name", None), str):
             raise SourceError("source: give it a `name`, under which its position is saved.")
         found: StreamSource = source
@@ -64,7 +64,7 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
     folder = watch(path, settle)
     if f"{where}/".startswith(f"{folder.base}/"):
         raise OptionError(
-            f"output_dir={where!r} lies in the watched folder; give a directory outside of it."
+            f"output_dir={where!r} is inside the watched folder; give a directory outside it."
         )
     return folder
 

@@ -125,7 +125,7 @@ def stream(
     source_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> StreamResult:
-    """Write rows into a dataset as they come: each batch is a further generation of it.
+    """Write rows into a dataset as they come: each batch becomes a new generation of it.
 
     It runs until Ctrl-C, or until no row has come for `until_idle` seconds.  The same call
     continues where the last one ended, however it ended: each row becomes one record or one reject,
@@ -139,8 +139,8 @@ def stream(
         every_seconds: or once its first row is this old,
         spool_size: or once its images that came as bytes take this much space in the dataset
             directory.
-        until_idle: seconds without a new row after which the stream ends; None continues without
-            end.  Files that are there and have not settled yet are waited for.
+        until_idle: seconds without a new row after which the stream ends; None runs until
+            Ctrl-C.  Files that are there and have not settled yet are waited for.
         source_options: for a folder, "settle": the seconds for which a file must not change before
             it counts; for Kafka, see docs/stream-kafka.md.
         **options: how the records are written, as for `tfrecorder.convert`; by default as they were
@@ -184,8 +184,8 @@ def stream(
             _follow(opened, dataset, limits, say)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"Stopped: {dataset.counts} committed in {where}. Run the same stream again to go "
-                "on with the next row."
+                f"Stopped: {dataset.counts} committed in {where}. Run the same stream again to "
+                "continue with the next row."
             ) from None
     return StreamResult(
         output_dir=path,
@@ -270,8 +270,8 @@ def _written(
         return None
     if last or len(batch.rows) >= GIVES_UP_AFTER:
         raise SourceError(
-            f"none of the first {counted(len(batch.rows), 'row')} can be a record, so that no "
-            f"dataset was begun; {batch.rows[0].name}: {fault}."
+            f"none of the first {counted(len(batch.rows), 'row')} could become a record, so no "
+            f"dataset was started; {batch.rows[0].name}: {fault}."
         )
     return batch
 

@@ -44,9 +44,9 @@ class StreamSource(Protocol):
     name: str
 
     def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
-        """The rows behind a position that are there now, each with the position behind it.
+        """The rows after a position that are available now, each with the position after it.
 
-        It ends when there are no more rows at present; it is called again, with the last position,
+        It ends when there are no more rows for now; it is called again, with the last position,
         once `wait` has returned.  After a restart the same position must give the same rows.
 
         Args:

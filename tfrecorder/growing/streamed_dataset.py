@@ -184,8 +184,8 @@ class StreamedDataset:
             stage_plan(plan, planned, self._folder)
         elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
             raise OutputError(
-                f"{self._folder} is being written by another stream or append. Let one at a time "
-                "write there; this stream goes on when it is started again."
+                f"{self._folder} is being written by another stream or append. Let only one write "
+                "there at a time; to continue this stream, start it again."
             )
         return None
 
@@ -205,8 +205,8 @@ class StreamedDataset:
         if not plan.streams or plan.earlier:
             verb = "append" if number else "conversion"
             raise OutputError(
-                f"{folder} holds an unfinished {verb}: complete it by the same {verb}, or remove "
-                "that folder to give it up."
+                f"{folder} holds an unfinished {verb}: complete it with the same {verb}, or remove "
+                "that folder to abandon it."
             )
         if not storage.exists(os.path.join(folder, layout.COMMIT)):
             if not is_whole(folder, plan.spooled):

@@ -56,8 +56,8 @@ def _refuse_other_tools(directory: str, there: ConvertOptions, now: ConvertOptio
         was, is_now = getattr(there, name), getattr(now, name)
         if was != is_now:
             raise OptionError(
-                f"{name}={is_now!r}: {directory} was made with {name}={was!r}, and all that is "
-                "added to it must be alike. Leave it out."
+                f"{name}={is_now!r}: {directory} was made with {name}={was!r}, and everything "
+                "added to it must be made the same way. Leave it out."
             )
 
 
@@ -70,5 +70,5 @@ def _refuse_other_pixels(directory: str, there: ConvertOptions, now: ConvertOpti
         if was != is_now:
             raise OptionError(
                 f"{name}={is_now!r}: {directory} has {name}={was!r}, and raw pixels can only be "
-                "read where all images are alike. Leave it out."
+                "read if all images are alike. Leave it out."
             )

@@ -111,7 +111,8 @@ class Batches:
         if is_ragged(stored, options) and options.map_fn is None:
             raise OptionError(
                 f"batches: elements of {stored.directory} hold lists of different lengths; give "
-                "max_boxes, or choose other columns by inputs and targets, or pad by map_fn."
+                "max_boxes, choose other columns with inputs and targets, or pad the lists in "
+                "map_fn."
             )
         self._options, self._following = options, following
         seed = secrets.randbits(32) if options.seed is None else int(options.seed)
@@ -144,7 +145,7 @@ class Batches:
             TypeError: with `follow="forward"` the number is not known.
         """
         if self._options.is_forward:
-            raise TypeError("follow='forward': how many batches there will be is not known.")
+            raise TypeError("follow='forward': the number of batches is not known in advance.")
         return self._share.steps(self._begun_at)
 
     def state_dict(self) -> dict[str, Any]:

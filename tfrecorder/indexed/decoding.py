@@ -134,8 +134,8 @@ def dtype_of(name: str) -> np.dtype:
         import ml_dtypes  # comes with TensorFlow and with JAX
     except ImportError as error:
         raise OptionError(
-            "dtype='bfloat16': NumPy has it by a further package; `pip install ml_dtypes`, or give "
-            "dtype='float32'."
+            "dtype='bfloat16': NumPy needs another package for it; run `pip install ml_dtypes`, or "
+            "give dtype='float32'."
         ) from error
     return np.dtype(ml_dtypes.bfloat16)
 

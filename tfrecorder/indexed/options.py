@@ -48,7 +48,10 @@ class BatchOptions(FollowOptions):
         if self.shard is not None and self.shard[1] > 1 and self.seed is None and self._may_shuffle:
             return f"shard={self.shard!r}: all hosts need one order; give the same seed to each."
         if self.layout == "NCHW" and self.map_fn is not None:
-            return "layout='NCHW': map_fn gets images as NHWC, and may turn them; leave it out."
+            return (
+                "layout='NCHW': map_fn gets images as NHWC, and can transpose them itself; leave "
+                "layout out."
+            )
         return super()._conflict() or refuse_fit(self, self.batch_size)
 
     @property

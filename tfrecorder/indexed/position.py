@@ -61,30 +61,34 @@ class Position:
         """
         words = "load_state_dict: "
         if not isinstance(state, Mapping) or set(state) != set(self.to_json()):
-            raise OptionError(f"{words}{state!r} is not what state_dict() gave; give just that.")
+            raise OptionError(
+                f"{words}{state!r} is not what state_dict() returned; give exactly that."
+            )
         if state["version"] != VERSION:
             raise OptionError(
-                f"{words}the position is of version {state['version']!r}, this is {VERSION}; go on "
-                "with the tfrecorder that saved it, or begin an epoch anew."
+                f"{words}the position is of version {state['version']!r}, but this tfrecorder "
+                f"reads {VERSION}; continue with the tfrecorder that saved it, or begin a new "
+                "epoch."
             )
         for name in ("fingerprint", "split", "mode", "seed"):
             if name == "seed" and takes_seed:
                 continue
             if state[name] != getattr(self, name):
                 raise OptionError(
-                    f"{words}the position was saved with {name}={state[name]!r}, this run has "
+                    f"{words}the position was saved with {name}={state[name]!r}, but this run has "
                     f"{getattr(self, name)!r}; {_REMEDIES[name]}."
                 )
         epoch, place = state["epoch"], state["next"]
         if not (is_whole(epoch) and is_whole(place) and epoch >= 0 and 0 <= place <= records):
             raise OptionError(
-                f"{words}epoch={epoch!r} and next={place!r} are no place among {records:,} records."
+                f"{words}epoch={epoch!r} and next={place!r} are not a position among {records:,} "
+                "records."
             )
         return replace(self, seed=state["seed"], epoch=int(epoch), next=int(place))
 
 
 _REMEDIES = {
-    "fingerprint": "its records are others; give the dataset that the run began with",
+    "fingerprint": "the records differ; give the dataset that the run began with",
     "split": "give the split that the run began with",
     "mode": "give the shuffle that the run began with, and the same follow",
     "seed": "give the seed that the run began with",

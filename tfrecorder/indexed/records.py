@@ -64,7 +64,7 @@ class Records(Sequence[Any]):
             `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`, `at`.
 
     Attributes:
-        fingerprint: a short text that tells these records from others, wherever they are.
+        fingerprint: a short text that identifies these records, wherever they are.
         split: its name.
         seed: of `augment`, as given or drawn.
         block: records that `shuffle="blocks"` of `tfrecorder.batches` keeps together.
@@ -154,7 +154,7 @@ class Records(Sequence[Any]):
         except TypeError:
             raise TypeError(f"records[{number!r}]: give a number, numbers, or a slice.") from None
         if not -len(self) <= found < len(self):
-            raise IndexError(f"records[{found}]: there are {len(self)} records, from 0.")
+            raise IndexError(f"records[{found}]: there are {len(self)} records, numbered from 0.")
         return found % len(self)
 
 

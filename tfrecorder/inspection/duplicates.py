@@ -117,7 +117,7 @@ def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Dupl
     compared = Counter({splits[split]: len(keys[split]) for split in range(len(splits))})
     found: dict[bytes, _Gathered] = {}
     unread = _candidates(keys)
-    advance = stage("comparing what is alike", sum(map(len, unread)))
+    advance = stage("comparing similar records", sum(map(len, unread)))
     for split, places in zip(splits, unread, strict=True):
         numbers = at[split][places]
         for done, record in enumerate(read_numbered(stored, split, numbers)):

@@ -65,10 +65,10 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
             share = count / duplicates.compared[split]
             also = "record is" if count == 1 else "records are"
             yield Remark(
-                f"Leakage: {count:,} {split} {also} in {other} too, byte for byte "
+                f"Leakage: {count:,} {split} {also} also in {other}, byte for byte "
                 f"({_percent(share)} of the {split} records compared): "
-                f"{_files(duplicates.leaks, split, other)}. "
-                "The evaluation is too good by that much.",
+                f"{_files(duplicates.leaks, split, other)}. The evaluation looks too good by that "
+                "much.",
                 "duplicates",
                 "error",
             )
@@ -87,7 +87,7 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
             "duplicates",
         )
     if not duplicates.groups and splits:
-        yield Remark(f"No image is there twice among {_compared(gathered)}.", "duplicates", "note")
+        yield Remark(f"No image appears twice among {_compared(gathered)}.", "duplicates", "note")
 
 
 def _compared(gathered: Gathered) -> str:
@@ -108,7 +108,7 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         reasons = _some([f"{why} ({rows:,})" for why, rows in info.rejects.items()])
         yield Remark(f"{count:,} {words} no record: {reasons}.", "rejects")
     else:
-        yield Remark("Every row of the source is a record.", "rejects", "note")
+        yield Remark("Every row of the source became a record.", "rejects", "note")
     if info.suspects:
         words = _plural(info.suspects, "image decodes", "images decode")
         yield Remark(f"{info.suspects:,} {words} with a decoder's warning.", "rejects")

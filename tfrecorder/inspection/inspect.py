@@ -203,7 +203,7 @@ def _listed(path: str) -> set[str]:
     try:
         data = storage.read_bytes(path)
     except storage.UnreadableError as error:
-        raise OutputError(f"{path} is there already, and cannot be read: {error}.") from error
+        raise OutputError(f"{path} already exists, but cannot be read: {error}.") from error
     if not data.startswith(",".join(COLUMNS).encode()):
         return set()
     rows = csv.DictReader(io.StringIO(data.decode(errors="replace"), newline=""))

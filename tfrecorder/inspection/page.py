@@ -58,12 +58,12 @@ def looked_at(gathered: Gathered) -> str:
     """A sentence that says how many records the page is made from."""
     seen, records = len(gathered.all_seen), gathered.info.records or 0
     if seen == records:
-        return f"Pictures, sizes and brightness are of all {counted(records, 'record')}."
+        return f"Pictures, sizes and brightness cover all {counted(records, 'record')}."
     each = ", ".join(
         f"{len(of_split):,} of {gathered.info.splits[split].records or 0:,} in {split}"
         for split, of_split in gathered.seen.items()
     )
     return (
-        f"Sampled: pictures, sizes and brightness are of {counted(seen, 'record')}, drawn at "
+        f"Sampled: pictures, sizes and brightness cover {counted(seen, 'record')}, drawn at "
         f"random from {records:,} (seed {gathered.seed}): {each}."
     )

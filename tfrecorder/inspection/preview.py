@@ -165,7 +165,7 @@ def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> 
     path = local_path("html", html)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        raise OutputError(f"{folder}: there is no such folder; make it, or write elsewhere.")
+        raise OutputError(f"{folder}: there is no such folder; create it, or write elsewhere.")
     if os.path.isdir(path):
         raise OutputError(f"{path} is a folder; give a file, such as {path}/preview.html.")
     where = os.path.realpath(folder)
@@ -177,7 +177,7 @@ def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> 
             "next to it."
         )
     if os.path.exists(path) and not _is_preview(path):
-        raise OutputError(f"{path} is there already, and is not a preview; give another name.")
+        raise OutputError(f"{path} already exists, and is not a preview; give another name.")
     return path
 
 
@@ -185,4 +185,4 @@ def _is_preview(path: str) -> bool:
     try:
         return storage.read_bytes(path).startswith(MARK.encode())
     except storage.UnreadableError as error:
-        raise OutputError(f"{path} is there already, and cannot be read: {error}.") from error
+        raise OutputError(f"{path} already exists, but cannot be read: {error}.") from error

@@ -147,10 +147,10 @@ def _conflict(options: LoadOptions) -> str | None:
     if options.start and (options.seed is None or options.deterministic is False):
         return (
             f"start={options.start!r}: an epoch's order comes from the seed; give the seed of the "
-            "run to continue, as seed=1, and leave deterministic as it is."
+            "run to continue, such as seed=1, and leave deterministic as it is."
         )
     if options.is_exact and options.cache:
-        return "shuffle='exact': a cache keeps what is read in one order; leave out one of both."
+        return "shuffle='exact': a cache keeps the records in one order; leave out one of the two."
     if options.drop_remainder and options.batch_size is None:
         return "drop_remainder=True: there are no batches; give batch_size."
     return None
@@ -160,10 +160,13 @@ def _follow_conflict(options: LoadOptions) -> str | None:
     if options.cache:
         return "a cache keeps what the first epoch read; leave out cache."
     if options.is_exact:
-        return "load shuffles what it follows by a buffer; tfrecorder.batches does it exactly."
+        return (
+            "load can shuffle a growing dataset only with a buffer; tfrecorder.batches shuffles it "
+            "exactly."
+        )
     if options.start and not options.is_forward:
         return (
-            "which generations an epoch had is not known any more, so start cannot go on in it; "
+            "it is no longer known which generations an epoch had, so start cannot continue it; "
             "the position of tfrecorder.batches can."
         )
     return None
@@ -186,7 +189,7 @@ def _check_start(value: Any) -> str | None:
         return None
     if isinstance(value, (tuple, list)) and len(value) == 2 and not any(map(whole(0), value)):
         return None
-    return "give (epoch, step), both from 0, as (3, 120)."
+    return "give (epoch, step), both from 0, such as (3, 120)."
 
 
 _CHECKS: dict[str, Check] = {

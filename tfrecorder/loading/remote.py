@@ -58,7 +58,7 @@ def _remedy() -> str:
     """How to bill TensorFlow's own reader; in this it differs from all other readers."""
     project = storage.access().user_project
     return (
-        f"whoever reads this bucket pays for it. Set {storage.USER_PROJECT} to the Google Cloud "
+        f"the reader of this bucket pays for it. Set {storage.USER_PROJECT} to the Google Cloud "
         "project to bill, before Python starts; where TensorFlow is imported before "
         f"tfrecorder.load, set {HEADER}={header(project or 'PROJECT')} too."
     )

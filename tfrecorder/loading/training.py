@@ -138,7 +138,8 @@ class TrainingPosition(keras.callbacks.Callback):
         if not model.built:
             raise OptionError(
                 f"directory={str(self._directory)!r}: the position there cannot be given to a "
-                "model without variables; build it first, as model.build((None, 224, 224, 3))."
+                "model without variables; build it first, for example with "
+                "model.build((None, 224, 224, 3))."
             )
         if model.optimizer is not None and not model.optimizer.built:
             # An unbuilt optimizer has no variables yet, and its saved ones would be skipped.

@@ -99,8 +99,8 @@ class ConvertOptions:
     )
     background_class: bool = _option(
         False,
-        "Number the classes of boxes from 1: class 0 is the background, as detection tools have "
-        "it. Also writes label_map.csv and label_map.pbtxt.",
+        "Number the classes of boxes from 1: class 0 is the background, as detection tools expect. "
+        "Also writes label_map.csv and label_map.pbtxt.",
         content=True,
     )
     sep: str | None = _option(
@@ -170,7 +170,7 @@ class ConvertOptions:
     )
     image_size: int | tuple[int, int] | None = _option(
         None,
-        "Store smaller images. One number: the short side in pixels, larger images shrink to it. "
+        "Store smaller images. One number: larger images shrink to this short side, in pixels. "
         "Two: the exact height and width. Default: as they are.",
         content=True,
         metavar="N|HxW",
@@ -275,14 +275,14 @@ class ConvertOptions:
             given = "columns" if self.columns else "labels"
             raise OptionError(
                 f"{given}={getattr(self, given)!r}: a schema names the source's own columns and "
-                "their class names; leave it out, as in Label(names=[...])."
+                "their class names, as in Label(names=[...]); leave this option out."
             )
         if self.image_format == "raw" and (
             not isinstance(self.image_size, tuple) or self.resize == "fit"
         ):
             raise OptionError(
-                "image_format='raw': pixels are read back by their number, so all images must have "
-                "one size; give it, such as image_size=(128, 128), and a resize other than 'fit'."
+                "image_format='raw': raw pixels can be read back only if all images have one size; "
+                "give it, such as image_size=(128, 128), and a resize other than 'fit'."
             )
         if self.verify == "none" and self.transforms:
             raise OptionError(
@@ -375,20 +375,20 @@ NOT_STAGED = {
 }
 
 _OF_MANY = "the process that reads a stream also writes it; leave it out"
-_OF_TEXT = "a stream has rows and no text; leave it out"
+_OF_TEXT = "a stream gets rows, not text; leave it out"
 
 #: Options of `convert` that do not apply to `stream`, and what to do instead.
 NOT_STREAMED = {
     **dict.fromkeys(("runner", "runner_options", "wait"), _OF_MANY),
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
-    "base": "a stream takes relative uris from the current folder; give absolute ones",
+    "base": "a stream resolves relative uris from the current folder; give absolute ones",
     "background_class": "a stream has one row for each image, and no boxes; leave it out",
     "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
     "retry_rejects": "a stream reads each row once; leave it out",
     "on_error": "a stream continues after an image that cannot be used; leave it out",
-    "max_reject_fraction": "a stream continues whatever share is rejected; leave it out",
-    "strict": "a stream continues whatever is odd about its rows; leave it out",
+    "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
+    "strict": "a stream continues despite warnings; leave it out",
 }
 
 _OF_DIVISION = ("splits", "stratify", "split_by")
@@ -490,7 +490,7 @@ def _check_labels(value: Any) -> str | None:
 def _check_name(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and _NAME.fullmatch(value)):
         return None
-    words = "give a name as TFDS has it: a-z, 0-9 and _, beginning with a letter"
+    words = "give a name that TFDS accepts: a-z, 0-9 and _, beginning with a letter"
     made = _snake_case(value) if isinstance(value, str) else ""
     return f"{words}, such as {made if _NAME.fullmatch(made) else 'my_flowers'!r}."
 
@@ -516,7 +516,9 @@ def is_version(text: str) -> bool:
 def _check_version(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and is_version(value)):
         return None
-    return "give three whole numbers with points, such as '1.0.0', none with a leading zero."
+    return (
+        "give three whole numbers separated by points, such as '1.0.0', none with a leading zero."
+    )
 
 
 def _check_num_shards(value: Any) -> str | None:

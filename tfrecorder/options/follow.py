@@ -53,13 +53,13 @@ class FollowOptions(ReadOptions):
             return None
         if not self.is_forward:
             return (
-                f"{words} each host would look for new generations at another moment, and divide "
-                "other records. With shard, give follow='forward', or at and a new number for each "
-                "epoch."
+                f"{words} each host would look for new generations at a different moment, and so "
+                "divide different records. With shard, give follow='forward', or at and a new "
+                "number for each epoch."
             )
         if self.until_idle is not None:
             return (
-                f"{words} with shard, each host would end at another moment; leave out "
+                f"{words} with shard, each host would end at a different moment; leave out "
                 "until_idle, and end all hosts after the same number of steps."
             )
         return None
@@ -68,7 +68,7 @@ class FollowOptions(ReadOptions):
 def _check_idle(value: Any) -> str | None:
     if value is None or is_seconds(value):
         return None
-    return "give seconds from 0, or None to wait without an end."
+    return "give seconds from 0, or None to wait forever."
 
 
 _CHECKS: dict[str, Check] = {

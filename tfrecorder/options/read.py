@@ -134,7 +134,10 @@ class ReadOptions:
         """What is wrong with two options together, or None."""
         if self.features and (self.inputs or self.targets):
             given = "inputs" if self.inputs else "targets"
-            return f"{given}={list(getattr(self, given))!r}: features=True gives every column."
+            return (
+                f"{given}={list(getattr(self, given))!r}: features=True gives every column; leave "
+                f"{given} out."
+            )
         if not self.decode:
             pixels = [name for name in ("image_size", "augment") if getattr(self, name)]
             if pixels or self.dtype != "uint8":

@@ -21,7 +21,7 @@ RUNNERS = {
 #: Options of Beam that a conversion refuses, and why.
 REFUSED = {
     "runner": "give it as the option runner.",
-    "streaming": "a conversion has an end; leave it out.",
+    "streaming": "a conversion is not a streaming pipeline; leave it out.",
     "save_main_session": "the pipeline needs nothing from your session, which may hold a whole "
     "frame; leave it out.",
     "no_wait_until_finish": "a job that nobody waits for ends with its launcher on most runners; "
@@ -96,7 +96,7 @@ def refusal(name: str, value: Any, runner: str) -> str | None:
     """Why a conversion refuses an option of Beam, or None if it does not.
 
     >>> refusal("streaming", True, "DaskRunner")
-    'a conversion has an end; leave it out.'
+    'a conversion is not a streaming pipeline; leave it out.'
     """
     if value in (None, False, "false"):
         return None

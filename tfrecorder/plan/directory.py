@@ -83,8 +83,8 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
         is_dataset = _is_committed(above) or read_plan(above) is not None
     if is_dataset:
         raise OutputError(
-            f"{above} is a dataset itself, in which name={options.name!r} would put another. Give "
-            "another folder as output_dir."
+            f"{above} is itself a dataset, and name={options.name!r} would put another one inside "
+            "it. Give another folder as output_dir."
         )
 
 
@@ -187,7 +187,7 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
     if differences and layout.grown_of(folder) != folder:
         raise OutputError(
             f"{folder} holds an unfinished append of another kind: {'; '.join(differences)}. Run "
-            "the same append again to complete it, or remove that folder to give it up."
+            "the same append again to complete it, or remove that folder to abandon it."
         )
     if differences:
         raise OutputError(

@@ -383,7 +383,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     if staged.rows != now.rows:
         faults.append(f"the source had {counted(staged.rows, 'row')} and now has {now.rows:,}")
     elif staged.fingerprint != now.fingerprint:
-        faults.append("the source has other values in its rows now")
+        faults.append("the values in the source's rows have changed")
     options = by_present_names(staged.options)
     for name in sorted(options.keys() | now.options.keys()):
         then, given = options.get(name), now.options.get(name)
@@ -391,7 +391,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
             was, now_is = ("not given" if one is None else repr(one) for one in (then, given))
             faults.append(f"{name} was {was} and now is {now_is}")
     if staged.before != now.before:
-        faults.append("the generations before it were others")
+        faults.append("the generations before it were different")
     if staged.streams and not now.streams:
         faults.append(f"it is a batch of a stream from {', '.join(staged.streams)}")
     return faults

@@ -137,7 +137,7 @@ def sizes_of_some(
         examples = "".join(f"\n  {words}" for words in faults[:3])
         share = f"{len(faults):,} of {counted(len(paths), 'image')}"
         raise ImagesUnreachableError(
-            f"the sizes of {share}, from which the number of shards follows, cannot be had:"
+            f"the sizes of {share}, on which the number of shards depends, cannot be read:"
             f"{examples}\n"
             "Nothing was written. Try again, or give num_shards."
         )

@@ -37,8 +37,8 @@ def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     _stage_rows(plan, planned, output_dir)
     if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
         raise OutputError(
-            f"{output_dir}: another conversion was begun there at the same moment. Wait for its "
-            "end, or choose another output_dir."
+            f"{output_dir}: another conversion started there at the same moment. Wait until it "
+            "ends, or choose another output_dir."
         )
 
 
@@ -109,8 +109,8 @@ def read_plan(output_dir: str) -> Plan | None:
         raise OutputError(f"{path} cannot be read: {error}.") from error
     except (KeyError, TypeError, ValueError) as error:
         raise OutputError(
-            f"{path} is not a plan that this version of tfrecorder can follow ({error}); "
-            "choose a new or empty directory as output_dir."
+            f"{path} is not a plan that this version of tfrecorder can read ({error}); choose a "
+            "new or empty directory as output_dir."
         ) from error
 
 
@@ -128,8 +128,8 @@ def staged_plan(output_dir: str, digest: str) -> Plan:
         raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
     if plan.digest != digest:
         raise OutputError(
-            f"{output_dir} was planned again meanwhile by another conversion; this one stops. "
-            "Let one at a time write there, or give another output_dir."
+            f"{output_dir} was planned again in the meantime by another conversion, so this one "
+            "stops. Let only one write there at a time, or give another output_dir."
         )
     return plan
 

@@ -62,8 +62,8 @@ def check_runner(options: ConvertOptions) -> None:
     flags = beam_flags(options)
     if options.runner not in ("DirectRunner", "DataflowRunner") and options.num_workers is not None:
         raise OptionError(
-            f"num_workers={options.num_workers}: with the {options.runner} it decides nothing, the "
-            "cluster has the workers that it has; leave it out."
+            f"num_workers={options.num_workers}: it has no effect with the {options.runner}, "
+            "because the cluster decides how many workers there are; leave it out."
         )
     if options.runner == "DataflowRunner":
         return  # its launcher completes the options before Beam checks them
@@ -73,7 +73,9 @@ def check_runner(options: ConvertOptions) -> None:
     faults = PipelineOptionsValidator(PipelineOptions(flags), runner()).validate()
     given = options.runner_options
     if options.runner == "PortableRunner" and "job_endpoint" not in given:
-        faults.append("job_endpoint is missing: give the job service's address, as localhost:8099.")
+        faults.append(
+            "job_endpoint is missing: give the job service's address, such as localhost:8099."
+        )
     words = [_unreachable(name, given[name]) for name in _ENDPOINTS if name in given]
     faults += filter(None, words)
     if faults:

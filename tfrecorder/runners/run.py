@@ -75,8 +75,8 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
         ) from error
     if not is_in_place(output_dir):
         raise RunnerError(
-            f"the {options.runner} ended without the commit and gave no reason; its log may. "
-            "Run the same conversion again to continue."
+            f"the {options.runner} ended without the commit and gave no reason; its log may say "
+            "more. Run the same conversion again to continue."
         )
     return None
 
@@ -182,7 +182,7 @@ def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Jo
     try:
         job.wait()
     except KeyboardInterrupt:
-        words = f"The waiting was interrupted; the job goes on: {job.url}"
+        words = f"Waiting was interrupted; the job keeps running: {job.url}"
         raise KeyboardInterrupt(words) from None
     return None
 

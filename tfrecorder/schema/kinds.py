@@ -346,14 +346,14 @@ def _reserve_background(boxes: Boxes) -> None:
     """Put the background's name first in a kind that has names."""
     if boxes.label is None:
         raise OptionError(
-            "Boxes(background_class=True): these boxes have no classes; name their column by "
-            "label='…', or leave background_class out."
+            "Boxes(background_class=True): these boxes have no classes; name the column of their "
+            "classes with label='…', or leave background_class out."
         )
     if boxes.names is None or boxes.names[0] == BACKGROUND:
         return
     if BACKGROUND in boxes.names:
         raise OptionError(
-            f"background_class=True: {BACKGROUND!r} is reserved for class 0, and is among the "
+            f"background_class=True: {BACKGROUND!r} is reserved for class 0, but it is among the "
             f"class names: {list(boxes.names)}. Leave it out there, or put it first."
         )
     object.__setattr__(boxes, "names", (BACKGROUND, *boxes.names))
@@ -367,7 +367,7 @@ def _normal_columns(kind: Any, count: int | None) -> None:
     if not whole or not all(isinstance(name, str) for name in columns):
         fault = "give a list of columns."
     elif count and len(columns) != count:
-        fault = f"give {count}: those of the left, upper, right and lower edge."
+        fault = f"give {count}: the columns of the left, upper, right and lower edge."
     elif not columns:
         fault = "give at least one."
     else:

@@ -44,7 +44,8 @@ def from_plain(columns: Any) -> Schema:
     """
     if not isinstance(columns, Mapping):
         raise OptionError(
-            f"schema={columns!r}: give the kind of each column, as image_uri: image, label: label."
+            f"schema={columns!r}: give the kind of each column, for example "
+            "image_uri: image, label: label."
         )
     return Schema({str(name): kind_of(str(name), value) for name, value in columns.items()})
 

@@ -72,15 +72,15 @@ def read_file(
     except (pd.errors.ParserError, csv.Error) as error:
         words = str(error).removeprefix("Error tokenizing data. C error: ").strip()
         raise SourceError(
-            f"{path}: not a well-formed CSV: {words}. A value with a comma, a quote or a line "
-            "break in it is written in quotes."
+            f"{path}: not a well-formed CSV: {words}. Put a value that contains a comma, a quote "
+            "or a line break in quotes."
         ) from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
     if not isinstance(table.index, pd.RangeIndex):
         raise SourceError(
-            f"{path}: the rows have more values than the header has names; a value with a comma in "
-            "it is written in quotes."
+            f"{path}: the rows have more values than the header has names; put a value that "
+            "contains a comma in quotes."
         )
     return table, None
 
@@ -205,9 +205,12 @@ def refuse_form(form: TextForm, words: str) -> None:
 
 def _not_decoded(path: str, copy: str, form: TextForm) -> str:
     if form.encoding:
-        return f"{path}: encoding={form.encoding!r} does not read it; give the file's own encoding."
+        return (
+            f"{path}: it cannot be read with encoding={form.encoding!r}; give the file's own "
+            "encoding."
+        )
     return (
-        f"{path}: line {_undecodable_line(copy)} is not UTF-8; give its encoding, as "
+        f"{path}: line {_undecodable_line(copy)} is not UTF-8; give its encoding, such as "
         "encoding='cp1252', or save the file as UTF-8."
     )
 

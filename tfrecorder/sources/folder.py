@@ -34,8 +34,8 @@ def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
     if not files:
         seen = sum(passed_over.values())
         raise SourceError(
-            f"{folder}: no images found ({seen} other files passed over); expected "
-            f"split/label/file, label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
+            f"{folder}: no images found ({seen} other files skipped); expected split/label/file, "
+            f"label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
         )
     if all(len(parts) == 1 for parts in files):
         return pd.DataFrame({URI_COLUMN: [name for (name,) in files]}, dtype=object), passed_over

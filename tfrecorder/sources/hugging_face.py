@@ -100,7 +100,7 @@ def read_rows(
     for word, one in parts:
         if one.features != features:
             raise SourceError(
-                f"split {word!r} of the dataset has other features than {parts[0][0]!r}: "
+                f"split {word!r} of the dataset has different features from {parts[0][0]!r}: "
                 f"{dict(one.features)}, not {dict(features)}."
             )
     for name in columns:
@@ -174,8 +174,8 @@ def _parts(source: Any) -> list[tuple[str, Any]]:
     for word in source:
         if SPELLINGS.get(str(word).strip().lower()) not in SPLITS:
             raise SourceError(
-                f"split {word!r} of the dataset is none of train, validation and test; leave it "
-                f"out, or rename it: datasets.DatasetDict(train=found[{str(word)!r}])."
+                f"split {word!r} of the dataset is not train, validation or test; leave it out, or "
+                f"rename it: datasets.DatasetDict(train=found[{str(word)!r}])."
             )
     if not source:
         raise SourceError("source is a DatasetDict without a split.")

@@ -83,11 +83,13 @@ def read_source(
         if storage.is_local(base) and not os.path.isdir(base):
             raise OptionError(f"base={base!r}: there is no such folder.")
         if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
-            raise OptionError(f"base={base!r}: a folder's images lie in it; leave base out.")
+            raise OptionError(
+                f"base={base!r}: the images of a folder are in that folder; leave base out."
+            )
         return replace(read_source(source, columns, labels, schema, split_by, form), base=base)
     named = columns or {}
     if isinstance(source, pd.DataFrame):
-        refuse_form(form, "a frame is read already")
+        refuse_form(form, "a frame has been read already")
         return _as_source(source, os.getcwd(), named, labels, schema, split_by)
     if is_hugging_face(source):
         refuse_form(form, "the source is a dataset of Hugging Face")
@@ -164,7 +166,7 @@ def _read_path(
             raise OptionError("columns is for a frame or a CSV; a folder has no columns to rename.")
         if storage.exists(os.path.join(whole, layout.COMMIT)):
             raise SourceError(
-                f"source {path!r} is a dataset already; `tfrecorder info {path}` shows it, and "
+                f"source {path!r} is already a dataset; `tfrecorder info {path}` shows it, and "
                 f"tfrecorder.load({path!r}) reads it."
             )
         table, passed_over = read_folder(whole)
@@ -276,8 +278,8 @@ def _as_source(
             raise OptionError(f"columns: the source has no column {theirs!r}; it has: {have}.")
         if ours in have and theirs != ours and ours not in columns:
             raise OptionError(
-                f"columns: {theirs!r} is to stand for {ours!r}, which the source has too; "
-                "drop or rename one of them."
+                f"columns: {theirs!r} is mapped to {ours!r}, but the source also has a column "
+                f"{ours!r}; drop or rename one of them."
             )
     names = [columns.get(name, name) for name in have]
     schema = schema or schema_of(table.set_axis(names, axis=1), labels)

@@ -20,7 +20,7 @@ NO_CREDENTIALS = (
 )
 
 NO_USER_PROJECT = (
-    f"whoever reads this bucket pays for it: set {USER_PROJECT} to the Google Cloud project to "
+    f"the reader of this bucket pays for it: set {USER_PROJECT} to the Google Cloud project to "
     "bill, in which you have the role Service Usage Consumer"
 )
 

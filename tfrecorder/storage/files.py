@@ -72,7 +72,7 @@ def read_source(
             return _store(path).read(path)
         except UnreadableError as error:
             if error.code == "not_found" and (gone := folders.vanished(path)) is not None:
-                words = f"its folder {gone} was there before, and is gone or empty"
+                words = f"its folder {gone} was there before, but is now gone or empty"
                 raise TransientError(words) from error
             raise
 

@@ -113,7 +113,7 @@ def _refusal(above: int, name: str, path: str) -> str:
     if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a folder by now; a moment ago it was a link
         return (
             f"{path} is a link, and nothing is written through a link inside a dataset; remove it, "
-            "or put the folder that it leads to in its place"
+            "or replace it with the folder that it leads to"
         )
     return f"{path} is a file where a folder belongs; remove it"
 

@@ -74,7 +74,7 @@ _MOST_ZIPPED = 2**16
 #: Bytes read at a time when an object is copied to disk.
 _PART_BYTES = 2**20
 
-_NOT_WHOLE = "the bytes that came are not those that are stored"
+_NOT_WHOLE = "the bytes received are not those that are stored"
 _NOT_ZIPPED = "its Content-Encoding is gzip, but it is not zipped; correct it in the bucket"
 
 
@@ -239,7 +239,7 @@ def _json(ask: Ask, path: str, method: str = "GET") -> dict[str, Any]:
         found = json.loads(text)
         if isinstance(found, dict):
             return found
-    raise TransientError("what came is not an answer of the service")
+    raise TransientError("what came back is not an answer from the service")
 
 
 def _description(found: Mapping[str, Any]) -> Description:
@@ -248,7 +248,7 @@ def _description(found: Mapping[str, Any]) -> Description:
         size, generation = int(found["size"]), int(found["generation"])
         return Description(size, crc, generation, _content(found.get("metadata"), size, crc))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise TransientError("what came is not a description of an object") from error
+        raise TransientError("what came back does not describe an object") from error
 
 
 def content_metadata(data: bytes) -> dict[str, str] | None:

@@ -23,8 +23,8 @@ _S3 = ("s3", "s3a")
 _AWS = ("AWS", "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 _AZURE = (
     "Azure",
-    "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or for what `az login` gives "
-    "AZURE_USE_AZURE_CLI=true; AZURE_SKIP_SIGNATURE=true reads what is public",
+    "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_USE_AZURE_CLI=true to "
+    "use the login of `az login`; AZURE_SKIP_SIGNATURE=true reads public data",
 )
 
 FORKED = (

@@ -38,7 +38,7 @@ _OF_CREDENTIALS = frozenset(
 _OF_REGION = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect"))
 
 _REGION = "set AWS_REGION to the region of the bucket"
-_UNCONDITIONAL = "this server knows no conditional writes: set AWS_CONDITIONAL_PUT=disabled"
+_UNCONDITIONAL = "this server does not support conditional writes: set AWS_CONDITIONAL_PUT=disabled"
 
 #: The places where object_store looks for credentials if the environment names none.
 _METADATA = re.compile(

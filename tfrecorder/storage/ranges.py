@@ -62,5 +62,5 @@ class _Parts(io.RawIOBase):
     def _whole(self, start: int, end: int) -> bytes:
         data = self._read_range(start, end)
         if len(data) != end - start:
-            raise TransientError(f"{len(data):,} bytes came of {end - start:,}")
+            raise TransientError(f"received {len(data):,} of {end - start:,} bytes")
         return data

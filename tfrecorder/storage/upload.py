@@ -104,8 +104,8 @@ def _room_missed() -> Iterator[None]:
         if error.errno != errno.ENOSPC:
             raise
         raise UnwritableError(
-            f"no space left in {tempfile.gettempdir()}, where a shard stands before its upload;"
-            " free some, or set TMPDIR to a larger disk"
+            f"no space left in {tempfile.gettempdir()}, where a shard is kept until its upload; "
+            "free some, or set TMPDIR to a larger disk"
         ) from error
 
 

@@ -56,7 +56,7 @@ def unread_words(stored: StoredDataset) -> str:
     others = [one.column for one in stored.fields if not isinstance(one.kind, Image)]
     name = (targets or others or ["…"])[0]
     return (
-        f"{'; '.join(stored.unread.values())}. To read the other columns, name them, as "
+        f"{'; '.join(stored.unread.values())}. To read the other columns, name them, such as "
         f"targets=[{name!r}]; features=True gives every key as it is stored."
     )
 

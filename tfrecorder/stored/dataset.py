@@ -105,8 +105,8 @@ class StoredDataset:
         """
         if not isinstance(word, str):
             raise OptionError(
-                f"split={word!r}: give one name, as 'TRAIN', or None for all; {self.directory} "
-                f"has {', '.join(self.splits)}."
+                f"split={word!r}: give one name, such as 'TRAIN', or None for all; "
+                f"{self.directory} has {', '.join(self.splits)}."
             )
         name = word if word in self.splits else SPELLINGS.get(word.strip().lower(), word)
         if name in self.splits:

@@ -122,12 +122,13 @@ def _refuse_other_form(before: StoredDataset, now: StoredDataset, options: ReadO
         was, shape = (picture_for(one, field, options).shape for one in (before, now))
         if was[2] != shape[2]:
             raise DatasetError(
-                f"{words}, images of {shape[2]} channels came to those of {was[2]}. Open it again."
+                f"{words}, images of {shape[2]} channels were added to images of {was[2]}. Open it "
+                "again."
             )
         if any(side not in (None, new) for side, new in zip(was, shape, strict=True)):
             raise DatasetError(
-                f"{words}, images of another size came to those of {was[0]} x {was[1]} pixels. "
-                "Open it with image_size, as image_size=224."
+                f"{words}, images of another size were added to images of {was[0]} x {was[1]} "
+                "pixels. Open it with image_size, such as image_size=224."
             )
     if options.features:
         return
@@ -135,7 +136,7 @@ def _refuse_other_form(before: StoredDataset, now: StoredDataset, options: ReadO
         if isinstance(field.kind, Labels) and was_field.num_classes != field.num_classes:
             raise DatasetError(
                 f"{words}, column {field.column!r} grew from {was_field.num_classes} classes to "
-                f"{field.num_classes}, and its vectors with it. Open it again."
+                f"{field.num_classes}, and so did its vectors. Open it again."
             )
 
 

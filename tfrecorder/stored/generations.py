@@ -95,7 +95,8 @@ def read_generations(
     """
     if known and known[0].metadata != metadata:
         raise DatasetError(
-            f"{directory} was written anew while it was read. Open it again to read what is there."
+            f"{directory} was overwritten while it was being read. Open it again to read the new "
+            "dataset."
         )
     found = [Generation(0, directory, sizes, metadata), *known[1:]]
     check_at(at)
@@ -110,7 +111,7 @@ def read_generations(
             return None
         known = read_metadata(where, files)
         if known is None:
-            raise damaged(where, layout.METADATA, "it is not there")
+            raise damaged(where, layout.METADATA, "it is missing")
         return Generation(number, where, of_number, known)
 
     read_all = storage.each(read, wanted, directory)

@@ -250,7 +250,7 @@ def _boxes_by_edge(found: Found, image: str, label: str, unread: Unread) -> Iter
     missing = [key for key in edges if key not in found.features]
     there = next(key for key in edges if key in found.features)
     if missing:
-        unread[there] = f"is there without {', '.join(missing)}"
+        unread[there] = f"is present without {', '.join(missing)}"
         return
     if any(found.features[key].kind not in ("float", "int64") for key in edges):
         unread[there] = "holds something other than numbers"

@@ -91,7 +91,9 @@ def _is_pattern(where: str) -> bool:
 
 def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:
     """All generations as one dataset: in each split the oldest generation comes first."""
-    remedy = f"`tfrecorder repair {directory}` mends it from the source; or copy the files again."
+    remedy = (
+        f"`tfrecorder repair {directory}` restores it from the source; or copy the files again."
+    )
     splits: dict[str, list[ShardFile]] = {}
     for one in found:
         written = {shard["file"]: shard["bytes"] for shard in one.metadata["shards"]}

@@ -125,7 +125,7 @@ def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str | None:
         counts = {key: len(one.values.get(key, ())) for key in keys}
         if len(set(counts.values())) > 1:
             words = ", ".join(f"{count} of {key}" for key, count in counts.items())
-            return f"does not go with the others: a record has {words}"
+            return f"does not match the others: a record has {words}"
     return None
 
 

@@ -119,7 +119,7 @@ def _single(form: Mapping[str, Any], key: str) -> Told:
         return Told(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"), fault=fault)
     if name in ("Scalar", "Tensor"):
         return _tensor(form.get("tensor", {}), key)
-    return Told(Feature(key, ""), fault=f"is a feature of the kind {name} of TFDS")
+    return Told(Feature(key, ""), fault=f"is a TFDS feature of the kind {name}")
 
 
 def _image(form: Mapping[str, Any], key: str, labeled: bool) -> Told:

@@ -75,7 +75,7 @@ def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Findin
         column = as_objects(others[name])
         shown = column.map(repr).to_numpy()
         differs = shown != shown[first][codes]
-        message = "{value!r} is not what the first row of this image has"
+        message = "{value!r} differs from the value in the first row of this image"
         yield at("conflicting_rows", differs, column, message)
 
 

@@ -171,7 +171,7 @@ def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, li
     findings = [at("missing_value", missing, first, "the labels are missing")]
     made = first.map(lambda value: _list_of(value, kind.separator))
     wrong = ~missing & made.isna().to_numpy(dtype=bool)
-    hint = "" if kind.separator else "; give a separator for texts"
+    hint = "" if kind.separator else "; to split text, give a separator"
     findings.append(at("wrong_value", wrong, first, f"{{value!r}} is not a list of labels{hint}"))
     return made, findings
 

@@ -184,14 +184,14 @@ def _check_integers(
 ) -> tuple[pd.Series, list[Finding]]:
     filled = column.where(~null, 0)
     too_large = filled.map(lambda label: abs(int(label)) >= 2**63).to_numpy(dtype=bool)
-    message = "label {value!r} does not fit 64 bits"
+    message = "label {value!r} does not fit in 64 bits"
     findings.append(at("unsupported_label", too_large, column, message))
     numbers = filled.where(~too_large, 0).astype("int64")
     negative = (numbers < 0).to_numpy()
     findings.append(at("negative_label", negative, column, "label {value!r} is negative"))
     if names is not None:
         beyond = (numbers >= len(names)).to_numpy()
-        message = f"label {{value!r}} is beyond the {len(names)} given labels"
+        message = f"label {{value!r}} is too high: the given labels end at {len(names) - 1}"
         findings.append(at("unknown_label", beyond, column, message))
     wrong = null | too_large | negative
     return (numbers.astype(object).where(~wrong, None) if wrong.any() else numbers), findings

@@ -33,7 +33,7 @@ def describe_assigned(
         f"{name} {count:,} ({count / open_rows:.0%})" if count else f"{name} none"
         for name, count in counts
     )
-    words = f"assigned to {open_rows:,} of {counted(len(splits), 'row')}, which had none"
+    words = f"assigned to the {open_rows:,} of {counted(len(splits), 'row')} that had none"
     if groups is not None:
         column = groups.loc[splits.index][was_open]
         words += f", by the {counted(column.nunique(), 'value')} of {column.name!r}"
@@ -46,10 +46,10 @@ def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -
         return
     if not was_open.any():
         given = ", ".join(division.asked)
-        message = "every row has a split already: nothing was divided"
+        message = "every row already has a split, so none was assigned"
         yield Finding("splits_ignored", [None], SPLIT_COLUMN, [given], message)
         return
     there = set(splits.unique())
     empty = [name for name in division.shares if name not in there]
-    messages = [f"no row is in {name}, of which {division} were asked for" for name in empty]
+    messages = [f"no row is in {name}, although you asked for {division}" for name in empty]
     yield Finding("empty_split", [None] * len(empty), SPLIT_COLUMN, empty, messages)

@@ -23,35 +23,38 @@ REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "reme
 CODES = {
     "missing_column": (
         ERROR,
-        "Rename the column, or map it: columns={{'{value}': '{column}'}}; a schema names the "
-        "source's own columns (`tfrecorder schema` prints one). Drop it if it is something else.",
+        "Rename the column, or map it: columns={{'{value}': '{column}'}}. Or give a schema, which "
+        "names the source's own columns (`tfrecorder schema` prints one). If it is something else, "
+        "drop it.",
     ),
     "empty_frame": (ERROR, "Give at least one row."),
     "null_uri": (ERROR, "Drop the row or give its image."),
     "null_label": (
         ERROR,
-        "Label the row or drop it; leave the label column out for a data set without labels. "
+        "Label the row or drop it. For a dataset without labels, leave out the label column. "
         "(pandas reads 'NA' and 'null' as missing: read_csv(keep_default_na=False) keeps them.)",
     ),
     "unknown_split": (ERROR, "Use TRAIN, VALIDATION, TEST or UNASSIGNED."),
     "not_text": (
         ERROR,
-        "Drop the row, or give its image: a path or uri, the bytes of its file, or a picture of "
-        "Pillow.",
+        "Drop the row, or give its image: a path or uri, the bytes of its file, or a Pillow image.",
     ),
-    "bad_text": (ERROR, "Rename the file or label to valid Unicode."),
-    "unsupported_scheme": (ERROR, "Bring the images to a file system, and give their paths."),
+    "bad_text": (ERROR, "Rename the file or label so that it is valid Unicode."),
+    "unsupported_scheme": (
+        ERROR,
+        "Copy the images to a disk or a bucket, and give their paths there.",
+    ),
     "mixed_label_types": (ERROR, "Make all labels text (.astype(str)) or all integers."),
     "unsupported_label": (ERROR, "Make the labels text (.astype(str)) or integers."),
     "negative_label": (ERROR, "Number the classes from 0; -1 stands for no label."),
     "reserved_label": (
         ERROR,
-        "Number the classes from 1, or rename the class; a box around nothing is no box: drop it.",
+        "Number the classes from 1, or rename the class. If the box is around nothing, drop it.",
     ),
     "unknown_label": (ERROR, "Add it to labels=[...], or correct the row."),
     "missing_value": (
         ERROR,
-        "Give the value or drop the row; or say in the schema what stands for it: default=….",
+        "Give the value, drop the row, or set a default in the schema: default=….",
     ),
     "wrong_value": (ERROR, "Correct the value, or give the column another kind."),
     "bad_box": (ERROR, "Correct the box or drop its row."),
@@ -61,31 +64,31 @@ CODES = {
     ),
     "no_strata": (ERROR, "Leave stratify out, or give each row one label."),
     "no_train": (WARNING, "Assign rows to TRAIN, or leave the splits out for 80/10/10."),
-    "empty_split": (WARNING, "Give it a larger share or another seed, or assign rows to it."),
+    "empty_split": (WARNING, "Give it a larger share, try another seed, or assign rows to it."),
     "splits_ignored": (
         WARNING,
-        "Leave {value} out; or drop the split column, so that all rows are divided.",
+        "Leave out {value}, or drop the split column to divide all rows.",
     ),
-    "leakage": (WARNING, "Keep each image in one split, or the evaluation is too good."),
+    "leakage": (WARNING, "Keep each image in one split; otherwise the evaluation looks too good."),
     "duplicate_row": (WARNING, "Drop it, or it counts twice: df.drop_duplicates()."),
     "conflicting_labels": (WARNING, "Keep one label for each image."),
-    "similar_labels": (WARNING, "Write it in one way if it is one class."),
+    "similar_labels": (WARNING, "If they are one class, spell it the same way everywhere."),
     "label_gaps": (
         WARNING,
-        "Number the classes from 0 without gaps: df['{column}'].astype('category').cat.codes; or "
+        "Number the classes from 0 without gaps (df['{column}'].astype('category').cat.codes), or "
         "make them text.",
     ),
     "label_not_in_train": (WARNING, "Add training images of it, or drop the label."),
     "few_images": (
         NOTE,
-        "Nothing to do in a trial; for a training add images of it, or merge it with another "
-        "label.",
+        "Fine for a trial. To train on it, add images, or merge it with another label.",
     ),
     "column_left_out": (
         WARNING,
-        "Nothing to do if it is not needed: it makes no feature. To keep it, give a schema.",
+        "If you do not need it, do nothing: it does not become a feature. To keep it, give a "
+        "schema.",
     ),
-    "unusable_image": (ERROR, "Mend or drop the image; a conversion would list it as a reject."),
+    "unusable_image": (ERROR, "Fix or drop the image; a conversion would list it as a reject."),
     "box_outside": (
         ERROR,
         "Correct the box or drop it; a conversion would list its image as a reject.",
@@ -95,20 +98,21 @@ CODES = {
 
 #: The remedies that a command line writes in another way.
 _SHELL_REMEDIES = {
-    "missing_column": "Rename the column, or map it: --column '{value}={column}'; a schema names "
-    "the source's own columns (`tfrecorder schema` prints one). Drop it if it is something else.",
+    "missing_column": "Rename the column, or map it: --column '{value}={column}'. Or give a "
+    "--schema, which names the source's own columns (`tfrecorder schema` prints one). If it is "
+    "something else, drop it.",
     "null_label": "Label the row or drop it; leave the label column out for a data set without "
     "labels.",
     "mixed_label_types": "Make all labels text or all integers.",
     "unsupported_label": "Make the labels text or integers.",
     "unknown_label": "Add it with --label, or correct the row.",
     "no_strata": "Leave --stratify out, or give each row one label.",
-    "splits_ignored": "Leave these options out; or take the split column out of the table, so that "
-    "all rows are divided.",
+    "splits_ignored": "Leave out these options, or remove the split column from the table to "
+    "divide all rows.",
     "duplicate_row": "Drop it, or it counts twice.",
     "label_gaps": "Number the classes from 0 without gaps, or make them text.",
-    "column_left_out": "Nothing to do if it is not needed: it makes no feature. To keep it, give a "
-    "--schema.",
+    "column_left_out": "If you do not need it, do nothing: it does not become a feature. To keep "
+    "it, give a --schema.",
 }
 
 
@@ -261,7 +265,7 @@ class ValidationReport(Report, pd.DataFrame):
         return "\n".join([self._headline(), *groups, *self.notes])
 
     def _tables(self) -> list[Table]:
-        table = [["", "problem", "count", "for instance", "remedy"]]
+        table = [["", "problem", "count", "examples", "remedy"]]
         for group in groups_of(self, lines=self.lines):
             shown = "; ".join(group.examples)
             more = "; …" if group.number > len(group.examples) else ""

@@ -50,10 +50,10 @@ def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
     """Check the rows whose uri appears more than once."""
     if rows.empty:
         return
-    yield _check_agreement("leakage", rows, SPLIT_COLUMN, "is in {here}, and in {there} too")
+    yield _check_agreement("leakage", rows, SPLIT_COLUMN, "is in {here} and also in {there}")
     yield _check_duplicates(rows)
     if LABEL_COLUMN in rows:
-        words = "has the label {here!r}, and {there!r} too"
+        words = "has the label {here!r} and also {there!r}"
         yield _check_agreement("conflicting_labels", rows, LABEL_COLUMN, words)
 
 
@@ -94,7 +94,7 @@ def _check_duplicates(rows: pd.DataFrame) -> Finding:
     uris = same.loc[again, URI_COLUMN]
     splits = same.loc[again, SPLIT_COLUMN]
     messages = [
-        f"{cut(uri)!r}: the same row, in {split}, was there before"
+        f"{cut(uri)!r} repeats an earlier row in {split}"
         for uri, split in zip(uris, splits, strict=True)
     ]
     rows_again, others = list(uris.index), first[again].tolist()
@@ -111,7 +111,7 @@ def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:
     groups = [same for same in alike.values() if len(same) > 1]
     yield _whole_frame(
         "similar_labels",
-        [(same[0], f"labels {same} differ only in case or white space") for same in groups],
+        [(same[0], f"labels {same} differ only in case or whitespace") for same in groups],
     )
     trained = set(rows.loc[rows[SPLIT_COLUMN] == "TRAIN", LABEL_COLUMN].unique().tolist())
     if trained:

@@ -97,7 +97,7 @@ class Checked:
         found = []
         label = class_field(self.fields)
         if label is not None and not label.num_classes and LABEL_COLUMN not in self.frame:
-            found.append("labels: none, the dataset is unlabelled")
+            found.append("labels: none; the dataset is unlabelled")
         if self.assigned:
             found.append(f"splits: {self.assigned}")
         return found
@@ -282,7 +282,7 @@ def _check_division(frame: pd.DataFrame, source: Source, division: Division) -> 
         missing = source.groups.isna().to_numpy(dtype=bool)
         yield at("missing_value", missing, source.groups, "the group is missing")
     if division.stratify and LABEL_COLUMN not in frame:
-        message = "splits cannot be stratified: no column holds one label a row"
+        message = "splits cannot be stratified: no column holds one label per row"
         yield Finding("no_strata", [None], LABEL_COLUMN, [None], message)
 
 

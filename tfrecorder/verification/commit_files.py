@@ -137,7 +137,7 @@ def check_gathered(expected: Expectation, damaged: frozenset[str]) -> Iterator[F
         if damaged.isdisjoint(parts):
             yield from _check_list(expected, file, to_csv(header, []), parts, proved)
         elif not storage.exists(expected.path(file)):
-            yield Fault(file, "missing", "it is not there")
+            yield Fault(file, "missing", "it is missing")
 
 
 def _has_sums(expected: Expectation, file: str) -> bool:
@@ -178,7 +178,7 @@ def _check_list(
             if part not in proved:
                 yield Fault(part, "differs", f"its rows are not in {file}{words}")
             return
-    yield Fault(file, "differs", "it has other rows than the lists of the shards")
+    yield Fault(file, "differs", "its rows are not those of the shards' lists")
 
 
 def _bodies(expected: Expectation, header: bytes, parts: list[str]) -> dict[str, bytes]:

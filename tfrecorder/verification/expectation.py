@@ -120,7 +120,7 @@ def read_expectation(directory: str) -> Expectation:
         votes[listed.digest] += 1
     staged = _read_plan(directory, votes, faults)
     if staged is not None and listed.plan is not None and listed.digest != staged.digest:
-        faults.append(Fault(layout.METADATA, "differs", "it is the list of another plan"))
+        faults.append(Fault(layout.METADATA, "differs", "it belongs to another plan"))
         listed = _NO_LIST
     if staged is not None and (fault := _fault_of_plan(directory, staged, listed)):
         faults.append(fault)
@@ -166,7 +166,7 @@ def _sound_done(
         one = found.get(shard.done)
         if one is None:
             if not storage.exists(os.path.join(directory, shard.done)):
-                faults.append(Fault(shard.done, "missing", "the shard's done-record is not there"))
+                faults.append(Fault(shard.done, "missing", "the shard's done-record is missing"))
         elif (one.plan, one.shard) != (digest, shard.name):
             faults.append(Fault(shard.done, "damaged", "it names another plan or another shard"))
         # Not the file's: an earlier version wrote fewer fields, and this one may commit them.
@@ -217,8 +217,8 @@ def refuse(directory: str) -> None:
         )
     if storage.is_local(directory) and (special := _special_file(directory)):
         raise DatasetError(
-            f"{directory}: {special} is a pipe, a device or a socket; no dataset holds one, and it "
-            "might never end. Remove it."
+            f"{directory}: {special} is a pipe, a device or a socket; no dataset holds one, and "
+            "reading it might never end. Remove it."
         )
 
 
@@ -266,7 +266,7 @@ def _read_list(directory: str, faults: list[Fault]) -> _List:
         return _NO_LIST
     proved = is_sealed(data)
     if not proved and isinstance(metadata, dict) and "crc32c" in metadata:
-        words = "it does not end with its own CRC32C: it is not as it was written"
+        words = "it does not end with its own CRC32C: it has changed since it was written"
         faults.append(Fault(layout.METADATA, "checksum", words))
     plan = _plan_of_metadata(metadata)
     if plan is None:
@@ -346,7 +346,7 @@ def _fault_of_plan(directory: str, plan: Plan, listed: _List) -> Fault | None:
         return fault
     if json.dumps(json.loads(data), indent=1).encode() == data:
         return None
-    return Fault(layout.PLAN, "damaged", "it is not as it was written")
+    return Fault(layout.PLAN, "damaged", "it has changed since it was written")
 
 
 def _read_done(
@@ -376,7 +376,7 @@ def _read_one(directory: str, file: str, data: bytes | None) -> DoneRecord | Fau
         # Only the fields that are there: an earlier version wrote fewer.
         if json.dumps(fields, indent=1, sort_keys=True).encode() == data:
             return one
-        why = "it is not as it was written"
+        why = "it has changed since it was written"
     except storage.UnreadableError as error:
         return unread(file, error)
     except _UNUSABLE as error:

@@ -164,6 +164,6 @@ class VerificationReport:
             else ""
         )
         return (
-            f"{others}`tfrecorder repair {self.directory}` writes what is damaged again, from the "
+            f"{others}`tfrecorder repair {self.directory}` rewrites the damaged files from the "
             "plan and the sources."
         )

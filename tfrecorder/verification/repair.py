@@ -199,8 +199,9 @@ def _check_again(directory: str, groups: Sequence[int]) -> None:
     found += check_common(expected, expected.done, found)
     if found:
         raise DatasetError(
-            f"{directory}: {found[0].file} is as it was written, but still: {found[0]}. Writing it "
-            "again does not help: convert again with overwrite=True, and please report it."
+            f"{directory}: {found[0].file} is as it was written, but it is still wrong: "
+            f"{found[0]}. Writing it again does not help: convert again with overwrite=True, and "
+            "please report it."
         )
 
 
@@ -228,8 +229,8 @@ def _write_plan(expected: Expectation, faulty: Collection[str], base: str | None
                 storage.publish_bytes(expected.directory, layout.PLAN, data)
                 return [layout.PLAN]
     raise DatasetError(
-        f"{expected.directory} cannot be repaired: {layout.PLAN} names another folder for "
-        f"the images than before: {expected.plan.base!r}. Give the right one as base. {_NO_PLAN}"
+        f"{expected.directory} cannot be repaired: {layout.PLAN} names a different folder for the "
+        f"images than before: {expected.plan.base!r}. Give the right one as base. {_NO_PLAN}"
     )
 
 

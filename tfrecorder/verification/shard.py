@@ -242,7 +242,7 @@ def _elsewhere(
     for number, (met, listed) in enumerate(itertools.zip_longest(true, places)):
         if met is not None and met != listed:
             end = "no record is here" if listed is None else f"record {number} is at {listed}"
-            words = f"its checksums are right, but by the index {end}, not at {met}"
+            words = f"its checksums are right, but according to the index {end}, not at {met}"
             yield Fault(shard.file, "differs", words, number, met[0])
             return
 

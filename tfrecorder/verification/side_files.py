@@ -65,10 +65,10 @@ def _read_list(expected: Expectation, shard: Shard, name: str, header: tuple[str
         return RowList(file, None, (Fault(file, "damaged", words),))
     for place, row in enumerate(found[1:], 1):
         if len(row) != len(header) or not _is_row_number(row[0]):
-            words = f"row {place} of it is not as it was written"
+            words = f"its row {place} has changed since it was written"
             return RowList(file, None, (Fault(file, "damaged", words),))
     if to_csv(header, found[1:]) != data:
-        return RowList(file, None, (Fault(file, "damaged", "it is not as it was written"),))
+        return RowList(file, None, (Fault(file, "damaged", "it has changed since it was written"),))
     return RowList(file, tuple(found[1:]))
 
 
@@ -115,12 +115,15 @@ def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None,
     at = 0
     for number, (offset, size) in enumerate(places):
         if offset != at or size < FRAMING_BYTES:
-            words = f"by line {number + 1}, record {number} does not begin where the last one ends"
+            words = (
+                f"according to line {number + 1}, record {number} does not begin where the last "
+                "one ends"
+            )
             return None, [Fault(file, "damaged", words)]
         at += size
     known = {(one.records, one.bytes) for one in expected.written(shard).values()}
     if lines[-1] or (known and (len(places), at) not in known):
-        words = f"it ends after {len(places):,} records and {at:,} bytes, which the shard does not"
+        words = f"it ends after {len(places):,} records and {at:,} bytes, but the shard does not"
         return None, [Fault(file, "damaged", words)]
     return places, []
 

@@ -78,9 +78,9 @@ def describe(old: Expectation, new: Expectation, group: int, done: DoneRecord) -
     shard = old.plan.shards[group]
     row = changed_row(old, new, group)
     words = row or (
-        f"it comes out with {done.bytes:,} bytes of the CRC32C {done.crc32c:08x}, but which row "
-        "changed is not known"
+        f"it now comes out with {done.bytes:,} bytes and the CRC32C {done.crc32c:08x}, but it is "
+        "not known which row changed"
     )
     reencoded = set(done.formats) - {"jpeg"}
-    pillow = " (or another version of Pillow encodes its images otherwise)" if reencoded else ""
+    pillow = " (or another version of Pillow encodes its images differently)" if reencoded else ""
     return f"{shard.file}{pillow}: {words}"

@@ -114,7 +114,7 @@ def check_follows(before: Expectation | None, expected: Expectation) -> Iterator
     """A fault if a generation was appended to a different dataset from the one it is in."""
     known = expected.plan.before
     if (known is None) != (before is None) or (known and before and known["plan"] != before.digest):
-        words = "it was not appended to the generation before it: one of the two was exchanged"
+        words = "it was not appended to the generation before it: one of the two was replaced"
         yield Fault(layout.PLAN, "differs", words)
 
 

@@ -180,5 +180,5 @@ def settled(
                 return done
     raise OutputError(
         f"{output_dir}: {shard.file} is being written by another conversion at the same time, with "
-        "other bytes. Wait for its end, then run the same conversion again."
+        "other bytes. Wait until it ends, then run the same conversion again."
     )

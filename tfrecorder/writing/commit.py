@@ -95,7 +95,7 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
             return None
         # Another version may have written it, with fewer fields.
         same = read_done(output_dir, shard, plan.digest, standing) == done[shard]
-        return None if same else f"{shard.done} is not what was written"
+        return None if same else f"{shard.done} differs from what was written"
 
     faults = list(filter(None, map(fault, plan.shards)))
     if faults:
@@ -122,8 +122,8 @@ def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -
     raise RejectedError(
         f"{totals.rejects:,} of {rows} ({share:.1%}) were rejected, more than "
         f"max_reject_fraction={max_reject_fraction:g} allows: {reasons}. Nothing was committed. "
-        f"The rows are listed in {where}. Mend the images and run the same conversion again, which "
-        "tries them again; or raise max_reject_fraction, or drop the rows."
+        f"The rows are listed in {where}. Fix the images and run the same conversion again to "
+        "retry them; or raise max_reject_fraction, or drop the rows."
     )
 
 

@@ -87,12 +87,12 @@ class Output:
         """Why a shard is not what its done-record says, in words; None if it is."""
         found = self.files.get(shard.file)
         if found is None:
-            return f"{shard.file} is not there"
+            return f"{shard.file} is missing"
         if found.size != done.bytes:
             return f"{shard.file} has {found.size:,} bytes, but {done.bytes:,} were written"
         if not found.is_of(done.bytes, done.crc32c):
             return f"{shard.file} has the CRC32C {found.crc32c:08x}, not {done.crc32c:08x}"
-        return None if shard.index_file in self.files else f"{shard.index_file} is not there"
+        return None if shard.index_file in self.files else f"{shard.index_file} is missing"
 
 
 #: The folders that show whether a shard is done; and all folders with a file for each shard.

@@ -115,7 +115,7 @@ def work(
         DatasetError: nothing is staged there.
         RejectedError: an image cannot be used, with on_error="raise".
         UnreachableError: a disk or a service failed for more than two minutes.
-        OutputError: the directory cannot be written, or was staged again meanwhile.
+        OutputError: the directory cannot be written, or was staged again in the meantime.
 
     Example:
         >>> tfrecorder.work("out", part=(3, 16))  # doctest: +SKIP
@@ -253,9 +253,8 @@ def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
     more = f", … {len(named) - NAMED:,} more" if len(named) > NAMED else ""
     share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
     raise OutputError(
-        f"{where}: {share} are not done, of the {what} "
-        f"{', '.join(named[:NAMED])}{more}. Write them with tfrecorder.work({where!r}), repeated "
-        "for parts that ended early, and then commit."
+        f"{where}: {share} are not done: {what} {', '.join(named[:NAMED])}{more}. Write them with "
+        f"tfrecorder.work({where!r}), repeated for parts that ended early, and then commit."
     )
 
 

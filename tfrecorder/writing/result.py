@@ -123,7 +123,7 @@ class ConversionResult(Report):
     def _headline(self) -> str:
         if not self.splits:
             rows = counted(self.rows_there, "row is", "rows are")
-            return f"{self.output_dir}: nothing to append, {rows} there already"
+            return f"{self.output_dir}: nothing to append, {rows} already there"
         what = f"{counted(self.records, 'record')} in {self.directory}"
         if self.was_finished:
             return f"{what}, which was finished before: nothing was written"
@@ -165,7 +165,7 @@ class ConversionResult(Report):
             )
         if self.rows_there and self.splits:
             rows = counted(self.rows_there, "row")
-            notes.append(f"passed over: {rows} whose images are there already")
+            notes.append(f"skipped: {rows} whose images are already there")
         if self.class_names is not None:
             notes.append(class_words(self.class_names))
         notes += self.notes
@@ -175,7 +175,7 @@ class ConversionResult(Report):
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             notes.append(f"rejects: {reasons}; see {os.path.join(self.directory, layout.REJECTS)}")
             if self.was_finished and any(why.startswith("read/") for why in self.rejects):
-                notes.append("the option retry_rejects tries again what could not be read")
+                notes.append("the option retry_rejects retries the images that could not be read")
         if self.suspects:
             where = os.path.join(self.directory, layout.SUSPECTS)
             words = counted(self.suspects, "image decodes", "images decode")

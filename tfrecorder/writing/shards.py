@@ -186,8 +186,8 @@ def _read_spooled(uri: str, path: str, note_retry: Callable[[], None]) -> bytes:
         if reject.code != "not_found":
             raise
         raise OutputError(
-            f"{path}, the bytes of image {uri!r}, is gone. Run the same call again, which writes "
-            "it again from the source; let one at a time write there."
+            f"{path}, the bytes of image {uri!r}, is gone. Run the same call again to write it "
+            "again from the source; let only one write there at a time."
         ) from None
 
 
@@ -208,9 +208,9 @@ def _again_alone(load: LoadRow, load_alone: LoadRow, budget: Budget) -> LoadRow:
                 return load_alone(row)
             except MemoryError as error:
                 raise RunnerError(
-                    f"row {row.row}, image {row.image_uri!r}: the memory that this process may use "
-                    "(ulimit -v) is too little to decode it. Raise that limit, or reject such "
-                    "images with a smaller max_pixels. The same conversion then continues."
+                    f"row {row.row}, image {row.image_uri!r}: this process's memory limit "
+                    "(ulimit -v) is too low to decode it. Raise that limit, or reject such images "
+                    "with a smaller max_pixels; then run the same conversion again to continue."
                 ) from error
 
     return load_within_limits
@@ -230,7 +230,7 @@ def _as_error(outcome: Rejected) -> RejectedError:
     row, reject = outcome.row, outcome.reject
     return RejectedError(
         f"row {row.row}, image {row.image_uri!r} was rejected at the stage {reject.stage}: "
-        f'{reject}. Mend or drop the row, or list such rows in rejects.csv with on_error="reject".'
+        f'{reject}. Fix or drop the row, or list such rows in rejects.csv with on_error="reject".'
     )
 
 

@@ -53,7 +53,7 @@ class SplitStatus:
 
 @dataclass(frozen=True)
 class ConversionStatus(Report):
-    """How far a conversion is.
+    """The progress of a conversion.
 
     Attributes:
         output_dir: the dataset directory.
@@ -143,19 +143,21 @@ class ConversionStatus(Report):
         if self.damage:
             shown = "; ".join(self.damage[:_SHOWN])
             more = f"; and {len(self.damage) - _SHOWN:,} more" if self.damage[_SHOWN:] else ""
-            remedy = f"`tfrecorder repair {self.output_dir}` mends it from the source"
-            return [*notes, f"committed, but not whole any more: {shown}{more}. {remedy}"]
+            remedy = f"`tfrecorder repair {self.output_dir}` restores it from the source"
+            return [*notes, f"committed, but no longer whole: {shown}{more}. {remedy}"]
         if self.committed:
             return [*notes, "committed: the dataset is finished, and its shards are there"]
         if self.failure is not None:
             notes.append(f"failed: {self.failure}")
         if self.overwrites:
-            notes.append("overwrite: the finished dataset stands until this one takes its place")
+            notes.append("overwrite: the finished dataset stays until this one takes its place")
         if self.appends:
             kind = "stream" if self.batch else "append"
-            notes.append(f"{kind}: the finished dataset stands; this is generation {self.appends}")
+            notes.append(
+                f"{kind}: the finished dataset stays as it is; this is generation {self.appends}"
+            )
         if self.earlier:
-            words = "begun by an earlier version of tfrecorder, which this one cannot continue"
+            words = "started by an earlier version of tfrecorder, which this one cannot continue"
             return [*notes, f"not committed: {words}; overwrite=True starts it again"]
         verb = "append" if self.appends else "conversion"
         verb = "stream" if self.batch else verb
@@ -164,7 +166,7 @@ class ConversionStatus(Report):
 
 
 def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
-    """How far a conversion is, whatever runs it.  Only reads its directory.
+    """The progress of a conversion, whatever runs it.  Only reads its directory.
 
     Args:
         output_dir: the output directory of a conversion, local or on a bucket.
@@ -187,8 +189,8 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
     plan = read_plan(where)
     if plan is None:
         raise DatasetError(
-            f"{where}: no conversion was begun here, {layout.PLAN} is missing. Give the output_dir "
-            "of a conversion."
+            f"{where}: no conversion was started here: {layout.PLAN} is missing. Give the "
+            "output_dir of a conversion."
         )
     try:
         return _status(where, plan)

@@ -86,8 +86,8 @@ class Worker:
             self._footer = read_footer(task.output_dir)
             if rows_plan(self._footer) not in (None, task.digest):
                 raise OutputError(
-                    f"{task.output_dir} holds the rows of another conversion, which began at the "
-                    "same time. Let one at a time write there: run it again."
+                    f"{task.output_dir} holds the rows of another conversion, which started at the "
+                    "same time. Let only one write there at a time: run this one again."
                 )
         threads = task.threads or default_threads(self._plan)
         self._pool = shared(lambda: _make_pool(threads, self._plan.base))

@@ -59,7 +59,9 @@ def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[str]:
     for name, example in examples.items():
         known, given = getattr(options, name), (options.runner_options or {}).get(name)
         if not getattr(settings, name):
-            yield f"{name} is missing: give the Google Cloud {name} of the job, as {example!r}."
+            yield (
+                f"{name} is missing: give the Google Cloud {name} of the job, such as {example!r}."
+            )
         elif known and given and known != given:
             yield f"{name}={known!r} and runner_options has {given!r}: give one of them."
 
@@ -68,8 +70,8 @@ def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[str]:
     kind = storage.scheme(output_dir)
     if kind in _HERE:
         yield (
-            f"output_dir={output_dir!r} is a path of this machine, which workers cannot reach: "
-            "give a folder of a bucket, as gs://my-bucket/flowers."
+            f"output_dir={output_dir!r} is a path on this machine, which workers cannot reach: "
+            "give a folder in a bucket, such as gs://my-bucket/flowers."
         )
     elif kind != "gs" and not _brings_packages(options):
         yield f"output_dir={output_dir!r}: {_needs_packages(kind)}"
@@ -86,9 +88,10 @@ def _image_faults(uris: Iterable[str], options: ConvertOptions) -> Iterator[str]
         if kind in _HERE:
             share = f"{counts[kind]:,} of {counted(counts.total(), 'image')} looked at"
             yield (
-                f"{share} are on this machine, as "
-                f"{example!r}, where workers cannot reach them: copy them to a bucket, with "
-                "`gcloud storage cp --recursive FOLDER gs://my-bucket/`, and name them there."
+                f"{share} are on this machine, such as {example!r}, where workers cannot reach "
+                "them: copy them to a bucket, with "
+                "`gcloud storage cp --recursive FOLDER gs://my-bucket/`, and give their paths "
+                "there."
             )
         elif kind != "gs" and not _brings_packages(options):
             yield f"image {example!r}: {_needs_packages(kind)}"
@@ -100,16 +103,16 @@ def _brings_packages(options: ConvertOptions) -> bool:
 
 def _needs_packages(kind: str) -> str:
     return (
-        f"what reads {kind}:// is not in Beam's worker image: name its packages in a file, and "
-        "give this as the runner option requirements_file, or an image of your own as "
-        "sdk_container_image."
+        f"Beam's worker image has no package that reads {kind}://: list the packages for it in a "
+        "file, and give that file as the runner option requirements_file; or give your own image "
+        "as sdk_container_image."
     )
 
 
 def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str]:
     if settings.temp_location is None:
         yield (
-            "temp_location is missing: give a folder of a bucket for the job's own files, as the "
+            "temp_location is missing: give a folder in a bucket for the job's own files, as the "
             "runner option temp_location=gs://my-bucket/tmp."
         )
     for name in ("temp_location", "staging_location"):
@@ -117,11 +120,11 @@ def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str]:
         if place is None:
             continue
         if storage.scheme(place) != "gs" or not place.removeprefix("gs://").partition("/")[2]:
-            yield f"{name}={place!r}: give a folder of a bucket, as gs://my-bucket/tmp."
+            yield f"{name}={place!r}: give a folder in a bucket, such as gs://my-bucket/tmp."
         elif f"{place}/".startswith(f"{output_dir.rstrip('/')}/"):
             yield (
                 f"{name}={place!r} is inside output_dir={output_dir!r}, which holds the dataset "
-                "and nothing else: give another folder of a bucket."
+                "and nothing else: give another folder in a bucket."
             )
 
 
@@ -155,7 +158,7 @@ def _bucket_faults(settings: Settings, output_dir: str) -> Iterator[str]:
 def _bucket_fault(bucket: str, error: UnreadableError, region: str | None) -> str:
     if error.code == "not_found":
         return (
-            f"the bucket gs://{bucket} does not exist: make it, with `gcloud storage buckets "
+            f"the bucket gs://{bucket} does not exist: create it, with `gcloud storage buckets "
             f"create gs://{bucket} --location={region or 'us-central1'}`, or name another."
         )
-    return f"the bucket gs://{bucket} cannot be looked into: {error.detail}."
+    return f"the bucket gs://{bucket} cannot be accessed: {error.detail}."

@@ -62,7 +62,7 @@ class MachineUse:
 
     def __str__(self) -> str:
         return (
-            f"shards under way in a worker process: {self.mean:.1f} in the mean, {self.most} at "
+            f"shards under way in a worker process: {self.mean:.1f} on average, {self.most} at "
             f"most; waited {self.waited:,.0f} s for their turn"
         )
 
@@ -190,7 +190,7 @@ class DataflowJob:
         while (state := self._awaited_state()) not in ENDED:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
-                raise TimeoutError(f"job {self.job_id} still runs, {state}: {self.url}")
+                raise TimeoutError(f"job {self.job_id} is still running ({state}): {self.url}")
             time.sleep(pause if left is None else min(pause, left))
             pause = min(LAST_LOOK, pause * LONGER)
         if state != "DONE":
@@ -213,7 +213,7 @@ class DataflowJob:
                 if away > LONGEST_AWAY:
                     raise RunnerError(
                         f"{error} It did not answer for {away / 60:.0f} minutes. The job itself "
-                        f"may go on: {self.url}"
+                        f"may still be running: {self.url}"
                     ) from error
             time.sleep(min(LAST_LOOK, LONGEST_AWAY))
 
@@ -243,12 +243,15 @@ class DataflowJob:
         first = ""
         if self.first_machines is not None:
             plural = "" if self.first_machines == 1 else "s"
-            first = f"It starts with {self.first_machines} machine{plural}, by the rows to write.\n"
+            first = (
+                f"It starts with {self.first_machines} machine{plural}, "
+                "chosen by the number of rows to write.\n"
+            )
         return (
             f"Dataflow job {self.job_id} writes {self.output_dir}\n"
             f"{self.url}\n"
             f"{first}"
-            "It runs on without this process. Progress: "
+            "It keeps running without this process. Progress: "
             f"tfrecorder status {self.output_dir}"
         )
 

@@ -76,9 +76,9 @@ def warn_of_rate(settings: Settings, options: ConvertOptions) -> None:
     if cores is None or machines is None or machines * cores * CORE_RATE <= BUCKET_RATE:
         return
     warnings.warn(
-        f"num_workers={machines}: so many machines of {cores} cores read some "
-        f"{machines * cores * CORE_RATE:,} images a second, and a bucket begins with about "
-        f"{BUCKET_RATE:,}: it will ask them to wait at first. Begin with "
-        f"{max(1, BUCKET_RATE // (CORE_RATE * cores))}; Dataflow adds others as it goes.",
+        f"num_workers={machines}: that many machines with {cores} cores read about "
+        f"{machines * cores * CORE_RATE:,} images a second, but a bucket serves about "
+        f"{BUCKET_RATE:,} at first, and will make them wait. Start with "
+        f"{max(1, BUCKET_RATE // (CORE_RATE * cores))}; Dataflow adds more as the job runs.",
         stacklevel=2,
     )

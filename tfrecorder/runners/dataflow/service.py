@@ -121,7 +121,7 @@ def _request(
                 method, address.url + path, params=query, json=body, timeout=TIMEOUT
             )
     except (requests.RequestException, GoogleAuthError) as error:
-        words = f"Dataflow cannot be asked for job {address.job_id}: {error}"
+        words = f"Dataflow cannot be asked about job {address.job_id}: {error}"
         raise ServiceAwayError(words) from error
     if answer.status_code != 200:
         kind = ServiceAwayError if answer.status_code in _PASSING else RunnerError
