@@ -203,16 +203,12 @@ def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterato
 
 
 def _row_group(output_dir: str, group: int, footer: Any) -> Any:
-    """A row group as an Arrow table.
-
-    Nothing may hold the file longer than needed.  If a worker ends while one of its threads holds
-    it, for example after Ctrl-C, the C++ runtime aborts the worker (pyarrow 25).
-    """
+    """A row group as an Arrow table."""
     import pyarrow.parquet as pq
 
     path = os.path.join(output_dir, layout.PLAN_ROWS)
     try:
-        with storage.open_seekable(path) as opened:
+        with _for_arrow(path) as opened:
             # Each column of a row group is requested once, and whole.
             file = pq.ParquetFile(
                 opened, metadata=footer, pre_buffer=True, page_checksum_verification=True
@@ -222,3 +218,14 @@ def _row_group(output_dir: str, group: int, footer: Any) -> Any:
     except storage.UnreadableError as error:
         kind = FileNotFoundError if error.code == "not_found" else OSError
         raise kind(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def _for_arrow(path: str) -> Iterator[Any]:
+    """A file of which Arrow reads parts: on a disk by its own code, elsewhere through Python.
+
+    Arrow's threads hold what they read of a Python file.  A thread that lets go of it while Python
+    shuts down, for example after Ctrl-C, aborts the process (pyarrow 25).
+    """
+    with storage.open_seekable(path) as opened:  # refuses what is not a file, such as a pipe
+        yield storage.resolve(path, "") if storage.is_local(path) else opened

@@ -36,14 +36,16 @@ def read_planned(
     if not storage.exists(path):
         return None
     try:
+        # By its path: Arrow's threads would hold the bytes of a Python file, and a thread that
+        # lets go of them while Python shuts down aborts the process (pyarrow 25).
         with (
-            storage.open_seekable(path) as opened,
-            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+            storage.local_copy(path) as copy,
+            storage.open_seekable(copy),  # refuses what is not a file, such as a pipe
+            pq.ParquetFile(copy, page_checksum_verification=True) as file,
         ):
             names = chosen(file.schema_arrow)
             if names is None:
                 return None
-            # Two columns need no threads, and Arrow's can abort a process that exits right after.
             found: Any = file.read(columns=names, use_threads=False)
             return found.select(names)
     except (OSError, storage.UnreadableError, pa.ArrowException) as error:
