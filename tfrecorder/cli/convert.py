@@ -16,7 +16,8 @@ from click.core import ParameterSource
 
 from tfrecorder.cli.output import at_option, is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
-from tfrecorder.options.convert import DUPLICATES, OF_COMPACT, ON_ERROR, ConvertOptions
+from tfrecorder.options.convert import DUPLICATES, OF_COMPACT, ConvertOptions
+from tfrecorder.options.convert_values import ON_ERROR
 from tfrecorder.validation import report as reports
 
 

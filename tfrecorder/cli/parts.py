@@ -9,7 +9,8 @@ import click
 
 from tfrecorder.cli.convert import SOURCE_HELP, convert_options, opened, option_of
 from tfrecorder.cli.output import is_quiet, json_option, quiet_option, show
-from tfrecorder.options.convert import NOT_STAGED, ON_ERROR
+from tfrecorder.options.convert import NOT_STAGED
+from tfrecorder.options.convert_values import ON_ERROR
 
 
 def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:

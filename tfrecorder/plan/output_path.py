@@ -10,7 +10,8 @@ from tfrecorder.dataset import layout
 from tfrecorder.errors import (
     OptionError,
 )
-from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions, is_version
+from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
+from tfrecorder.options.convert_values import is_version
 
 if TYPE_CHECKING:
     pass
