@@ -110,7 +110,7 @@ def test_dropped_records_leave_nothing_behind(ten) -> None:
 
 
 def test_what_cannot_be_dropped_is_refused(ten) -> None:
-    with pytest.raises(OptionError, match=r"1 of 2 uris are not in .*, as 'nowhere\.jpg'"):
+    with pytest.raises(OptionError, match=r"1 of 2 uris are not in .*, such as 'nowhere\.jpg'"):
         compact(ten, drop=["nowhere.jpg", records(ten)[0]["image/filename"].decode()])
     with pytest.raises(OptionError, match="cannot be read"):
         compact(ten, drop="nowhere.txt")

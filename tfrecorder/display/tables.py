@@ -98,7 +98,7 @@ def passed_over_words(counts: Mapping[str, int]) -> str:
     """Files of a folder that made no row in a line; "" where there are none.
 
     >>> passed_over_words({"hidden": 2, "other": 0})
-    'passed over in the folder: 2 hidden'
+    'skipped in the folder: 2 hidden'
     """
     passed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     return f"skipped in the folder: {passed}" if passed else ""
