@@ -60,6 +60,7 @@ def test_the_files_are_those_of_a_local_conversion(options, dataset: Path) -> No
     assert public_files("out") == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_what_stopped_a_worker_is_the_error_of_the_call(options, frame: pd.DataFrame) -> None:
     frame.loc[3, "image_uri"] = "nowhere.jpg"
     message = error_of(

@@ -328,6 +328,7 @@ def test_more_machines_than_a_bucket_serves_at_first_are_a_warning(
         tfrecorder.convert(SOURCE, OUT, num_workers=50, **wanted)
 
 
+@pytest.mark.slow
 def test_a_reject_that_stops_the_job_is_told_in_its_words(bucket: Gcs, dataflow: Dataflow) -> None:
     bucket.put("gs://bkt/data/photos/cat/cat_03.jpg", b"no image")
     job = tfrecorder.convert(SOURCE, OUT, on_error="raise", **settings(dataflow))
@@ -337,6 +338,7 @@ def test_a_reject_that_stops_the_job_is_told_in_its_words(bucket: Gcs, dataflow:
     assert layout.COMMIT not in bucket.files(OUT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noted", "messages", "told"),
     [

@@ -292,6 +292,7 @@ def test_boxes_go_where_the_pixels_go(size: tuple[int, int], options: dict[str, 
     assert np.abs(boxes[0] - bright(image)).max() < 2 / min(image.shape[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", ["stretch", "crop", "pad", "fit"])
 @pytest.mark.parametrize("form", ["keep", "jpeg"])
 def test_boxes_go_where_the_pixels_go_when_images_are_written_smaller(fit: str, form: str) -> None:

@@ -82,6 +82,7 @@ def source(kind: str) -> tuple[Any, dict[str, Any]]:
     return frame, {**options, "schema": COLUMNS}
 
 
+@pytest.mark.slow
 def test_it_is_what_this_version_writes(out: Path, tmp_path: Path) -> None:
     table, options = source(out.name)
     tfrecorder.convert(table, tmp_path / "now", **options)
@@ -133,6 +134,7 @@ def test_it_is_repaired(out: Path, here: Path) -> None:
     assert tfrecorder.info(out).columns
 
 
+@pytest.mark.slow
 def test_it_is_appended_to_and_compacted(out: Path) -> None:
     table, _ = source(out.name)
     whole, records = public_files(out), tfrecorder.info(out).records
@@ -145,6 +147,7 @@ def test_it_is_appended_to_and_compacted(out: Path) -> None:
     assert tfrecorder.verify(f"{out}-new").ok
 
 
+@pytest.mark.slow
 def test_it_is_not_continued(out: Path) -> None:
     table, options = source(out.name)
     whole = public_files(out)

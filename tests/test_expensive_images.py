@@ -39,6 +39,7 @@ def allowed(data: bytes, pixels: int = 0) -> float:
     return 1 + 0.1 * pixels / 1e6 + 0.1 * len(data) / 1e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPENSIVE)
 def test_what_takes_too_long_is_rejected_with_its_numbers(name: str) -> None:
     data = EXPENSIVE[name]()

@@ -111,6 +111,7 @@ def test_a_csv_a_folder_and_an_accessor_append_too(out) -> None:
         table(16, 2).tensorflow.to_tfrecord("out", append="yes")
 
 
+@pytest.mark.slow
 def test_an_append_is_the_same_bytes_wherever_it_is_written(out) -> None:
     shutil.copytree("out", "other")
     add(table(12, 8))

@@ -74,6 +74,7 @@ CELLS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", CELLS)
 def test_an_image_is_stored_as_it_came_under_the_name_of_its_content(form: str) -> None:
     result = tfrecorder.convert(of_cells([CELLS[form]]), "out", progress=False)

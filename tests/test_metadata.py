@@ -87,6 +87,7 @@ def test_as_supervised_gives_image_and_label(photos):
         assert label.dtype == np.int64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split", "rows"),
     [
@@ -186,6 +187,7 @@ def test_the_true_class_names_are_in_our_own_metadata():
     assert result.class_names == tuple(sorted(ODD_NAMES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forms", "shape"),
     [

@@ -88,6 +88,7 @@ def schema(unit: str, labelled: bool = True) -> Schema:
     return Schema(split=Split(), image_uri=Image(), mask_uri=Mask(), objects=boxes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["fraction", "pixel"])
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_boxes_are_where_the_pixels_went(transform: str, unit: str) -> None:

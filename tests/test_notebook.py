@@ -102,6 +102,7 @@ def test_the_result_is_a_table(outputs: list[list[Any]]) -> None:
     assert "classes: 4: &#x27;brick&#x27;" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [1, 3])
 def test_a_bar_and_the_table_are_all_that_a_cell_shows(outputs: list[list[Any]], cell: int) -> None:
     *bar, result = outputs[cell]
@@ -122,6 +123,7 @@ def test_where_nobody_watches_one_line_is_there_at_the_end(
     assert re.fullmatch(r"52/52 images \[\d\d:\d\d, +[\d.]+ images/s\]\n", line.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [2, 6, 7, 8])
 def test_where_nobody_watches_a_bar_that_would_be_gone_is_not_there(
     unwatched: list[list[Any]], cell: int

@@ -65,6 +65,7 @@ def test_source_images_and_output_on_s3(photos: S3, dataset: Path) -> None:
     assert photos.count("PUT") == 0
 
 
+@pytest.mark.slow
 def test_the_same_on_azure(azure: str, dataset: Path) -> None:
     storage.publish_bytes(azure, "photos.csv", CSV.read_bytes())
     for path in PHOTOS:

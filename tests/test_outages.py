@@ -136,6 +136,7 @@ def test_one_object_that_always_fails_is_given_up_though_others_are_answered(
         going.result()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "passes"),
     [("rateLimitExceeded", True), ("userRateLimitExceeded", True), ("forbidden", False)],

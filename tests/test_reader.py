@@ -92,6 +92,7 @@ def test_unlabelled_images_have_label_minus_one(tmp_path: Path) -> None:
     assert labels == [-1] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch", "drop", "more"),
     [

@@ -88,6 +88,7 @@ def test_fit_stays_within_and_enlarges_nothing(
         assert all(np.array_equal(*pair) for pair in zip(images, first_images(out), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "shrinks"), [((110, 110), True), ((200, 250), False)])
 @pytest.mark.parametrize("resize", ["stretch", "crop"])
 def test_without_antialiasing_pixels_are_those_of_the_usual_pipeline(

@@ -95,6 +95,7 @@ def test_a_killed_training_goes_on_with_the_batches_not_seen(out: str, tmp_path:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"augment": True}, {"cache": True}, {"shard": (1, 2)}])
 def test_a_start_leaves_out_exactly_the_steps_before_it(out: str, more: dict[str, object]) -> None:
     options = {"batch_size": 4, "image_size": 10, "seed": 3, "features": True} | more

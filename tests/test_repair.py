@@ -347,6 +347,7 @@ def test_a_folder_of_the_images_that_was_edited_is_brought_back_by_base(out: Pat
     assert all_files(out) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rejects", "suspects", "index", "done"])
 def test_a_dataset_of_an_earlier_version_is_repaired(out: Path, name: str) -> None:
     as_earlier(out)

@@ -19,8 +19,6 @@ from nbformat import NotebookNode
 from support import SAMPLES, skip_without
 
 NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
-#: The notebook that `make test` runs; `make test-slow` runs the others.
-QUICK = "detection"
 NOT_RUN = "not-run"
 #: Notebooks that draw, and how many pictures they show.
 DRAWN = {"detection": 2, "segmentation": 2}
@@ -56,13 +54,8 @@ def _left_out(cell: NotebookNode) -> bool:
     return NOT_RUN in cell.metadata.get("tags", ())
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.stem, marks=[] if path.stem == QUICK else pytest.mark.slow)
-        for path in NOTEBOOKS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(
     path: Path, kernel: KernelManager, tmp_path: Path
 ) -> None:

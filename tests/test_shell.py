@@ -91,6 +91,7 @@ def test_an_open_file_is_a_source_in_python_too() -> None:
     assert len(filenames("text")) == 52
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8", "UTF8"])
 @pytest.mark.parametrize("header", [True, False])
 def test_separator_and_encoding_are_read_as_they_are_said(encoding: str, header: bool) -> None:
@@ -143,6 +144,7 @@ def test_what_is_no_csv_has_no_separator(source: Any, words: str) -> None:
 # Output for programs, and none.
 
 
+@pytest.mark.slow
 def test_convert_prints_its_result_as_json() -> None:
     ended = run("-m", "tfrecorder", "convert", CSV, "out", "--json")
     found = json.loads(ended.stdout)

@@ -214,6 +214,7 @@ def test_a_batch_ends_by_the_size_of_its_spool() -> None:
 # --------------------------------------------------------------------------- what ends a stream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spared", [0, 11, 24, 31, 47])
 def test_a_stream_that_is_killed_goes_on(tmp_path: Path, spared: int) -> None:
     assert streams.kill_stream(Moment(spared), tmp_path / "out")
@@ -525,6 +526,7 @@ def test_the_command_writes_and_says_what_it_did() -> None:
     assert f"stream from folder:{Path('in').absolute()}: read up to 1" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -32,6 +32,7 @@ def test_what_is_killed_is_completed_to_the_same_bytes(
     assert survived.lost == 0
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_whole_is_noticed(material: Material) -> None:
     after = digests(material.whole)
     assert check_killed(material.whole, {}, after) == ""

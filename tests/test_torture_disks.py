@@ -37,6 +37,7 @@ def test_files_that_may_not_grow_are_one_clear_error(material, tmp_path: Path) -
     assert survived(lambda: disks.limit_files(material, 2, tmp_path / "limits")) == 2
 
 
+@pytest.mark.slow
 def test_a_read_only_disk_is_one_clear_error_and_is_not_touched(material, tmp_path: Path) -> None:
     assert survived(lambda: disks.lock_disk(material, tmp_path)) == 4
 

@@ -131,6 +131,7 @@ def turned(orientation: int) -> tuple[str, np.ndarray]:
     return name, np.asarray(ImageOps.exif_transpose(Pictures.open(name)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_pixels_are_turned_upright(orientation: int) -> None:
     name, upright = turned(orientation)
@@ -141,6 +142,7 @@ def test_pixels_are_turned_upright(orientation: int) -> None:
     assert done.oriented == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_boxes_are_turned_with_the_pixels(orientation: int) -> None:
     pixels = np.zeros((80, 120, 3), np.uint8)

@@ -131,6 +131,7 @@ def test_odd_names_and_labels_are_clean() -> None:
 # -------------------------------------------------------------------------------- bytes that flip
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)
 @given(where=st.floats(0, 1, exclude_max=True), at=st.floats(0, 1), by=st.integers(1, 255))
 def test_a_byte_that_flips_in_any_file_is_found_and_named(clean, bench, files, where, at, by):

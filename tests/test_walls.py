@@ -123,11 +123,13 @@ def test_work_without_beam_takes_neither():
     assert Path("out/dataset_info.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", CONTRACT)
 def test_the_contract_between_them_loads_neither(module):
     assert attempts_of(f"import tfrecorder.{module}", (*TENSORFLOW, *BEAM)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
