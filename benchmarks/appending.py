@@ -1,10 +1,9 @@
-"""Appending: 1,000 rows to a dataset of 1,000 rows, and to one of 1,000,000; many generations.
+"""Appending: 1,000 rows to a dataset of 1,000 rows, and to one of 1,000,000.
 
     appending.py [--data DIR] [--rounds N] [--quick]
 
 What the larger dataset adds is the look at the uris that are there. The datasets are made once and
-kept: pictures of 1,000 files under a million paths, stored as they are, without a check.  Last, a
-dataset of 1,000 generations, each of one record, is opened.
+kept: pictures of 1,000 files under a million paths, stored as they are, without a check.
 """
 
 from __future__ import annotations
@@ -20,11 +19,7 @@ ROWS = 1_000_000
 QUICK_ROWS = 20_000
 ADDED = 1000
 
-GENERATIONS = 1000
-QUICK_GENERATIONS = 20
-
 SECONDS_BAR = 3.0
-OPENING_BAR = 2.0
 MEMORY_BAR = 300.0
 
 
@@ -43,16 +38,6 @@ def add(images: str, dataset: str, first: int) -> Timed:
 
         result = tfrecorder.append(new, dataset, progress=False)
         return {"records": result.records}
-
-    return run
-
-
-def opened(dataset: str) -> Timed:
-    """Open a dataset of many generations."""
-    import tfrecorder
-
-    def run() -> Numbers:
-        return {"records": len(tfrecorder.Records(dataset, "TRAIN"))}
 
     return run
 
@@ -92,16 +77,6 @@ def make_dataset(images: str, folder: Path, count: int) -> str:
     return str(folder)
 
 
-def make_generations(images: str, folder: Path, count: int) -> str:
-    import tfrecorder
-
-    made = len(list((folder / "appended").glob("*/dataset_info.json"))) + 1
-    tfrecorder.convert(rows(images, 0, 1), folder, verify="none", progress=False)
-    for number in range(made, count):
-        tfrecorder.append(rows(images, number, number + 1), folder, progress=False)
-    return str(folder)
-
-
 def main(arguments: list[str] | None = None) -> bool:
     parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -122,19 +97,13 @@ def main(arguments: list[str] | None = None) -> bool:
         )
         for count in (ADDED, many)
     ]
-    generations = QUICK_GENERATIONS if chosen.quick else GENERATIONS
-    dataset = make_generations(images, data / f"generations-{generations}", generations)
-    cases.append(
-        Case(f"open {generations:,} generations", "appending:opened", {"dataset": dataset})
-    )
     results = harness.run_rounds(cases, rounds, data)
     print(harness.table(results, ["seconds", "cpu", "peak_mb", "records"]), "\n")
-    few, large, many_generations = results
+    few, large = results
     more = {key: large.median(key) - few.median(key) for key in ("seconds", "peak_mb")}
     bars = [
         Bar("appended to 1,000,000 rows, s more", more["seconds"], SECONDS_BAR, at_least=False),
         Bar("appended to 1,000,000 rows, MB more", more["peak_mb"], MEMORY_BAR, at_least=False),
-        Bar("opening 1,000 generations, s", many_generations.median("seconds"), OPENING_BAR, False),
     ]
     return harness.report("appending", results, bars=bars)
 
