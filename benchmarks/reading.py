@@ -357,35 +357,45 @@ def _bars(results: Sequence[Result]) -> list[Bar]:
         others = [name for name in others if rate[name] == rate[name]]
         best_cpu, best_rate = min(cpu[name] for name in others), max(rate[name] for name in others)
         checks += [
-            (f"CPU against the better, {kind}", cpu[own] / best_cpu, 1.02, False),
-            (f"images/s against the better, {kind}", rate[own] / best_rate, 0.95, True),
+            (
+                f"`load` / the better of by hand and TFDS, {kind}, CPU",
+                cpu[own] / best_cpu,
+                1.02,
+                False,
+            ),
+            (
+                f"`load` / the better of by hand and TFDS, {kind}, images/s",
+                rate[own] / best_rate,
+                0.95,
+                True,
+            ),
         ]
     own = at("load")
     checks.append(
         (
-            "CPU of the default against plain by hand",
+            "`load` / plain by hand, CPU",
             cpu[own] / cpu[at("by hand, plain")],
             1.02,
             False,
         )
     )
     checks.append(
-        ("images/s against Pillow generator", rate[own] / rate[at("Pillow generator")], 1.0, True)
+        ("`load` / Pillow generator, images/s", rate[own] / rate[at("Pillow generator")], 1.0, True)
     )
     single, plain = "image_dataset_from_directory", "load(antialias=False)"
     for of in (at, f"{EPOCHS} epochs: {{}}".format):
         checks += [
             (
-                f"images/s of {of(plain)} against {single}",
+                f"{of(plain)} / {single}, images/s",
                 rate[of(plain)] / rate[of(single)],
                 1,
                 True,
             ),
-            (f"CPU of {of(plain)} against {single}", cpu[of(plain)] / cpu[of(single)], 1, False),
+            (f"{of(plain)} / {single}, CPU", cpu[of(plain)] / cpu[of(single)], 1, False),
         ]
     for name, bar in zip(LARGE, (1.25, 1.6), strict=True):
         gain = cpu[f"{name}: by hand, plain"] / cpu[f"{name}: load"]
-        checks.append((f"{name}: images per CPU second against by hand", gain, bar, True))
+        checks.append((f"{name}: `load` / by hand, images per CPU s", gain, bar, True))
     checks.append(("128x128: images/s", rate["128x128: load"], 12_000, True))
     by_name = {result.case.name: result for result in results}
     checks += [
