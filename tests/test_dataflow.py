@@ -393,7 +393,7 @@ def test_a_cancelled_job_is_continued_by_the_same_call(
     job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
     bucket.forget_requests()
     bucket.inject("stall", operation="download", object="*/coffee/*", seconds=60)
-    with pytest.raises(TimeoutError, match="still runs"):
+    with pytest.raises(TimeoutError, match="is still running"):
         job.wait(timeout=0.1)
     wait_for(lambda: bucket.count("download", "bkt/data/photos/*"))  # its worker is at work
     job.cancel()

@@ -148,7 +148,7 @@ def test_the_old_dataset_stands_until_the_commit_of_an_overwrite() -> None:
     tfrecorder.stage(CSV, "out", num_shards=3, seed=7, overwrite=True)
     tfrecorder.work("out", part=(1, 2))
     assert public_files("out") == old
-    with pytest.raises(OutputError, match="of the parts 2/2"):
+    with pytest.raises(OutputError, match="are not done: parts 2/2"):
         tfrecorder.commit("out")
     tfrecorder.work("out", part=(2, 2))
     tfrecorder.commit("out")

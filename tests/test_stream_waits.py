@@ -136,7 +136,7 @@ def test_a_batch_and_ctrl_c_do_not_wait_for_the_next_look() -> None:
     wait_for(Path("out/dataset_info.json").exists)
     assert Path("looks").read_text() == "look\n"
     time.sleep(1)  # until it waits
-    assert "Run the same stream again to go on" in end_by_ctrl_c(process)
+    assert "Run the same stream again to continue" in end_by_ctrl_c(process)
     assert Path("looks").read_text() == "look\n"
 
 
