@@ -9,7 +9,8 @@ A page says where a table goes:
     <!-- end of figures -->
 
 `reading/readers` is the table `readers` in results/reading.json, and `bars`, `machine` and
-`summary` are made of all the files.  All must be measured at one commit, without changes.
+`summary` are made of all the files.  All must be measured at one commit, without changes.  A
+table whose benchmark was not run stays as it is.
 `--check` writes nothing and says which pages differ.
 """
 
@@ -102,7 +103,8 @@ def summary(records: Records) -> str:
         ("small pictures as raw pixels: images/s", "raw", _small),
         ("validate and plan 1,000,000 rows", "planning", _planned),
     ):
-        rows.append([words, said(records[name]), f"`{records[name]['command']}`"])
+        if name in records:
+            rows.append([words, said(records[name]), f"`{records[name]['command']}`"])
     return markdown(rows)
 
 
@@ -159,11 +161,13 @@ def filled(text: str, records: Records) -> str:
             made = of_all[name](records)
         else:
             benchmark, _, table = name.partition("/")
-            try:
-                record = records[benchmark]
-                made = f"`{record['command']}`:\n\n{markdown(record['tables'][table])}"
-            except KeyError as error:
-                raise SystemExit(f"{name}: there is no {error} among the results") from None
+            if benchmark not in records:
+                print(f"{name}: not measured, and left as it is")
+                return found[0]
+            record = records[benchmark]
+            if table not in record["tables"]:
+                raise SystemExit(f"{name}: {benchmark} has the tables {list(record['tables'])}")
+            made = f"`{record['command']}`:\n\n{markdown(record['tables'][table])}"
         return f"{found[1]}{made}\n{found[4]}"
 
     return MARKED.sub(figures, text)
