@@ -60,7 +60,7 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _emphasised(name: str) -> str:
-    ours = name.startswith(("tfrecorder", "load", "verify=", "500x375: load"))
+    ours = " / " not in name and name.startswith(("tfrecorder", "load", "verify="))
     return f"**{name}**" if ours else name
 
 
@@ -112,7 +112,7 @@ def _checked(record: dict[str, Any]) -> str:
     table = _by_name(record["tables"]["by the slope"])
     share = next(bar["value"] for bar in record["bars"] if "bare check" in bar["name"])
     rate = table['verify="decode"'][0]
-    return f"{rate} images/s, {share:.2f} of what the check alone takes"
+    return f"{rate} images/s, {share:.2f} of the rate of the check alone"
 
 
 def _ranked(title: str, column: int) -> Callable[[dict[str, Any]], str]:
@@ -120,16 +120,15 @@ def _ranked(title: str, column: int) -> Callable[[dict[str, Any]], str]:
 
     def said(record: dict[str, Any]) -> str:
         rows = record["tables"][title][1 : RANKED + 1]
-        return ", ".join(f"{_emphasised(row[0])} {row[column]}" for row in rows)
+        return "; ".join(f"{_emphasised(row[0])} {row[column]}" for row in rows)
 
     return said
 
 
 def _small(record: dict[str, Any]) -> str:
-    rows = record["tables"]["readers"][1:]
-    pairs = [(row[0].removeprefix("128x128 "), row[1]) for row in rows if "500x375" not in row[0]]
-    shown = [f"{name} {rate}" for name, rate in pairs if "image_size" not in name]
-    return ", ".join(shown)
+    rows = [row for row in record["tables"]["readers"][1:] if row[0].startswith(("128", "hdf5"))]
+    rows.sort(key=lambda row: -float(row[1].replace(",", "")))
+    return "; ".join(f"{row[0].removeprefix('128x128 ')} {row[1]}" for row in rows)
 
 
 def _planned(record: dict[str, Any]) -> str:
@@ -142,9 +141,9 @@ def _by_name(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
 
 
 def _number(value: float) -> str:
-    if value >= 1000 or value == int(value):
+    if value >= 100 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
 def filled(text: str, records: Records) -> str:
