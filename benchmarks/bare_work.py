@@ -26,7 +26,7 @@ def of_files(source: str, step: str, times: int, out: str | None = None) -> Time
 
     Args:
         step: a name of `STEPS`, or "write".
-        times: how often, one pass after the other: a process tells its CPU time in hundredths of a
+        times: how often, one pass after the other: a process knows its CPU time in hundredths of a
             second, which many a step does not take.
         out: a new folder for what is written.
     """

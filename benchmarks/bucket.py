@@ -1,10 +1,10 @@
-"""Conversion from and to gs://, beside the most that the same server can give.
+"""Conversion from and to gs://, next to the most that the same server can give.
 
     bucket.py [--data DIR] [--quick] [--rounds N] [--cases "NAME;NAME"]
     bucket.py --s3      S3 by obstore and by fsspec: see bucket_s3.py
 
 The server is the tests' loopback storage, in a process of its own.  It shares two cores with its
-client, so that what counts is whose CPU seconds an image takes: the server's own are shown beside
+client, so that what counts is whose CPU seconds an image takes: the server's own are shown next to
 the client's.  With 16 threads each:
 
     plain GET       each image by the bare HTTP client of the standard library; nothing else

@@ -100,7 +100,7 @@ def _get(server: Any, requests: int) -> Callable[[], None]:
 def _size(server: Any, requests: int) -> Callable[[], None]:
     from tfrecorder import storage
 
-    # s3fs keeps what it was told of a folder it has listed; here it has listed none.
+    # s3fs keeps what it has learned of a folder it has listed; here it has listed none.
     server.put("s3://bkt/in.jpg", b"x")
     return _each(lambda _: storage.size("s3://bkt/in.jpg"), requests)
 

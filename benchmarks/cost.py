@@ -11,8 +11,8 @@ Measured here, each in its own process:
                        in the worker; it gets each image by our GET, and checks nothing
     …, decoding        the same, and each image is decoded by TensorFlow, the check that it has
     …, local           the same of files on this disk: bytes read and written
-    install, import    what a worker's machine installs beside Beam's stock image, from wheels that
-                       are there already; and what each of its processes imports
+    install, import    what a worker's machine installs on top of Beam's stock image, from wheels
+                       that are there already; and what each of its processes imports
 
 CPU is by the slope between two numbers of images: what an image more takes.  The sum takes for
 granted, the same for all ways: machines that start and stop in so many minutes, and so many
@@ -194,7 +194,7 @@ def ways(
         return sum(by_name[f"{what}, {side}"].median("seconds") for what in ("install", "import"))
 
     def added(way: str) -> float:
-        """Bytes that are written beside those of the image, for each."""
+        """Bytes that are written for each image, besides its own."""
         small = f"{FIRST if way in (FIRST, CHECKED) else way}, local "
         one = next(result for name, result in by_name.items() if name.startswith(small))
         return (one.median("bytes_out") - one.median("bytes_in")) / one.median("images")

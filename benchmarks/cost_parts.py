@@ -1,4 +1,4 @@
-"""What `cost.py` measures beside our conversions: everybody's first version, and a worker's start.
+"""What `cost.py` measures besides our conversions: everybody's first version, and a worker's start.
 
 Each function prepares a case of the harness; `wheels` makes what the cases of installing need.
 """
@@ -31,7 +31,7 @@ OUR_IMPORTS = (
 )
 TENSORFLOW_IMPORTS = (BEAM, "tensorflow", "PIL.Image", "apache_beam.io.gcp.gcsio")
 
-#: Part of every Python image, beside what Beam's list names.
+#: Part of every Python image, besides what Beam's list names.
 _INSTALLERS = ("pip", "setuptools", "wheel")
 
 
@@ -142,7 +142,7 @@ def our_wheels(folder: Path) -> list[str]:
 
 
 def tensorflow_wheels(folder: Path) -> list[str]:
-    """The wheels of TensorFlow and of what it needs beside Beam's stock image, out of this
+    """The wheels of TensorFlow and of what it needs on top of Beam's stock image, out of this
     environment's packages.
 
     Raises:

@@ -76,7 +76,7 @@ def in_one_process(source: str, out: str) -> Timed:
 
 
 def by_workers(source: str, out: str) -> Timed:
-    """The same in worker processes; what the launcher and they need, and what it tells them."""
+    """The same in worker processes; what the launcher and they need, and what it sends them."""
     writing.import_writer()
     import tfrecorder
 

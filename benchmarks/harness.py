@@ -7,7 +7,7 @@
 
 A case names a function of a module in this folder.  The function imports what it needs, prepares
 what is not to be timed, and returns the function that is timed; that one returns a dict of
-numbers (images, bytes_in, bytes_out, a checksum, ...), which are kept beside the measured ones:
+numbers (images, bytes_in, bytes_out, a checksum, ...), which are kept next to the measured ones:
 
     seconds     wall clock of the timed function alone: no imports, no interpreter start
     cpu         user + system seconds of the process and of its children, in the same time

@@ -40,7 +40,7 @@ def _torch_loader(images: Any) -> Any:
 
 
 def tfds(directory: str, size: int, antialias: bool = False) -> Any:
-    """As in reading.py, but never from memory: TFDS caches small splits unless told otherwise."""
+    """As in reading.py, but never from memory: TFDS caches small splits by default."""
     import tensorflow as tf
     import tensorflow_datasets
 

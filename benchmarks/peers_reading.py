@@ -1,4 +1,4 @@
-"""`tfrecorder.load` beside the readers of other formats, on the same photographs.
+"""`tfrecorder.load` next to the readers of other formats, on the same photographs.
 
     peers_reading.py [--data DIR] [--rounds N] [--quick]
 

@@ -95,7 +95,7 @@ def beam(source: str, out: str, workers: int = 1) -> Timed:
 
 
 def as_example(row: tuple[str, int]) -> bytes:
-    """A photograph as a serialized tf.train.Example, with what Pillow tells of its header."""
+    """A photograph as a serialized tf.train.Example, with what Pillow reads in its header."""
     path, label = row
     return example(_read(path), label)
 
@@ -226,7 +226,7 @@ def huggingface(source: str, out: str, folder: str) -> Timed:
 
 
 def array_record(source: str, out: str, options: str = "group_size:1") -> Timed:
-    """`group_size:1`, as Grain asks for; it compresses unless told otherwise."""
+    """`group_size:1`, as Grain asks for; by default it compresses."""
     from array_record.python.array_record_module import ArrayRecordWriter
 
     def write(splits: Splits) -> None:

@@ -1,4 +1,4 @@
-"""Conversion beside everything else that writes photographs for training.
+"""Conversion next to everything else that writes photographs for training.
 
     peers_writing.py [--data DIR] [--rounds N] [--quick] [--rehearse]
 

@@ -1,4 +1,4 @@
-"""How fast `tfrecorder.load` reads, beside what else there is to read the same images.
+"""How fast `tfrecorder.load` reads, next to what else there is to read the same images.
 
     reading.py [--data DIR] [--quick] [--small-images N] [--rounds N]
 

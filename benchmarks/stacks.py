@@ -32,7 +32,7 @@ PATTERNS = {
     CRC: r"\(tfrecorder/(tfrecord|crc32c)\.py",
     ENCODE: r"\(tfrecorder/examples\.py|\brecord_features \(",
     WRITE: r"\b(write_all|publish|publish_bytes) \(",
-    READ: r"\(tfrecorder/storage/local\.py|\b(read_bytes|read_image|_asked|resolve) \(",
+    READ: r"\(tfrecorder/storage/local\.py|\b(read_bytes|read_image|_read_request|resolve) \(",
     ROW: r"\(tfrecorder/(shards|rows|metadata|metadata_form|commit|storage)\.py",
     PLAN: r"\(tfrecorder/",
     BEAM: r"\(apache_beam/",
@@ -46,7 +46,7 @@ _PATTERNS = {part: re.compile(pattern) for part, pattern in PATTERNS.items()}
 
 
 def py_spy() -> str | None:
-    """The path of py-spy beside this Python or on the PATH; None where it is not installed."""
+    """The path of py-spy next to this Python or on the PATH; None where it is not installed."""
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
     return shutil.which("py-spy", path=path)
 

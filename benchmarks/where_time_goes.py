@@ -1,11 +1,11 @@
-"""Where the time goes: shares of CPU time of a conversion and of reading, each beside its floor.
+"""Where the time goes: shares of CPU time of a conversion and of reading, each next to its floor.
 
     where_time_goes.py [--data DIR] [--rounds N] [--quick]
 
 4,000 photographs of 500x375.  Of a conversion, `verify="decode"` and `verify="header"`, py-spy
-takes the stacks (`stacks.py`); of reading, TensorFlow's own trace tells the kernels, as
+takes the stacks (`stacks.py`); of reading, TensorFlow's own trace names the kernels, as
 `tfrecorder benchmark --trace` does.  The CPU milliseconds of an image are measured without either,
-and divided by these shares.  Beside each part stands what it takes alone, on the same bytes and
+and divided by these shares.  Next to each part stands what it takes alone, on the same bytes and
 with nothing else (`bare_work.py`): what no program that does this work can go below.
 """
 
@@ -37,7 +37,7 @@ BUSY = 0.2
 #: Parts from this share of the CPU time on are explained.
 LARGE_SHARE = 0.05
 
-#: What a part is, and why it is there; the floor in figures stands beside it.
+#: What a part is, and why it is there; the floor in figures stands next to it.
 WRITING = {
     stacks.CHECK: "decodes all entropy-coded data, or damage is not seen; alone: the same call of "
     "simplejpeg. verify='header' is without it",

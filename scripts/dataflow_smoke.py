@@ -86,7 +86,7 @@ def differences(remote: str, local: Path) -> list[str]:
     return sorted(there ^ here) + [name for name, one in zip(both, same, strict=True) if not one]
 
 
-def told(job: tfrecorder.DataflowJob, found: dict[str, float], most: float, cores: int) -> str:
+def report(job: tfrecorder.DataflowJob, found: dict[str, float], most: float, cores: int) -> str:
     hours = found.get("TotalVcpuTime", 0) / 3600
     memory = found.get("TotalMemoryUsage", 0) / 1024 / 3600
     cost = hours * CORE_HOUR + memory * GIB_HOUR
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
         )
         assert isinstance(job, tfrecorder.DataflowJob)
         print(job, flush=True)
-        print(told(job, *watched(job), cores_of(given.machine_type) or 1), flush=True)
+        print(report(job, *watched(job), cores_of(given.machine_type) or 1), flush=True)
         with tempfile.TemporaryDirectory() as folder:
             tfrecorder.convert(table, f"{folder}/dataset", shard_size="16MB")
             different = differences(f"{place}/dataset", Path(folder, "dataset"))

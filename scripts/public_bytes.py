@@ -171,7 +171,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave all in this new folder")
     chosen = parser.parse_args()
     if not Path(tfrecorder.__file__).resolve().is_relative_to(ROOT):
-        sys.exit(f"{tfrecorder.__file__} is not the package beside this: set PYTHONPATH={ROOT}")
+        sys.exit(
+            f"{tfrecorder.__file__} is not the package of this checkout: set PYTHONPATH={ROOT}"
+        )
     warnings.simplefilter("ignore")  # the odd class names are meant
     with tempfile.TemporaryDirectory(prefix="tfrecorder-bytes-") as name:
         now, by_codecs = convert(chosen.keep or Path(name))

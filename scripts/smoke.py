@@ -7,7 +7,7 @@
 Builds the sdist, the wheel out of the sdist, and installs the wheel into an empty environment of
 each Python, in a folder that has the bundled photographs and nothing of the source. There they are
 converted, verified and loaded, by the command line and by Python. Needs the package `build`; only
-the standard library beside it. The environments are removed again.
+the standard library with it. The environments are removed again.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def convert_and_kill(
     """Convert to "out", and kill a worker in the middle of a shard.
 
     Args:
-        pids: tells the workers of the moment.
+        pids: lists the workers of the moment.
         writers: how many of them must have been seen to write by then.
 
     Returns:

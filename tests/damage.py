@@ -13,13 +13,13 @@ from typing import Any
 import google_crc32c
 import pandas as pd
 import pyarrow.parquet as pq
-from support import PHOTOS, SAMPLES
+from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
-from tfrecorder import parse_example, storage
+from tfrecorder import storage
 from tfrecorder.dataset.example import encode_example
 from tfrecorder.dataset.layout import Shard
-from tfrecorder.dataset.tfrecord import frame, read_records
+from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.schema.keys import DEFAULT_FEATURES, ENCODED, FILENAME, LABEL, SOURCE_ID, TEXT
 from tfrecorder.writing.commit import commit
@@ -78,18 +78,15 @@ def flip(data: bytes, at: int, by: int) -> bytes:
 
 def framed(path: Path) -> list[bytes]:
     """The records of a shard, each with its framing."""
-    with open(path, "rb") as file:
-        return [b"".join(frame([data])) for _, data in read_records(file)]
+    return [b"".join(frame([data])) for data in serialized(path)]
 
 
 def forge(out: Path, change: Callable[[list[dict[str, Any]]], None], shard: str = SHARD) -> None:
     """Change the records of a shard as a wrong writer would: checksums, index and commit agree."""
-    path = out / shard
-    with open(path, "rb") as file:
-        examples = [dict(parse_example(data)) for _, data in read_records(file)]
-    change(examples)
-    records = [b"".join(frame([encode_example(example)])) for example in examples]
-    path.write_bytes(b"".join(records))
+    found = examples(out / shard)
+    change(found)
+    records = [b"".join(frame([encode_example(example)])) for example in found]
+    (out / shard).write_bytes(b"".join(records))
     agree(out, shard, [len(record) for record in records])
 
 
@@ -120,7 +117,7 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
 def as_earlier(out: Path) -> Path:
     """Bring a dataset with one label to the form of the first versions.
 
-    They named the classes beside the columns, and noted the checksums of shards alone.
+    They named the classes next to the columns, and noted the checksums of shards alone.
     """
     plan, digest = _earlier_plan(out)
     private = out / "_tfrecorder"

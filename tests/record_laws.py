@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from PIL import Image as Pictures
-from support import rejects
+from support import examples, rejects
 
 import tfrecorder
-from tfrecorder import parse_example
-from tfrecorder.dataset.tfrecord import read_records
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan, read_shard_rows
 
@@ -35,8 +33,7 @@ def check_records(out: str | Path) -> None:
     rejected = set(rejects(out)["row"])
     for group, shard in enumerate(plan.shards):
         rows = [row for row in read_shard_rows(str(out), group) if row.row not in rejected]
-        with open(Path(out, shard.file), "rb") as file:
-            found = [parse_example(data) for _, data in read_records(file)]
+        found = examples(Path(out, shard.file))
         assert [int(record["image/source_id"][0]) for record in found] == [one.row for one in rows]
         for record, row in zip(found, rows, strict=True):
             _check_record(record, plan)

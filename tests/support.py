@@ -38,16 +38,27 @@ def photo_frame(rows: int = len(PHOTOS), split: str = "TRAIN") -> pd.DataFrame:
     return pd.DataFrame({"split": split, "image_uri": uris, "label": labels})
 
 
+def serialized(shard: str | Path) -> list[bytes]:
+    """Every record of a shard, as it is stored."""
+    with open(shard, "rb") as file:
+        return [data for _, data in read_records(file)]
+
+
+def examples(shard: str | Path) -> list[dict[str, Any]]:
+    """Every record of a shard, with the list of values of each key."""
+    return [dict(parse_example(data)) for data in serialized(shard)]
+
+
+def shards(output_dir: str | Path, split: str = "") -> list[Path]:
+    return sorted(Path(output_dir).glob(f"{split.lower()}*.tfrecord"))
+
+
 def records(output_dir: str | Path, split: str = "") -> list[dict[str, Any]]:
     """The records of a dataset in the order of its files, as plain Python values."""
     found = []
-    for path in sorted(Path(output_dir).glob(f"{split.lower()}*.tfrecord")):
-        with open(path, "rb") as file:
-            for _, data in read_records(file):
-                values = {key: next(iter(value)) for key, value in parse_example(data).items()}
-                found.append(
-                    {k: v if isinstance(v, bytes) else v.item() for k, v in values.items()}
-                )
+    for example in (one for shard in shards(output_dir, split) for one in examples(shard)):
+        values = {key: next(iter(value)) for key, value in example.items()}
+        found.append({k: v if isinstance(v, bytes) else v.item() for k, v in values.items()})
     return found
 
 

@@ -15,11 +15,20 @@ import google_crc32c
 import pandas as pd
 import pytest
 from gcs.control import Gcs
-from support import CSV, PHOTOS, SAMPLES, error_of, public_files, shorten_pauses, start, wait_for
+from support import (
+    CSV,
+    PHOTOS,
+    SAMPLES,
+    error_of,
+    examples,
+    public_files,
+    shorten_pauses,
+    start,
+    wait_for,
+)
 
 import tfrecorder
-from tfrecorder import OutputError, parse_example, storage
-from tfrecorder.dataset.tfrecord import read_records
+from tfrecorder import OutputError, storage
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.storage import gcs as gcs_store
@@ -154,10 +163,9 @@ def test_the_look_is_a_request_for_a_thousand_files(photos: Gcs) -> None:
 
 def change_images(photos: Gcs, dataset: Path) -> None:
     """Give the images of one shard other bytes, behind their ends."""
-    with open(dataset / SHARD, "rb") as file:
-        for _, data in read_records(file):
-            name = dict(parse_example(data))["image/filename"][0].decode()
-            photos.put(f"gs://bkt/{name}", (SAMPLES / name).read_bytes() + b"changed")
+    for record in examples(dataset / SHARD):
+        name = record["image/filename"][0].decode()
+        photos.put(f"gs://bkt/{name}", (SAMPLES / name).read_bytes() + b"changed")
 
 
 @pytest.mark.slow
@@ -204,7 +212,7 @@ def test_a_shard_of_a_conversion_that_ended_is_not_uploaded_over_itself(
 
 @pytest.mark.slow
 def test_a_large_shard_goes_up_in_pieces_under_a_claim(gcs: Gcs, tmp_path: Path) -> None:
-    """With room for a piece of 16 MiB: whether another object stands is told at the start."""
+    """With room for a piece of 16 MiB: the first answer says whether another object stands."""
     image = tmp_path / "large.jpg"
     image.write_bytes(PHOTOS[0].read_bytes() + bytes(gcs_store.PIECE))
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": [str(image)], "label": "a"})

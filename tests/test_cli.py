@@ -26,7 +26,7 @@ import tfrecorder
 from tfrecorder import ConvertOptions
 from tfrecorder.cli.main import main
 
-#: A process of the command that listens to Ctrl-C even where its parent was told not to.
+#: A process of the command that listens to Ctrl-C even if its parent ignores it.
 COMMAND = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 COMMAND += "import tfrecorder.cli.main; tfrecorder.cli.main.main()"
 

@@ -127,7 +127,7 @@ def test_a_simplejpeg_that_cannot_be_had_is_told_with_a_remedy(
 def test_a_simplejpeg_of_which_files_are_missing_is_downloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Slim images lose what nobody imports; here there is no network either, which is told."""
+    """Slim images lose what nobody imports; without a network, too, the message says so."""
     found = importlib.metadata.distribution("simplejpeg")
     slim = tmp_path / "site" / f"simplejpeg-{found.version}.dist-info"
     slim.mkdir(parents=True)

@@ -14,11 +14,10 @@ import tensorflow_datasets as tfds
 from kind_cases import convert, values
 from PIL import Image as Pictures
 from record_laws import check_records
-from support import PHOTOS, rejects
+from support import PHOTOS, examples, rejects, shards
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Schema, Split, parse_example
-from tfrecorder.dataset.tfrecord import read_records
+from tfrecorder import Boxes, Image, Schema, Split
 
 CAT, COFFEE, BRICK = (
     str(next(p for p in PHOTOS if word in p.name)) for word in ("cat", "coffee", "brick")
@@ -29,15 +28,12 @@ EDGES = ["x_min", "y_min", "x_max", "y_max"]
 def boxes_of(out: str | Path) -> dict[str, tuple[list[list[float]], list[bytes], list[int]]]:
     """For each image its boxes, their texts and integers, as they are stored."""
     found = {}
-    for path in sorted(Path(out).glob("*.tfrecord")):
-        with open(path, "rb") as file:
-            for _, data in read_records(file):
-                one = parse_example(data)
-                keys = [f"image/object/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax")]
-                edges = np.stack([np.asarray(one[key], np.float32) for key in keys], 1)
-                labels = [int(label) for label in one["image/object/class/label"]]
-                texts = [bytes(text) for text in one["image/object/class/text"]]
-                found[one["image/filename"][0].decode()] = (edges.tolist(), texts, labels)
+    for one in (one for shard in shards(out) for one in examples(shard)):
+        keys = [f"image/object/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax")]
+        edges = np.stack([np.asarray(one[key], np.float32) for key in keys], 1)
+        labels = [int(label) for label in one["image/object/class/label"]]
+        texts = [bytes(text) for text in one["image/object/class/text"]]
+        found[one["image/filename"][0].decode()] = (edges.tolist(), texts, labels)
     return found
 
 

@@ -126,7 +126,7 @@ def test_every_internal_link_leads_somewhere(name: str) -> None:
 
 
 def test_pages_of_the_site_link_only_within_the_site() -> None:
-    """A link to a file beside docs/ works in the repository alone."""
+    """A link to a file outside docs/ works in the repository alone."""
     for name, path in PAGES.items():
         if name.startswith("docs/"):
             assert not [link for link in links(path) if link.startswith("..")], name

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from support import error_of, public_files
+from support import error_of, examples, public_files
 
 import tfrecorder
 from tfrecorder import (
@@ -30,10 +30,8 @@ from tfrecorder import (
     Schema,
     Split,
     Text,
-    parse_example,
 )
 from tfrecorder.dataset.forms import parse_metadata
-from tfrecorder.dataset.tfrecord import read_records
 from tfrecorder.plan.plan import Plan
 
 ARCHIVE = Path(__file__).parent / "data/earlier.tar.xz"
@@ -112,9 +110,8 @@ def test_it_is_loaded(out: Path) -> None:
     assert images.shape == (2, 32, 32, 3)
     label = target["grade"] if out.name == "columns" else target
     key = "grade/label" if out.name == "columns" else "image/class/label"
-    with open(out / "train-00000-of-00002.tfrecord", "rb") as file:
-        examples = [parse_example(data) for _, data in read_records(file)]
-    assert label.numpy().tolist() == [one[key][0] for one in examples[:2]]
+    stored = examples(out / "train-00000-of-00002.tfrecord")
+    assert label.numpy().tolist() == [one[key][0] for one in stored[:2]]
 
 
 def test_it_is_inspected(out: Path, tmp_path: Path) -> None:

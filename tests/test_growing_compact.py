@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from growing_cases import QUIET, drawn, grow_ten_times, table
-from support import records, rejects, run
+from support import records, rejects, run, serialized, shards
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError
-from tfrecorder.dataset.tfrecord import read_records
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +35,8 @@ def compact(directory: str, out: str = "new", **options: object) -> tfrecorder.C
 
 def all_records(directory: str, split: str = "") -> Counter[bytes]:
     folders = tfrecorder.generations(directory)
-    found: Counter[bytes] = Counter()
-    for path in (path for one in folders for path in Path(one).glob(f"{split.lower()}*.tfrecord")):
-        with open(path, "rb") as file:
-            found.update(data for _, data in read_records(file))
-    return found
+    files = [shard for folder in folders for shard in shards(folder, split)]
+    return Counter(data for shard in files for data in serialized(shard))
 
 
 def all_bytes(directory: str) -> bytes:

@@ -24,7 +24,7 @@ from tfrecorder import DatasetError, OptionError
 SPLITS = {"TRAIN": 40, "VALIDATION": 4, "TEST": 4}
 NAMES = ("brick", "cat", "zebra", "aardvark", "coffee", "gravel")
 
-#: What tells a record: its bytes, its class, and the number of its row.
+#: What identifies a record: its bytes, its class, and the number of its row.
 Told = tuple[bytes, int, str]
 
 

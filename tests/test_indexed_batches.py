@@ -33,7 +33,7 @@ PLAIN = {"decode": False, "targets": ["label"]}
 
 @pytest.fixture(scope="module")
 def hashes(out: str) -> list[int]:
-    """What tells each record from the others, by its number."""
+    """What sets each record apart from the others, by its number."""
     found = [hash(data) for data, _ in Records(out, "TRAIN", **PLAIN)]
     assert len(set(found)) == 36
     return found

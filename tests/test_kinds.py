@@ -116,7 +116,7 @@ def frames(draw: Any) -> tuple[pd.DataFrame, Schema]:
 
 
 def exact(frame: pd.DataFrame) -> list[dict[str, str]]:
-    """Values as text, which tells -0.0 from 0.0 and holds NaN equal to itself."""
+    """Values as text, which keeps -0.0 apart from 0.0 and holds NaN equal to itself."""
     return [{name: repr(value) for name, value in row.items()} for row in values(frame)]
 
 

@@ -13,10 +13,9 @@ import pytest
 from kind_cases import convert
 from PIL import Image as Pictures
 from record_laws import check_records
-from support import SAMPLES
+from support import SAMPLES, examples
 
-from tfrecorder import Boxes, Image, Mask, Schema, Split, parse_example
-from tfrecorder.dataset.tfrecord import read_records
+from tfrecorder import Boxes, Image, Mask, Schema, Split
 
 COFFEE = sorted(SAMPLES.glob("photos/coffee/*.jpg"))
 SHARD = "train-00000-of-00001.tfrecord"
@@ -95,7 +94,7 @@ def test_boxes_are_where_the_pixels_went(transform: str, unit: str) -> None:
     frame, options = table(unit), TRANSFORMS[transform]
     convert(frame, "out", schema=schema(unit), num_shards=1, shuffle=False, **options)
     check_records("out")
-    for record, (_, row) in zip(all_records("out"), frame.iterrows(), strict=True):
+    for record, (_, row) in zip(examples(f"out/{SHARD}"), frame.iterrows(), strict=True):
         height, width = (int(record[f"image/{side}"][0]) for side in ("height", "width"))
         due = moved(row, unit, (width, height), options)
         found = np.stack([record[f"image/object/bbox/{edge}"] for edge in EDGES], 1)
@@ -103,11 +102,6 @@ def test_boxes_are_where_the_pixels_went(transform: str, unit: str) -> None:
         whole = options.get("resize") in ("crop", "pad")
         assert np.abs(found - due).max() <= (1 / min(width, height) if whole else 1e-6)
         assert [text.decode() for text in record["image/object/class/text"]] == row["label"]
-
-
-def all_records(out: str) -> list[dict[str, Any]]:
-    with open(Path(out, SHARD), "rb") as file:
-        return [parse_example(data) for _, data in read_records(file)]
 
 
 def moved(
@@ -139,7 +133,7 @@ def test_boxes_without_classes_are_moved_as_others(transform: str) -> None:
     convert(frame, "labelled", schema=schema("fraction"), **more)
     convert(bare, "bare", schema=schema("fraction", labelled=False), **more)
     check_records("bare")
-    for one, other in zip(all_records("labelled"), all_records("bare"), strict=True):
+    for one, other in zip(examples(f"labelled/{SHARD}"), examples(f"bare/{SHARD}"), strict=True):
         assert not any("/class/" in key for key in other if key.startswith("image/object/"))
         for edge in EDGES:
             key = f"image/object/bbox/{edge}"

@@ -81,14 +81,14 @@ def html_of(output: Any) -> str:
 
 
 def text_of(outputs: list[Any]) -> str:
-    """All that some outputs say beside results."""
+    """All that some outputs say besides results."""
     return "".join(
         output.text if output.output_type == "stream" else str(output.data) for output in outputs
     )
 
 
 def without_bars(shown: str) -> str:
-    """What is left beside bars."""
+    """What is left besides bars."""
     if "\r" not in shown:
         return ""
     return re.sub(BAR, "", shown).strip()

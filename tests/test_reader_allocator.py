@@ -24,7 +24,7 @@ faults()
 print(faults())
 """
 
-#: Tells the C library what it does anyway; `load` leaves it alone then.
+#: Asks the C library for what it does anyway; `load` leaves it alone then.
 UNTOUCHED = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=7"}
 
 
@@ -42,7 +42,7 @@ def page_faults(out: Path, **environment: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has this setting")
 def test_batches_of_raw_pixels_take_the_memory_of_those_before(tmp_path: Path) -> None:
     out = raw(tmp_path)
     kept, untouched = page_faults(out), page_faults(out, **UNTOUCHED)

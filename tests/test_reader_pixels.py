@@ -30,9 +30,6 @@ SHRUNK_BOUND = 2.5
 LARGE_BOUND = 2.0
 HALF_PIXEL_BOUND = 3.0
 
-#: In the mean, between plain bilinear resizing of all that a JPEG's decoder does and of our own.
-REPEATED_COLOURS_BOUND = 0.5
-
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -89,32 +86,20 @@ def test_fit_stays_within_and_enlarges_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "shrinks"), [((110, 110), True), ((200, 250), False)])
+@pytest.mark.parametrize("size", [(110, 110), (200, 250)], ids=["smaller", "larger"])
 @pytest.mark.parametrize("resize", ["stretch", "crop"])
 def test_without_antialiasing_pixels_are_those_of_the_usual_pipeline(
-    out: str, size: tuple[int, int], shrinks: bool, resize: str
+    out: str, size: tuple[int, int], resize: str
 ) -> None:
-    """What shrinks is decoded without smoothing between colours, which is told in docs/read.md."""
     options = {"image_size": size, "resize": resize, "antialias": False}
     exact = first_images(out, dtype="float32", value_range=(0, 255), **options)
-    whole = first_images(out)
-    smooth, repeated = (
-        [
-            tf.io.decode_jpeg(data, dct_method="INTEGER_ACCURATE", fancy_upscaling=fancy)
-            for data in first_images(out, decode=False)
-        ]
-        for fancy in (True, False)
-    )
-    differences = []
-    for number, ours in enumerate(exact):
-        np.testing.assert_array_equal(smooth[number], whole[number])
-        pixels = (repeated if shrinks else smooth)[number], smooth[number]
-        parts = [cut_to_shape(one, size) if resize == "crop" else one for one in pixels]
-        expected, usual = (tf.image.resize(one, size, antialias=False).numpy() for one in parts)
+    encoded, whole = first_images(out, decode=False), first_images(out)
+    for data, stored, ours in zip(encoded, whole, exact, strict=True):
+        pixels = tf.io.decode_jpeg(data, dct_method="INTEGER_ACCURATE")
+        np.testing.assert_array_equal(pixels, stored)
+        part = cut_to_shape(pixels, size) if resize == "crop" else pixels
+        expected = tf.image.resize(part, size, antialias=False).numpy()
         np.testing.assert_allclose(ours, expected, atol=1e-3)
-        differences.append(mean_difference(ours, usual))
-    assert np.mean(differences) < REPEATED_COLOURS_BOUND
-    assert bool(np.mean(differences) > 0.01) is shrinks
 
 
 @pytest.mark.parametrize("side", [130, 224, 300, 560])
@@ -215,7 +200,7 @@ def test_pad_keeps_the_proportions_with_black_borders(
 
 @pytest.mark.slow
 def test_augment_gives_parts_of_the_image_and_mirrors_half(tmp_path: Path) -> None:
-    """Red tells the column and green the row, so that a part tells where it is from."""
+    """Red is the column and green the row, so that each part shows where it is from."""
     rows, columns = np.mgrid[0:256, 0:256]
     pixels = np.stack([columns, rows, np.zeros_like(rows)], -1).astype(np.uint8)
     data = jpeg(pixels, quality=98)

@@ -1,4 +1,4 @@
-"""Any runner of Beam by its name, with its options; what is wrong is told before all else."""
+"""Any runner of Beam by its name, with its options; what is wrong is said before all else."""
 
 from __future__ import annotations
 

@@ -16,13 +16,12 @@ import tensorflow_datasets as tfds
 from kind_cases import convert, values
 from PIL import Image as Pictures
 from record_laws import check_records
-from support import public_files
+from support import examples, public_files, shards
 from test_detection import BRICK, EDGES, in_pixels, marked
 from test_masks import masked
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Mask, Schema, Split
-from tfrecorder.dataset.tfrecord import read_records
 
 BBOX, MASK = "image/object/bbox", "image/segmentation/class/encoded"
 
@@ -35,11 +34,7 @@ def read(out: str, **options: Any) -> tuple[Any, Any]:
 
 def stored(out: str) -> list[dict[str, Any]]:
     """Every record as it is stored."""
-    found = []
-    for path in sorted(Path(out).glob("*.tfrecord")):
-        with open(path, "rb") as file:
-            found += [tfrecorder.parse_example(data) for _, data in read_records(file)]
-    return found
+    return [one for shard in shards(out) for one in examples(shard)]
 
 
 def pictures(out: str, column: str) -> list[np.ndarray]:

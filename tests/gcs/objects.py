@@ -57,7 +57,7 @@ class StoredObject:
     md5: str
 
     def resource(self) -> dict[str, Any]:
-        """The object as the JSON API tells of it."""
+        """The object as the JSON API describes it."""
         return {
             "kind": "storage#object",
             "id": f"{self.bucket}/{self.name}/{self.generation}",

@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(
         self, service: Service, request: Request, call: Call, fault: Fault | None
     ) -> tuple[str, Callable[[], None]]:
-        """Do a request, as far as the fault allows; what became of it, and how that is told."""
+        """Do a request, as far as the fault allows; its outcome, and what sends the response."""
         if fault is None:
             return self._told(call.answer(request))
         if fault.kind == "stall" and not fault.after:

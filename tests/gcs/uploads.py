@@ -92,7 +92,7 @@ class Sessions:
         """Take a piece, or a question for how much is there (a range without numbers).
 
         Args:
-            hashes: the checksums of the whole, by crc32c and md5, where the last piece tells them.
+            hashes: the checksums of the whole, by crc32c and md5, if the last piece gives them.
 
         Returns:
             The object where it is now stored, else None, and the bytes received so far.

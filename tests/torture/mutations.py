@@ -164,7 +164,7 @@ def _jpeg_segment(data: bytes, other: bytes, rng: random.Random) -> bytes:
 
 
 def _jpeg_spliced(data: bytes, other: bytes, rng: random.Random) -> bytes:
-    """A segment of one JPEG in the place of, or beside, one of another; or one lost or doubled."""
+    """A segment of one JPEG in the place of, or next to, one of another; or one lost or doubled."""
     here, there = _jpeg_segments(data), _jpeg_segments(other)
     start, end = rng.choice(here)
     begin, stop = rng.choice(there or here)

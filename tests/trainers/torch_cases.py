@@ -202,7 +202,7 @@ def numbers_of(loader: Any, most: int | None = None) -> list[list[int]]:
 
 
 def number(image: np.ndarray, label: np.ndarray) -> int:
-    """What tells the photographs apart, small enough for a tensor."""
+    """What sets the photographs apart, small enough for a tensor."""
     return int(image.astype(np.int64).sum())
 
 

@@ -72,15 +72,6 @@ class Picture:
         low, high = self.sides[1] if self.fits_within else self.sides[0]
         return low / max(self.size), high / min(self.size)
 
-    @property
-    def repeats_colours(self) -> bool:
-        """True if, in a JPEG with one colour for four pixels, all four simply get that colour.
-
-        This saves 3 % of plain resizing, which skips most of the smoothing between colours when
-        an image shrinks.  Averaging an area keeps that smoothing, and would gain 1 %.
-        """
-        return not (self.antialias or self.augment or self.size is None) and self.scales[0] > 1
-
 
 def ratio_of(scale: float) -> int:
     """The ratio that decodes the fewest pixels that are still enough."""

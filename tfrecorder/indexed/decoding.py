@@ -197,7 +197,7 @@ def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> n
         data,
         _COLOURS[picture.channels],
         fastdct=False,
-        fastupsample=picture.repeats_colours,
+        fastupsample=False,
         min_height=0 if ratio == 1 else height,
         min_width=0 if ratio == 1 else width,
         buffer=_room(height * width * picture.channels),

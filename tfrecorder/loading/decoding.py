@@ -91,7 +91,6 @@ def _decode_at(ratio: int, encoded: tf.Tensor, picture: Picture) -> tf.Tensor:
         encoded,
         channels=picture.channels,
         ratio=ratio,
-        fancy_upscaling=not picture.repeats_colours,
         dct_method="INTEGER_ACCURATE",
     )
 

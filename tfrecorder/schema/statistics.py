@@ -38,14 +38,14 @@ def merged(
     found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for one in several:
         for name, of_split in one.items():
-            for split, told in of_split.items():
-                found.setdefault(name, {}).setdefault(split, []).append(told)
+            for split, part in of_split.items():
+                found.setdefault(name, {}).setdefault(split, []).append(part)
     made = {
-        name: {split: _of_all(told) for split, told in of_split.items()}
+        name: {split: _of_all(parts) for split, parts in of_split.items()}
         for name, of_split in found.items()
     }
     return {
-        name: {split: told for split, told in of_split.items() if told}
+        name: {split: whole for split, whole in of_split.items() if whole}
         for name, of_split in made.items()
     }
 

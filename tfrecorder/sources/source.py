@@ -214,9 +214,9 @@ def _read_csv(
 ) -> Source:
     """A CSV or JSON Lines that can be opened at `copy`."""
     needed = (schema or DEFAULT_SCHEMA).source_columns()
-    table, told = read_file(path, copy, {*columns, *needed}, form)
-    found = _as_source(table, base, columns, labels, schema or told, split_by)
-    return found if told else replace(found, frame=_with_integers(found.frame, found.schema))
+    table, stated = read_file(path, copy, {*columns, *needed}, form)
+    found = _as_source(table, base, columns, labels, schema or stated, split_by)
+    return found if stated else replace(found, frame=_with_integers(found.frame, found.schema))
 
 
 def read_table(
@@ -249,8 +249,8 @@ def read_table(
 
 
 def _text_table(path: str, copy: str, form: TextForm) -> Table:
-    table, told = read_file(path, copy, (), form)
-    return (table if told else _with_integers(table, DEFAULT_SCHEMA)), told
+    table, stated = read_file(path, copy, (), form)
+    return (table if stated else _with_integers(table, DEFAULT_SCHEMA)), stated
 
 
 def _is_open_file(source: object) -> TypeGuard[IO[Any]]:

@@ -16,12 +16,12 @@ from tfrecorder.storage.store import (
     Description,
     TransientError,
     UnreadableError,
-    asked,
     described,
     is_transient,
     may_pass,
-    told,
+    read_request,
     too_large,
+    write_request,
 )
 from tfrecorder.storage.upload import spooled
 
@@ -73,23 +73,23 @@ class FsspecStore:
                 raise too_large(size)
             return bytes(system.cat_file(name))
 
-        return _asked(read)
+        return _read_request(read)
 
     def open(self, path: str) -> BinaryIO:
         system, name = _system(path)
-        found = _asked(lambda: system.info(name))
+        found = _read_request(lambda: system.info(name))
         if found["type"] == "directory":
             raise UnreadableError("not_a_file", f"{path} is a folder")
 
         def read_range(start: int, end: int) -> bytes:
-            return _asked(lambda: bytes(system.cat_file(name, start=start, end=end)))
+            return _read_request(lambda: bytes(system.cat_file(name, start=start, end=end)))
 
         return in_parts(path, int(found["size"]), read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         system, name = _system(path)
         # In large parts: most of these file objects make a request for each part.
-        _asked(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
+        _read_request(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
 
     def size(self, path: str) -> int | None:
         found = self._described(path)
@@ -101,7 +101,7 @@ class FsspecStore:
 
     def version(self, path: str) -> Hashable:
         system, name = _system(path)
-        _asked(lambda: system.invalidate_cache(name))
+        _read_request(lambda: system.invalidate_cache(name))
         found = self._described(path)
         # Each file system has its own names for times, tags and numbers.
         return None if found is None else repr(sorted(found.items()))
@@ -126,7 +126,7 @@ class FsspecStore:
                 if one["name"].rstrip("/") != name.rstrip("/")
             }
 
-        return _asked(ask)
+        return _read_request(ask)
 
     def files(self, folder: str) -> Iterator[str]:
         system, name = _system(folder)
@@ -136,11 +136,11 @@ class FsspecStore:
             system.invalidate_cache(name)
             return [str(found) for found in system.find(name)]
 
-        return (found[len(root) :] for found in _asked(ask) if found.startswith(root))
+        return (found[len(root) :] for found in _read_request(ask) if found.startswith(root))
 
     def is_folder(self, path: str) -> bool:
         system, name = _system(path)
-        return bool(_asked(lambda: system.isdir(name)))
+        return bool(_read_request(lambda: system.isdir(name)))
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
@@ -163,7 +163,7 @@ class FsspecStore:
                     system.rm_file(temporary)
                 raise
 
-        return spooled(whole, lambda local: _told(lambda: upload(local)))
+        return spooled(whole, lambda local: _write_request(lambda: upload(local)))
 
     def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         return None
@@ -176,7 +176,7 @@ class FsspecStore:
             if system.exists(path):
                 system.rm(path, recursive=True)
 
-        _told(remove)
+        _write_request(remove)
 
     def move(self, folder: str, name: str, new: str) -> None:
         system, source = _system(f"{folder}/{name}")
@@ -190,12 +190,12 @@ class FsspecStore:
                 system.makedirs(posixpath.dirname(target), exist_ok=True)
             system.mv(source, target)
 
-        _told(move)
+        _write_request(move)
 
     def _described(self, path: str) -> Any:
         system, name = _system(path)
         try:
-            return _asked(lambda: system.info(name))
+            return _read_request(lambda: system.info(name))
         except UnreadableError as error:
             if error.code == "not_found":
                 return None
@@ -230,11 +230,11 @@ def _system(path: str) -> tuple[Any, str]:
     """The file system of a path, and the path in that file system's form."""
     import fsspec
 
-    return _asked(lambda: fsspec.core.url_to_fs(path))
+    return _read_request(lambda: fsspec.core.url_to_fs(path))
 
 
-def _asked(request: Callable[[], T]) -> T:
-    return asked(request, _translated)
+def _read_request(request: Callable[[], T]) -> T:
+    return read_request(request, _translated)
 
 
 def _translated(error: Exception) -> Exception:  # packages behind fsspec raise what they like
@@ -261,8 +261,8 @@ def _passes(error: BaseException) -> bool:
     )
 
 
-def _told(request: Callable[[], T]) -> T:
-    return told(request, _translated)
+def _write_request(request: Callable[[], T]) -> T:
+    return write_request(request, _translated)
 
 
 def _words(error: BaseException) -> str:

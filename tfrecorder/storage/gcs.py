@@ -37,10 +37,10 @@ from tfrecorder.storage.store import (
     OtherStandsError,
     TransientError,
     UnreadableError,
-    asked,
     may_pass,
     put_claimed,
-    told,
+    read_request,
+    write_request,
 )
 from tfrecorder.storage.upload import Reader, followed
 from tfrecorder.threads import map_at_once
@@ -83,20 +83,20 @@ class BucketStore:
         self._connected: dict[Access, Connection] = {}
 
     def read(self, path: str) -> bytes:
-        return _asked(lambda: read_object(*self._at(path)))
+        return _read_request(lambda: read_object(*self._at(path)))
 
     def open(self, path: str) -> BinaryIO:
         at = self._at(path)  # here: Arrow reads in its own threads, without our context
-        found = _asked(lambda: describe_object(*at))
+        found = _read_request(lambda: describe_object(*at))
 
         def read(start: int, end: int) -> bytes:
             # From the generation just described, so that two generations are never mixed.
-            return _asked(lambda: read_range(*at, found.generation, start, end))
+            return _read_request(lambda: read_range(*at, found.generation, start, end))
 
         return in_parts(path, found.size, read)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
-        _asked(lambda: fetch_object(*self._at(path), file))
+        _read_request(lambda: fetch_object(*self._at(path), file))
 
     def size(self, path: str) -> int | None:
         found = self.describe(path)
@@ -106,7 +106,7 @@ class BucketStore:
         if not split_path(path)[1]:  # the service would take it for a listing
             return None
         try:
-            return _asked(lambda: describe_object(*self._at(path)))
+            return _read_request(lambda: describe_object(*self._at(path)))
         except UnreadableError as error:
             if error.code == "not_found":
                 return None
@@ -127,7 +127,7 @@ class BucketStore:
         return (name for name in self._list(folder)[0] if not name.endswith("/"))
 
     def is_folder(self, path: str) -> bool:
-        return bool(_asked(lambda: list_objects(*self._at(_below(path)), most=1))[0])
+        return bool(_read_request(lambda: list_objects(*self._at(_below(path)), most=1))[0])
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
@@ -138,7 +138,7 @@ class BucketStore:
             content = file.again().read(size) if listed and size is not None else None
             metadata = None if content is None else content_metadata(content)
             if claim is None:
-                _told(lambda: self._upload(path, file, size, metadata))
+                _write_request(lambda: self._upload(path, file, size, metadata))
             else:
                 self._upload_claimed(path, file, size, claim, metadata)
 
@@ -177,8 +177,10 @@ class BucketStore:
         """Upload, replacing other bytes only if the claim to them is held."""
         put_claimed(
             claim,
-            look=lambda: _told(lambda: self.describe(path)),
-            put=lambda over: _told(lambda: self._upload(path, file.again(), size, metadata, over)),
+            look=lambda: _write_request(lambda: self.describe(path)),
+            put=lambda over: _write_request(
+                lambda: self._upload(path, file.again(), size, metadata, over)
+            ),
             is_ours=lambda standing: standing.is_of(*file.sums()),
         )
 
@@ -206,14 +208,16 @@ class BucketStore:
                 return standing.generation
             return int(blob.generation)
 
-        return _told(put)
+        return _write_request(put)
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
-        _told(lambda: delete_object(*self._at(path)))
+        _write_request(lambda: delete_object(*self._at(path)))
         ask, bucket, prefix = self._at(_below(path))
-        below = _told(lambda: list_objects(ask, bucket, prefix))[0]
-        map_at_once(lambda one: _told(lambda: delete_object(ask, bucket, one)), below, REMOVALS)
+        below = _write_request(lambda: list_objects(ask, bucket, prefix))[0]
+        map_at_once(
+            lambda one: _write_request(lambda: delete_object(ask, bucket, one)), below, REMOVALS
+        )
 
     def move(self, folder: str, name: str, new: str) -> None:
         def move() -> None:
@@ -229,7 +233,7 @@ class BucketStore:
             except OtherStandsError as error:  # replaced or moved in between: look again
                 raise TransientError(str(error)) from error
 
-        _told(move)
+        _write_request(move)
 
     def is_unsigned(self) -> bool:
         """Whether there are no credentials, so that only public objects can be read."""
@@ -248,7 +252,7 @@ class BucketStore:
     ) -> tuple[dict[str, Description], list[str]]:
         """The objects below a folder; with a delimiter, those directly in it, and its folders."""
         at = self._at(_below(folder))
-        files, folders = _asked(lambda: list_objects(*at, delimiter, contents=contents))
+        files, folders = _read_request(lambda: list_objects(*at, delimiter, contents=contents))
         prefix, cut = at[2], len(at[2])
         return (
             {name[cut:]: found for name, found in files.items() if name != prefix},
@@ -266,7 +270,7 @@ class BucketStore:
             if chosen not in self._connected:
                 with missing_explained():
                     import google.cloud.storage  # noqa: F401
-                self._connected[chosen] = _asked(lambda: _connect(chosen))
+                self._connected[chosen] = _read_request(lambda: _connect(chosen))
             return self._connected[chosen]
 
 
@@ -315,12 +319,12 @@ def _connect(chosen: Access) -> Connection:
     return Connection(client, ask, unsigned)
 
 
-def _asked(request: Callable[[], T]) -> T:
-    return asked(request, _in_our_terms)
+def _read_request(request: Callable[[], T]) -> T:
+    return read_request(request, _in_our_terms)
 
 
-def _told(request: Callable[[], T]) -> T:
-    return told(request, _in_our_terms)
+def _write_request(request: Callable[[], T]) -> T:
+    return write_request(request, _in_our_terms)
 
 
 @contextlib.contextmanager

@@ -319,8 +319,8 @@ def _stored_crc32c(response: HTTPResponse) -> int | None:
     stored = None
     if response.headers.get("X-Goog-Stored-Content-Encoding", "identity") == sent:
         # All in one header or one header each, in any order.
-        told = ",".join(response.headers.get_all("X-Goog-Hash", [])).split(",")
-        sums: dict[str, str] = dict(one.strip().partition("=")[::2] for one in told)
+        hashes = ",".join(response.headers.get_all("X-Goog-Hash", [])).split(",")
+        sums: dict[str, str] = dict(one.strip().partition("=")[::2] for one in hashes)
         try:
             stored = decode_crc32c(sums.get("crc32c"))
         except ValueError as error:  # not base64: the header was damaged
@@ -330,9 +330,9 @@ def _stored_crc32c(response: HTTPResponse) -> int | None:
     return stored
 
 
-def decode_crc32c(told: str | None) -> int | None:
+def decode_crc32c(encoded: str | None) -> int | None:
     """A checksum in the service's base64 form, as a number."""
-    return None if told is None else int.from_bytes(base64.b64decode(told), "big")
+    return None if encoded is None else int.from_bytes(base64.b64decode(encoded), "big")
 
 
 def answer_words(status: int, text: str, reason: str | None) -> str:

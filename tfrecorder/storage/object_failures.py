@@ -119,8 +119,8 @@ def _answer(text: str) -> tuple[int, str, str]:
         return 0, code, _line(text)
     status, reason, body = int(found[1]), found[2].strip(), found[3] or ""
     code, message = _tag("Code", body), _tag("Message", body)
-    told = f"{code}: {_line(message)}" if message else code or reason or "no reason was given"
-    return status, code, f"{status} {told}"
+    words = f"{code}: {_line(message)}" if message else code or reason or "no reason was given"
+    return status, code, f"{status} {words}"
 
 
 def _tag(name: str, text: str) -> str:

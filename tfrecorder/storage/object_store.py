@@ -20,11 +20,11 @@ from tfrecorder.storage.store import (
     Description,
     OtherStandsError,
     UnreadableError,
-    asked,
     put_claimed,
+    read_request,
     sums_of,
-    told,
     too_large,
+    write_request,
 )
 from tfrecorder.storage.upload import spooled
 from tfrecorder.threads import ThreadPool, result_of
@@ -64,19 +64,19 @@ class ObjectStore:
                 raise too_large(found.meta["size"])
             return found.bytes().to_bytes()
 
-        return self._asked(path, read)
+        return self._request(path, read)
 
     def open(self, path: str) -> BinaryIO:
         import obstore
 
-        found = self._asked(path, lambda client, name: obstore.head(client.short, name))
+        found = self._request(path, lambda client, name: obstore.head(client.short, name))
 
         def read_range(start: int, end: int) -> bytes:
             # From the object just described, so that two versions are never mixed.
             only = {"if_match": found["e_tag"]} if found["e_tag"] else {}
             options: Any = {"range": (start, end), **only}
             try:
-                return self._asked(
+                return self._request(
                     path,
                     lambda client, name: (
                         obstore.get(client.short, name, options=options).bytes().to_bytes()
@@ -98,7 +98,7 @@ class ObjectStore:
                 except OSError as error:  # on this machine: its disk is full
                     raise UnreadableError("read_failed", str(error)) from error
 
-        self._asked(path, fetch)
+        self._request(path, fetch)
 
     def size(self, path: str) -> int | None:
         found = self.describe(path)
@@ -147,9 +147,9 @@ class ObjectStore:
 
             put_claimed(
                 claim,
-                look=lambda: told(lambda: self.describe(path), _unmeant),
+                look=lambda: write_request(lambda: self.describe(path), _already_ours),
                 put=lambda generation: self._put(path, data, _mode(generation)),
-                is_ours=lambda standing: told(lambda: is_ours(standing), _unmeant),
+                is_ours=lambda standing: write_request(lambda: is_ours(standing), _already_ours),
             )
 
         return spooled(path, upload)
@@ -175,7 +175,7 @@ class ObjectStore:
             for page in self._pages(path):
                 self._delete(path, [found["path"] for found in page])
 
-        told(remove, _unmeant)
+        write_request(remove, _already_ours)
 
     def move(self, folder: str, name: str, new: str) -> None:
         import obstore
@@ -185,14 +185,14 @@ class ObjectStore:
 
         def move() -> None:
             try:
-                self._asked(source, lambda client, name: obstore.copy(client.short, name, to))
+                self._request(source, lambda client, name: obstore.copy(client.short, name, to))
             except UnreadableError as error:
                 if error.code != "not_found" or self.size(target) is None:
                     raise
                 return
             self._delete(source)
 
-        told(move, _unmeant)
+        write_request(move, _already_ours)
 
     def _put(self, path: str, data: Any, mode: Any) -> str:
         """Upload to the final name and return its tag: the object appears whole or not at all."""
@@ -212,7 +212,7 @@ class ObjectStore:
             )
             return done["e_tag"] or ""
 
-        return self._told(path, put)
+        return self._write_request(path, put)
 
     def _delete(self, path: str, names: Sequence[str] = ()) -> None:
         """Remove an object, or these names in its bucket; nothing if there are none."""
@@ -226,7 +226,7 @@ class ObjectStore:
                     with contextlib.suppress(FileNotFoundError):
                         obstore.delete(client.short, one)
 
-        self._asked(path, delete)
+        self._request(path, delete)
 
     def _head(self, path: str) -> Any:
         """What the service says about an object; None if there is none."""
@@ -235,7 +235,7 @@ class ObjectStore:
         if not split_path(path)[1]:
             return None
         try:
-            return self._asked(path, lambda client, name: obstore.head(client.short, name))
+            return self._request(path, lambda client, name: obstore.head(client.short, name))
         except UnreadableError as error:
             if error.code == "not_found":
                 return None
@@ -245,7 +245,7 @@ class ObjectStore:
         """The objects directly in a folder, and its folders, by their last names."""
         import obstore
 
-        found = self._asked(
+        found = self._request(
             folder,
             lambda client, name: obstore.list_with_delimiter(client.short, name.strip("/") or None),
         )
@@ -259,34 +259,36 @@ class ObjectStore:
         """The objects below a folder at any depth, at most `most` at a time."""
         import obstore
 
-        pages = self._asked(
+        pages = self._request(
             folder,
             lambda client, name: obstore.list(
                 client.short, name.strip("/") or None, chunk_size=most
             ),
         )
-        while page := self._asked(folder, lambda client, name: next(pages, None)):
+        while page := self._request(folder, lambda client, name: next(pages, None)):
             yield list(page)
 
-    def _asked(self, path: str, request: Callable[[Client, str], T]) -> T:
+    def _request(self, path: str, request: Callable[[Client, str], T]) -> T:
         """Call `request` with a client and an object's name; its failures raise our errors."""
         place, name = split_path(path)
         client = self._client(place)
-        return asked(lambda: _heard(lambda: request(client, name)), partial(meaning, client=client))
+        return read_request(
+            lambda: _interruptible(lambda: request(client, name)), partial(meaning, client=client)
+        )
 
-    def _told(self, path: str, request: Callable[[Client, str], T]) -> T:
-        """`_asked` for requests that write."""
-        return told(lambda: self._asked(path, request), _unmeant)
+    def _write_request(self, path: str, request: Callable[[Client, str], T]) -> T:
+        """`_request` for requests that write."""
+        return write_request(lambda: self._request(path, request), _already_ours)
 
     def _client(self, place: str) -> Client:
         refuse_forks()
         with self._lock:
             if place not in self._connected:
-                self._connected[place] = asked(lambda: connect(place), unusable)
+                self._connected[place] = read_request(lambda: connect(place), unusable)
             return self._connected[place]
 
 
-def _heard(request: Callable[[], T]) -> T:
+def _interruptible(request: Callable[[], T]) -> T:
     """Make a request so that Ctrl-C ends the wait for it; obstore itself would not notice."""
     if threading.current_thread() is not threading.main_thread():
         return request()
@@ -345,5 +347,5 @@ def _mapped(path: str) -> Any:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _unmeant(error: Exception) -> None:
+def _already_ours(error: Exception) -> None:
     """The failures are our errors already."""

@@ -63,11 +63,11 @@ def seconds_to_wait(header: str | None) -> float:
     >>> seconds_to_wait("7"), seconds_to_wait("soon"), seconds_to_wait(None)
     (7.0, 0.0, 0.0)
     """
-    told = (header or "").strip()
-    if told.isdecimal():
-        return float(told)
+    wanted = (header or "").strip()
+    if wanted.isdecimal():
+        return float(wanted)
     try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(wanted).timestamp() - time.time())
     except ValueError:
         return 0.0
 
@@ -98,27 +98,30 @@ class OtherStandsError(Exception):
     """A file was to be replaced, but another one is there by now."""
 
 
-def asked(request: Callable[[], T], meaning: Callable[[Exception], Exception | None]) -> T:
+def read_request(request: Callable[[], T], translate: Callable[[Exception], Exception | None]) -> T:
     """Make a request of a store and raise its failures as our errors.
 
     Args:
-        meaning: our error for a failure of the packages behind the store; None for another fault.
+        translate: gives our error for a failure of the packages behind the store, and None for
+            another fault.
     """
     try:
         return request()
     except (UnreadableError, UnwritableError, TransientError, OtherStandsError):
         raise
     except Exception as error:
-        meant = meaning(error)
-        if meant is None:
+        ours = translate(error)
+        if ours is None:
             raise
-        raise meant from error
+        raise ours from error
 
 
-def told(request: Callable[[], T], meaning: Callable[[Exception], Exception | None]) -> T:
-    """`asked` for requests that write."""
+def write_request(
+    request: Callable[[], T], translate: Callable[[Exception], Exception | None]
+) -> T:
+    """`read_request`, for requests that write."""
     try:
-        return asked(request, meaning)
+        return read_request(request, translate)
     except UnreadableError as error:
         raise UnwritableError(error.detail) from error
 

@@ -26,7 +26,7 @@ from tfrecorder.stored.dataset import (
 )
 from tfrecorder.stored.known_keys import USUAL_KINDS, Found, Meaning, meaning_of
 from tfrecorder.stored.samples import features_of, take_samples
-from tfrecorder.stored.tfds_features import Told, told_features
+from tfrecorder.stored.tfds_features import TfdsKey, tfds_keys
 
 #: TFDS's own template, used if a dataset names no other.
 _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
@@ -95,8 +95,8 @@ def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
         of_split.append(_shard(path, folders[folder][name], of_split, files))
     in_order = {name: tuple(splits[name]) for name in sorted(splits, key=_split_order)}
     if len(folders) == 1 and layout.FEATURES in (found := next(iter(folders.items())))[1]:
-        told = _told(found[0], files)
-        meaning, shapes = meaning_of(_found_by_tfds(*found, told, None, files)), _shapes(told)
+        keys = _tfds_keys(found[0], files)
+        meaning, shapes = meaning_of(_found_by_tfds(*found, keys, None, files)), _shapes(keys)
     else:
         meaning, shapes = _meaning_by_samples(in_order, folders, files), {}
     return StoredDataset(
@@ -186,52 +186,52 @@ def _open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredDat
             f"{directory} holds {info['fileFormat']} files; load reads tfrecord only. "
             "Write it with file_format='tfrecord'."
         )
-    told = _told(directory, files)
+    keys = _tfds_keys(directory, files)
     splits = {
         SPELLINGS.get(split["name"], split["name"]): _tfds_shards(directory, sizes, info, split)
         for split in info.get("splits", ())
     }
     named = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
     check_shards(directory, sizes, named, "Copy the files again from where they were written.")
-    meaning = meaning_of(_found_by_tfds(directory, sizes, told, _supervised(info), files))
+    meaning = meaning_of(_found_by_tfds(directory, sizes, keys, _supervised(info), files))
     return StoredDataset(
         directory=directory,
         form="tfds",
         splits=splits,
         fields=meaning.fields,
         record=meaning.record,
-        shapes=_shapes(told),
+        shapes=_shapes(keys),
         unread=meaning.unread,
     )
 
 
-def _told(directory: str, files: Files) -> list[Told]:
+def _tfds_keys(directory: str, files: Files) -> list[TfdsKey]:
     path = os.path.join(directory, layout.FEATURES)
     with _in_tfds_form(directory):
-        return told_features(parse_json(files.read(path), directory, layout.FEATURES))
+        return tfds_keys(parse_json(files.read(path), directory, layout.FEATURES))
 
 
 def _found_by_tfds(
     directory: str,
     sizes: Mapping[str, int],
-    told: Sequence[Told],
+    keys: Sequence[TfdsKey],
     supervised: tuple[str, str] | None,
     files: Files,
 ) -> Found:
     """The keys listed in `features.json`."""
     return Found(
         where=os.path.join(directory, layout.FEATURES),
-        features={one.feature.key: one.feature for one in told if one.feature.kind},
-        faults={one.feature.key: one.fault for one in told if one.fault},
-        classes={one.feature.key: one.classes for one in told if one.feature.kind == "label"},
-        units={one.feature.key: one.unit for one in told if one.unit},
+        features={one.feature.key: one.feature for one in keys if one.feature.kind},
+        faults={one.feature.key: one.fault for one in keys if one.fault},
+        classes={one.feature.key: one.classes for one in keys if one.feature.kind == "label"},
+        units={one.feature.key: one.unit for one in keys if one.unit},
         supervised=supervised,
         names=partial(_names, directory, sizes, files),
     )
 
 
-def _shapes(told: Sequence[Told]) -> dict[str, Any]:
-    return {one.feature.key: one.shape for one in told if one.feature.kind in ("image", "mask")}
+def _shapes(keys: Sequence[TfdsKey]) -> dict[str, Any]:
+    return {one.feature.key: one.shape for one in keys if one.feature.kind in ("image", "mask")}
 
 
 def _supervised(info: Mapping[str, Any]) -> tuple[str, str] | None:

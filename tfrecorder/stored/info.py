@@ -321,7 +321,7 @@ def _class_counts(
         return None
     counts: dict[str, dict[int, int]] = {split: {} for split in stored.splits}
     for one in found:
-        own = _told_counts(one, labels)
+        own = _stated_counts(one, labels)
         if own is None:
             own = count_classes(one.directory, one.metadata["split_rows"], labels)
         if own is None:
@@ -335,7 +335,7 @@ def _class_counts(
     }
 
 
-def _told_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | None:
+def _stated_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | None:
     """The number of records of each class of an appended generation, if its metadata has them all.
 
     With many small generations, this saves reading all their plans.
@@ -345,11 +345,11 @@ def _told_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | 
     place = {name: number for number, name in enumerate(labels.class_names or ())}
     counts: dict[str, dict[int, int]] = {}
     for split in one.metadata["split_rows"]:
-        told = one.metadata["statistics"].get(labels.column, {}).get(split, {})
-        names = [name for name, _ in told.get("top", ())]
-        if not names or told["distinct"] != len(names) or not place.keys() >= {*names}:
+        statistics = one.metadata["statistics"].get(labels.column, {}).get(split, {})
+        names = [name for name, _ in statistics.get("top", ())]
+        if not names or statistics["distinct"] != len(names) or not place.keys() >= {*names}:
             return None
-        counts[split] = {place[name]: count for name, count in told["top"]}
+        counts[split] = {place[name]: count for name, count in statistics["top"]}
     return counts
 
 

@@ -154,8 +154,8 @@ def _pixel_fault(one: Sample, edges: Sequence[np.ndarray], image: str) -> str:
     size = _image_size(data[0]) if isinstance(data, list) and data else None
     if size is None:
         return ""
-    told = [one.values.get(key, []) for key in (HEIGHT, WIDTH)]
-    stated = [int(some[0]) for some in told if isinstance(some, np.ndarray) and len(some)]
+    sides = [one.values.get(key, []) for key in (HEIGHT, WIDTH)]
+    stated = [int(some[0]) for some in sides if isinstance(some, np.ndarray) and len(some)]
     if len(stated) == 2 and tuple(stated) != size:
         return (
             f"is in pixels, of an image of {stated[1]} x {stated[0]} as the record says, but the "

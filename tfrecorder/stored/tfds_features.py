@@ -25,7 +25,7 @@ _BOX_UNITS = {"REL_YXYX": "fraction", "YXYX": "pixel"}
 
 
 @dataclass(frozen=True)
-class Told:
+class TfdsKey:
     """What `features.json` says about one key.
 
     Attributes:
@@ -45,7 +45,7 @@ class Told:
     fault: str = ""
 
 
-def told_features(document: Mapping[str, Any]) -> list[Told]:
+def tfds_keys(document: Mapping[str, Any]) -> list[TfdsKey]:
     """All keys of a record, in order.
 
     Raises:
@@ -54,12 +54,12 @@ def told_features(document: Mapping[str, Any]) -> list[Told]:
     return list(_of_dict(document.get("featuresDict", {}).get("features", {}), "", 0))
 
 
-def _of_dict(forms: Mapping[str, Any], prefix: str, depth: int) -> Iterator[Told]:
+def _of_dict(forms: Mapping[str, Any], prefix: str, depth: int) -> Iterator[TfdsKey]:
     for key, form in forms.items():
         yield from _of(form, f"{prefix}{key}", depth)
 
 
-def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[Told]:
+def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[TfdsKey]:
     """The keys of a feature.
 
     Args:
@@ -78,21 +78,21 @@ def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[Told]:
         one = _single(form, key)
         # A list of lists: its values one after the other, then the length of each list.
         flat = Feature(f"{key}/ragged_flat_values", _plain(one.feature.kind), (None,))
-        yield Told(flat, fault="holds lists of lists of boxes" if one.unit else one.fault)
+        yield TfdsKey(flat, fault="holds lists of lists of boxes" if one.unit else one.fault)
         for level in range(depth - 1):
-            yield Told(Feature(f"{key}/ragged_row_lengths_{level}", "int64", (None,)))
+            yield TfdsKey(Feature(f"{key}/ragged_row_lengths_{level}", "int64", (None,)))
     else:
         one = _single(form, key)
         yield _of_length(one, None) if depth else one
 
 
-def _of_length(one: Told, length: int | None) -> Told:
+def _of_length(one: TfdsKey, length: int | None) -> TfdsKey:
     """A list of this many values of a kind; for boxes, an array with four numbers in each row."""
     feature = one.feature
     shape: tuple[int | None, ...] = (length, *feature.shape)
     if None in shape and not one.unit:
         shape = (None,)  # as stored: one value after the other
-    return Told(
+    return TfdsKey(
         Feature(feature.key, feature.kind, shape), one.classes, one.shape, one.unit, one.fault
     )
 
@@ -101,43 +101,43 @@ def _plain(kind: str) -> str:
     return {"image": "bytes", "mask": "bytes", "label": "int64"}.get(kind, kind)
 
 
-def _single(form: Mapping[str, Any], key: str) -> Told:
+def _single(form: Mapping[str, Any], key: str) -> TfdsKey:
     match = _CLASS.match(form.get("pythonClassName", ""))
     name = match[1] if match else ""
     if name in ("Image", "LabeledImage"):
         return _image(form.get("image", {}), key, name == "LabeledImage")
     if name == "ClassLabel":
         count = int(form.get("classLabel", {}).get("numClasses", 0))
-        return Told(Feature(key, "label"), count or None)
+        return TfdsKey(Feature(key, "label"), count or None)
     if name == "Text":
-        return Told(Feature(key, "text"))
+        return TfdsKey(Feature(key, "text"))
     if name == "BBoxFeature":
         # Before 4.9.4 there was only one format, and the file did not name it.
         said = form.get("boundingBox", {"bboxFormat": "REL_YXYX"}).get("bboxFormat", "")
         words = f"holds boxes of the form {said or 'unknown'}, not REL_YXYX or YXYX"
         fault = "" if said in _BOX_UNITS else words
-        return Told(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"), fault=fault)
+        return TfdsKey(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"), fault=fault)
     if name in ("Scalar", "Tensor"):
         return _tensor(form.get("tensor", {}), key)
-    return Told(Feature(key, ""), fault=f"is a TFDS feature of the kind {name}")
+    return TfdsKey(Feature(key, ""), fault=f"is a TFDS feature of the kind {name}")
 
 
-def _image(form: Mapping[str, Any], key: str, labeled: bool) -> Told:
+def _image(form: Mapping[str, Any], key: str, labeled: bool) -> TfdsKey:
     dtype = form.get("dtype", "uint8")
     sides = [int(side) for side in form.get("shape", {}).get("dimensions", ())] or [-1, -1, 3]
     height, width, channels = (None if side < 0 else side for side in sides)
     is_mask = labeled or (channels == 1 and _MASK.search(key))
     fault = "" if dtype == "uint8" else f"holds images of {dtype}; load decodes to 8 bits"
     feature = Feature(key, "mask" if is_mask else "image")
-    return Told(feature, shape=(height, width, channels or 3), fault=fault)
+    return TfdsKey(feature, shape=(height, width, channels or 3), fault=fault)
 
 
-def _tensor(form: Mapping[str, Any], key: str) -> Told:
+def _tensor(form: Mapping[str, Any], key: str) -> TfdsKey:
     sides = tuple(int(side) for side in form.get("shape", {}).get("dimensions", ()))
     if sides and form.get("encoding", "none") != "none":
-        return Told(Feature(key, "bytes"))
+        return TfdsKey(Feature(key, "bytes"))
     dtype = form.get("dtype", "")
     kinds = {"string": "text", "object": "text", "bool": "bool"}
     kind = kinds.get(dtype, "float" if "float" in dtype else "int64")
     shape = (None,) if any(side < 0 for side in sides) or form.get("optional") else sides
-    return Told(Feature(key, kind, shape))
+    return TfdsKey(Feature(key, kind, shape))

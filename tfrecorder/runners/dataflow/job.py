@@ -163,11 +163,11 @@ class DataflowJob:
             RunnerError: Dataflow does not answer for this job.
             DatasetError: the directory no longer holds a conversion.
         """
-        told = ask_job(self._address)
+        job = ask_job(self._address)
         use = _use(ask_counters(self._address))
         with storage.acting_as(self.impersonate):
             conversion = status(self.output_dir)
-        return JobStatus(_state(told), _seconds(told), conversion, use)
+        return JobStatus(_state(job), _seconds(job), conversion, use)
 
     def wait(self, timeout: float | None = None) -> JobStatus:
         """Wait for the end of the job.  Ctrl-C stops the waiting, not the job.
@@ -294,14 +294,14 @@ def _use(counters: dict[str, Any]) -> MachineUse | None:
     return MachineUse(mean, int(shards["max"]), float(counters.get(WAITED, 0)) / 1000)
 
 
-def _state(told: dict[str, Any]) -> str:
+def _state(job: dict[str, Any]) -> str:
     # A job that was created a moment ago may have no state yet.
-    return str(told.get("currentState", "JOB_STATE_PENDING")).removeprefix("JOB_STATE_")
+    return str(job.get("currentState", "JOB_STATE_PENDING")).removeprefix("JOB_STATE_")
 
 
-def _seconds(told: dict[str, Any]) -> float:
-    start = _time(told.get("createTime"))
-    end = _time(told.get("currentStateTime")) if _state(told) in ENDED else time.time()
+def _seconds(job: dict[str, Any]) -> float:
+    start = _time(job.get("createTime"))
+    end = _time(job.get("currentStateTime")) if _state(job) in ENDED else time.time()
     return max(0.0, end - start) if start and end else 0.0
 
 
@@ -313,6 +313,6 @@ def _time(text: str | None) -> float | None:
 
 def _best(messages: list[str]) -> str:
     """The most useful message, in one line: the end of a traceback, or else the last message."""
-    told = [words for words in messages if "Traceback" in words] or messages
-    lines = [line.strip() for line in told[-1].splitlines() if line.strip()] if told else []
+    chosen = [words for words in messages if "Traceback" in words] or messages
+    lines = [line.strip() for line in chosen[-1].splitlines() if line.strip()] if chosen else []
     return f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."
