@@ -151,15 +151,13 @@ def test_nothing_of_the_machine_is_in_the_files(dataset: Path) -> None:
 
 
 def test_the_index_points_at_every_record(dataset: Path) -> None:
-    from tfrecorder.dataset.example import parse_example
-
     for path in dataset.glob("*.tfrecord"):
         data = path.read_bytes()
         at = 0
         for line in (dataset / "_tfrecorder/index" / f"{path.name}.idx").read_text().splitlines():
             offset, size = map(int, line.split())
             assert offset == at
-            parse_example(data[offset + 12 : offset + size - 4])
+            tfrecorder.parse_example(data[offset + 12 : offset + size - 4])
             at += size
         assert at == len(data)
 

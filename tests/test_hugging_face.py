@@ -214,7 +214,7 @@ import sys
 import numpy, datasets, tfrecorder
 from tfrecorder.conversion.prepare import prepare
 from tfrecorder.conversion.table import read_and_check
-from tfrecorder.options.convert import ConvertOptions
+from tfrecorder import ConvertOptions
 
 def own():
     lines = open("/proc/self/status").read().splitlines()

@@ -15,7 +15,7 @@ from support import PHOTOS, SAMPLES, photo_frame
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Mask, Number, Schema, Split, Text
-from tfrecorder.cli.read import info as command
+from tfrecorder.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def shown(out: str, *flags: str) -> str:
-    result = CliRunner().invoke(command, [out, *flags], catch_exceptions=False)
+    result = CliRunner().invoke(main, ["info", out, *flags], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from reading_cases import SAMPLES, convert_images, convert_photos, jpeg
 
 import tfrecorder
-from tfrecorder.cli.read import benchmark, info
+from tfrecorder.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +22,14 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> str:
     return convert_photos(tmp_path_factory.mktemp("photos") / "out")
 
 
-def run(command: click.Command, *arguments: str) -> str:
-    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def test_info_shows_splits_and_classes(out: str) -> None:
-    shown = run(info, out)
+    shown = run("info", out)
     assert "TRAIN            36" in shown
     assert "classes: 4: 'brick', 'cat', 'coffee', 'gravel'" in shown
 
@@ -37,19 +37,19 @@ def test_info_shows_splits_and_classes(out: str) -> None:
 @pytest.mark.slow
 def test_benchmark_shows_rates_and_waiting(out: str) -> None:
     options = ["--batch-size", "6", "--image-size", "32x48", "--seconds", "0.3"]
-    shown = run(benchmark, out, *options, "--step-time", "20", "--trace")
+    shown = run("benchmark", out, *options, "--step-time", "20", "--trace")
     for words in ("images/s", "MB/s", "to the first batch", "step of 20 ms", "decode"):
         assert words in shown
 
 
 def test_a_wrong_size_is_said(out: str) -> None:
-    result = CliRunner().invoke(benchmark, [out, "--image-size", "big"])
+    result = CliRunner().invoke(main, ["benchmark", out, "--image-size", "big"])
     assert result.exit_code == 2
     assert "write, for example, 224" in result.output
 
 
 def test_options_are_documented() -> None:
-    for command in (info, benchmark):
+    for command in (main.commands["info"], main.commands["benchmark"]):
         assert command.help
         for parameter in command.params:
             assert isinstance(parameter, click.Argument) or parameter.help  # type: ignore[attr-defined]
@@ -59,12 +59,12 @@ def test_info_shows_rejects(tmp_path: Path) -> None:
     good = (SAMPLES / "mixed/cat_rgb.png").read_bytes()
     images = {f"{n}.png": good for n in range(4)} | {"bad.png": good[:500]}
     out = convert_images(tmp_path / "out", images, max_reject_fraction=1.0)
-    assert "rejects: 1 " in run(info, out)
-    assert "rejects.csv" in run(info, out)
+    assert "rejects: 1 " in run("info", out)
+    assert "rejects.csv" in run("info", out)
 
 
 def test_info_counts_the_records_of_each_class(out: str) -> None:
-    lines = run(info, out).splitlines()
+    lines = run("info", out).splitlines()
     at = lines.index("class   TRAIN  VALIDATION  TEST  all")
     assert lines[at + 1 : at + 5] == [
         f"{name:6}      9           2     2   13" for name in ("brick", "cat", "coffee", "gravel")
@@ -86,14 +86,14 @@ def test_info_leaves_rejects_out_of_the_counts(tmp_path: Path) -> None:
 
 
 def test_info_says_sizes_and_orientation(out: str, tmp_path: Path) -> None:
-    assert "sizes: shorter side 120 to 180, longer side 160 to 240 pixels" in run(info, out)
+    assert "sizes: shorter side 120 to 180, longer side 160 to 240 pixels" in run("info", out)
     turned = (SAMPLES / "mixed/cat_orientation_6.jpg").read_bytes()
-    shown = run(info, convert_images(tmp_path / "out", {"turned.jpg": turned}))
+    shown = run("info", convert_images(tmp_path / "out", {"turned.jpg": turned}))
     assert "orientation: 1 image carries an EXIF orientation" in shown
 
 
 def test_info_for_programs_holds_all_of_it(out: str) -> None:
-    found = json.loads(run(info, out, "--json"))
+    found = json.loads(run("info", out, "--json"))
     assert found["splits"]["TRAIN"]["records"] == 36
     assert (found["records"], found["shards"]) == (52, 12)
     assert found["bytes"] == sum(path.stat().st_size for path in Path(out).glob("*.tfrecord"))
@@ -117,7 +117,7 @@ def test_info_shows_the_most_frequent_of_many_classes(tmp_path: Path) -> None:
         rows.append(("TRAIN", str(folder / name), f"class {n % 31:02d}"))
     frame = pd.DataFrame(rows, columns=["split", "image_uri", "label"])
     tfrecorder.convert(frame, tmp_path / "out", progress=False)
-    shown = run(info, str(tmp_path / "out"))
+    shown = run("info", str(tmp_path / "out"))
     assert shown.count("\nclass ") == 21
     assert "… 11 more" in shown
     assert "class 30" not in shown.partition("more")[0]  # one record; the others have two
@@ -130,7 +130,7 @@ def test_info_without_a_plan_knows_no_counts(out: str, tmp_path: Path) -> None:
     copy = shutil.copytree(out, tmp_path / "out")
     (copy / "_tfrecorder/plan.parquet").unlink()
     assert tfrecorder.info(copy).class_counts is None
-    assert "classes: 4: 'brick'" in run(info, str(copy))
+    assert "classes: 4: 'brick'" in run("info", str(copy))
 
 
 def test_info_names_a_damaged_plan(out: str, tmp_path: Path) -> None:
@@ -146,4 +146,4 @@ def test_a_class_name_cannot_move_the_cursor(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(data)
     frame = pd.DataFrame({"image_uri": [str(tmp_path / "a.png")], "label": ["\x1b[2Jx"]})
     tfrecorder.convert(frame.assign(split="TRAIN"), tmp_path / "out", progress=False)
-    assert "\x1b" not in run(info, str(tmp_path / "out"))
+    assert "\x1b" not in run("info", str(tmp_path / "out"))

@@ -294,8 +294,7 @@ def test_keras_learns_from_the_photographs(out: str) -> None:
 def test_reading_does_not_load_beam_nor_info_tensorflow(out: str) -> None:
     code = f"""
 import sys, tfrecorder
-from tfrecorder.stored.info import info
-info({out!r})
+tfrecorder.info({out!r})
 assert "tensorflow" not in sys.modules
 tfrecorder.load({out!r})
 print("apache_beam" in sys.modules)

@@ -24,7 +24,6 @@ TRAINING = f"""
 import json, os, signal, sys
 import keras, numpy as np, tensorflow as tf
 import tfrecorder
-from tfrecorder.loading.training import TrainingPosition
 
 out, run, kill_epoch, kill_step = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 keras.utils.set_random_seed(1)
@@ -48,7 +47,7 @@ class Log(keras.callbacks.Callback):
 seen = []
 os.makedirs(run, exist_ok=True)
 model.compile(keras.optimizers.Adam(0.01), loss, run_eagerly=True)
-position = TrainingPosition(run, model, every={EVERY})
+position = tfrecorder.TrainingPosition(run, model, every={EVERY})
 print("begins at", position.epoch, position.step)
 for epoch, step in position.epochs({EPOCHS}):
     train = tfrecorder.load(out, "TRAIN", batch_size={BATCH}, image_size=12, seed=7, features=True,
@@ -225,14 +224,12 @@ def test_another_model_than_the_saved_one_is_refused(out: str, tmp_path: Path) -
 def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:
     import keras
 
-    from tfrecorder.loading.training import TrainingPosition
-
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    position = TrainingPosition(tmp_path, model)
+    position = tfrecorder.TrainingPosition(tmp_path, model)
     with pytest.raises(tfrecorder.OptionError, match=r"give this callback to model.fit"):
         list(position.epochs(2))
     with pytest.raises(tfrecorder.OptionError, match="every=0"):
-        TrainingPosition(tmp_path, model, every=0)
+        tfrecorder.TrainingPosition(tmp_path, model, every=0)
 
 
 @pytest.mark.slow

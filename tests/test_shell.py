@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +329,13 @@ def test_errors_and_warnings_are_coloured_in_a_terminal_alone(
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in in_terminal(*words)
     assert "\x1b" not in in_terminal("-m", "tfrecorder", "validate", "nowhere")
+
+
+def test_a_command_in_a_program_leaves_its_warnings_alone() -> None:
+    before = warnings.showwarning
+    assert call("validate", CSV).exit_code == 0
+    assert call("info", "nowhere").exit_code == 1
+    assert warnings.showwarning is before
 
 
 @pytest.mark.parametrize(

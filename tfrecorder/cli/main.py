@@ -58,10 +58,14 @@ class _Group(click.Group):
             formatter.write_dl([(name, one.get_short_help_str(1000)) for name, one in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
-        warnings.showwarning = _show_warning
         _spare_address_space()
         try:
-            with limits_explained(), missing_explained(), _in_one_line(ctx):
+            with (
+                _warnings_in_one_line(),
+                limits_explained(),
+                missing_explained(),
+                _in_one_line(ctx),
+            ):
                 return super().invoke(ctx)
         except ValidationError as error:
             words = str(error).splitlines()[0]
@@ -103,6 +107,13 @@ def _renamed(error: click.UsageError) -> str:
         hint = f" Did you mean {in_shell_words(near)}?" if near else ""
         return f"No such option {error.option_name!r}.{hint}"
     return error.format_message()
+
+
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
