@@ -303,7 +303,7 @@ def convert_at_once(material: Material, times: int, folder: Path) -> Count:
         demand(first.returncode == 0, (folder / "first").read_text())
         lost += check_whole(out, material)
         shutil.rmtree(out)
-    return Count("conversions at once", refused, times * material.rows, lost, "refused")
+    return Count("conversions at once", refused, times * material.rows, lost, "all but one refused")
 
 
 def torment(material: Material, folder: Path, often: int) -> list[Count]:

@@ -99,7 +99,7 @@ def fuzz(mutations: int, folder: Path, end_to_end: int, first: int = 0) -> list[
     )
     return [
         Count("image mutations", mutations, mutations, 0, note),
-        Count("of these, converted and loaded", len(whole), rows, 0, "at both levels"),
+        Count("of these, converted and loaded", len(whole), rows, 0, "with decode and strict"),
     ]
 
 

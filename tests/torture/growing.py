@@ -206,8 +206,8 @@ def grow(folder: Path) -> list[Count]:
     """Everything, and the counts."""
     attacks: dict[str, Callable[[Path], list[str]]] = {
         "appends killed before each change": lambda at: kill_everywhere(at, kill_append),
-        "overwrites of generations killed so": lambda at: kill_everywhere(at, kill_overwrite),
-        "compactions killed so": lambda at: kill_everywhere(at, kill_compact),
+        "overwrites of generations, killed too": lambda at: kill_everywhere(at, kill_overwrite),
+        "compactions, killed too": lambda at: kill_everywhere(at, kill_compact),
         "appends to a bucket that refuses": refuse_everywhere,
     }
     counts = []
