@@ -50,7 +50,7 @@ WRITING = {
     stacks.LOCKS: "results are handed over in order; threads take the interpreter's lock",
     stacks.PLAN: "the source is read, validated, planned and staged, once a conversion",
     stacks.BEAM: "the runner starts and ends; about the same for any number of images",
-    stacks.OTHER: "stacks without a function of ours or of Beam's",
+    stacks.OTHER: "no function of the parts above",
 }
 READING = {
     "decode": "libjpeg-turbo, accurate inverse DCT; alone: TensorFlow's kernel over images in "

@@ -46,7 +46,7 @@ def bench(clean: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out() -> Path:
-    """A dataset of its own, next to its sources in `images`."""
+    """A new dataset in `out`, made of the photographs in `images`."""
     return make_dataset(Path.cwd())
 
 

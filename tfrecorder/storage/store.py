@@ -119,7 +119,7 @@ def read_request(request: Callable[[], T], translate: Callable[[Exception], Exce
 def write_request(
     request: Callable[[], T], translate: Callable[[Exception], Exception | None]
 ) -> T:
-    """`read_request`, for requests that write."""
+    """`read_request` for a step of a write, whose failures are UnwritableErrors."""
     try:
         return read_request(request, translate)
     except UnreadableError as error:
