@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import queue
 import shutil
 import signal
 import subprocess
@@ -13,32 +12,23 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import keras
 import numpy as np
-import pandas as pd
 import pytest
 import tensorflow as tf
-from gcs.control import Gcs
-from gcs.tls_proxy import TlsProxy
+from follow_cases import IDS, append, soon
 from growing_cases import QUIET, drawn, table
 from PIL import Image
 from reading_cases import ids, jpeg, photograph
-from support import photo_frame, run, shorten_patience, start
+from support import photo_frame, run, start
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError
 from tfrecorder.stored import following
 
-pytest_plugins = ["gcs.fixtures"]
-
-#: Elements by which a record is known.
-IDS: dict[str, Any] = {"features": True, "decode": False, "batch_size": 5}
-
 READERS = [tfrecorder.load, tfrecorder.batches]
-
-T = TypeVar("T")
 
 Reader = Callable[..., Any]
 Grow = Callable[..., None]
@@ -81,27 +71,6 @@ def grow(whole: str) -> Grow:
             Path("copied").rename(appended / f"{number:05d}")
 
     return appear
-
-
-def soon(work: Callable[[], T], seconds: float = 600) -> T:
-    """What some work gives, which would wait without an end if it went wrong."""
-    results: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
-
-    def do() -> None:
-        try:
-            results.put(work())
-        except BaseException as error:
-            results.put(error)
-
-    threading.Thread(target=do, daemon=True).start()
-    found = results.get(timeout=seconds)
-    if isinstance(found, BaseException):
-        raise found
-    return found
-
-
-def append(rows: pd.DataFrame, directory: str = "out") -> None:
-    tfrecorder.append(rows, directory, **QUIET)
 
 
 # ------------------------------------------------------------------------------- epoch by epoch
@@ -649,85 +618,6 @@ def test_a_wait_looks_at_the_whole_dataset_now_and_then(
     shutil.rmtree(out)
     with pytest.raises(DatasetError):
         soon(lambda: next(loop))
-
-
-# ------------------------------------------------------------------------------------- in a bucket
-
-OUT = "gs://bkt/sets/out"
-
-FOLLOWED_BY_TENSORFLOW = """
-import sys, tfrecorder
-sys.path.insert(0, sys.argv[1])
-from growing_cases import QUIET, table
-from reading_cases import ids
-
-options = {"features": True, "decode": False, "batch_size": 5}
-train = tfrecorder.load(sys.argv[2], "TRAIN", follow=True, **options)
-forward = tfrecorder.load(sys.argv[2], "TRAIN", follow="forward", until_idle=0, **options)
-assert sorted(ids(train)) == list(range(12))
-tfrecorder.append(table(12, 4), sys.argv[2], **QUIET)
-assert sorted(ids(train)) == list(range(16))
-assert sorted(ids(forward)[12:]) == [12, 13, 14, 15]
-"""
-
-
-@pytest.mark.slow
-def test_tensorflow_follows_a_dataset_in_a_bucket(gcs: Gcs, tls: TlsProxy) -> None:
-    tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
-    tests = str(Path(__file__).parent)
-    done = run("-c", FOLLOWED_BY_TENSORFLOW, tests, OUT, env={**os.environ, **tls.environment()})
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_batches_follow_a_dataset_in_a_bucket(gcs: Gcs) -> None:
-    tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
-    train = tfrecorder.batches(OUT, "TRAIN", follow="forward", shuffle="blocks", seed=1, **IDS)
-    loop = iter(train)
-    found = ids(next(loop) for _ in range(2))
-    later = threading.Timer(1.5, append, (table(12, 8), OUT))
-    later.start()
-    found += ids(next(loop) for _ in range(2))
-    later.join()
-    assert sorted(found) == list(range(20))
-
-
-@pytest.mark.slow
-def test_an_outage_during_the_wait_is_waited_for(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_patience(monkeypatch, 0.5)
-    tfrecorder.convert(table(0, 10), OUT, num_shards=2, **QUIET)
-    loop = iter(tfrecorder.batches(OUT, "TRAIN", follow="forward", seed=1, **IDS))
-    found = ids(next(loop) for _ in range(2))
-    gcs.inject("status", status=503, operation="*", object="bkt/sets/*")
-    warned = threading.Event()
-    monkeypatch.setattr(following, "warn", lambda words: warned.set())
-
-    def mend() -> None:
-        assert warned.wait(600)
-        gcs.mend()
-        append(table(10, 5), OUT)
-
-    later = threading.Thread(target=mend)
-    later.start()
-    found += soon(lambda: ids([next(loop)]))
-    later.join()
-    assert sorted(found) == list(range(15))
-
-
-@pytest.mark.slow
-def test_only_new_generations_are_read_again(gcs: Gcs) -> None:
-    tfrecorder.convert(table(0, 6), OUT, **QUIET)
-    append(table(6, 2), OUT)
-    train = tfrecorder.batches(OUT, "TRAIN", follow=True, **IDS)
-    counts = []
-    for _ in range(2):
-        gcs.forget_requests()
-        ids(train)
-        counts.append(gcs.count("download", "*/appended/*metadata.json"))
-        append(table(8, 2), OUT)
-    gcs.forget_requests()
-    ids(train)
-    assert [*counts, gcs.count("download", "*/appended/*metadata.json")] == [0, 1, 0]
 
 
 # --------------------------------------------------------------------------------------- in Keras

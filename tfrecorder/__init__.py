@@ -64,9 +64,10 @@ if TYPE_CHECKING:
         Text,
     )
     from tfrecorder.sources.inference import infer_schema
+    from tfrecorder.stored.column_info import ColumnInfo
     from tfrecorder.stored.frame import to_frame
     from tfrecorder.stored.generations import generations
-    from tfrecorder.stored.info import ColumnInfo, DatasetInfo, info
+    from tfrecorder.stored.info import DatasetInfo, info
     from tfrecorder.validation.validate import validate
     from tfrecorder.verification.faults import VerificationReport
     from tfrecorder.verification.repair import RepairResult, repair
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
-    "ColumnInfo": "tfrecorder.stored.info",
+    "ColumnInfo": "tfrecorder.stored.column_info",
     "DataflowJob": "tfrecorder.runners.dataflow.job",
     "DatasetInfo": "tfrecorder.stored.info",
     "JobStatus": "tfrecorder.runners.dataflow.job",
