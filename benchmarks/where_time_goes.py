@@ -3,10 +3,11 @@
     where_time_goes.py [--data DIR] [--rounds N] [--quick]
 
 4,000 photographs of 500x375.  Of a conversion, `verify="decode"` and `verify="header"`, py-spy
-takes the stacks (`stacks.py`); of reading, TensorFlow's own trace names the kernels, as
-`tfrecorder benchmark --trace` does.  The CPU milliseconds of an image are measured without either,
-and divided by these shares.  Next to each part stands what it takes alone, on the same bytes and
-with nothing else (`bare_work.py`): what no program that does this work can go below.
+takes the stacks (`stacks.py`).  The CPU milliseconds of an image are measured without it, and
+divided by these shares.  Of reading, the shares are what each kernel takes alone.
+
+"Alone" is what a part takes on the same bytes and with nothing else (`bare_work.py`): what no
+program that does this work can go below.
 """
 
 from __future__ import annotations
@@ -24,15 +25,12 @@ from harness import Case, Numbers, Result, Timed
 IMAGES, QUICK_IMAGES = 4000, 1000
 #: How often a profile converts: enough for a thousand stacks and more.
 TIMES = {"decode": 5, "header": 20}
-TRACE_SECONDS, QUICK_TRACE_SECONDS = 10.0, 3.0
+READ_SECONDS, QUICK_READ_SECONDS = 10.0, 3.0
 SIZE, BATCH = 224, 64
 
 #: The steps that are done alone, and how many passes: quick ones need several to be measured.
 STEPS = {"read": 5, "check": 1, "header": 5, "CRC": 5, "encode": 5, "write": 2}
 STEPS |= {"decode": 1, "decode, box": 1}
-
-#: Cores that other programs may take before it is said.
-BUSY = 0.2
 
 #: Parts from this share of the CPU time on are explained.
 LARGE_SHARE = 0.05
@@ -52,16 +50,16 @@ WRITING = {
     stacks.BEAM: "the runner starts and ends; about the same for any number of images",
     stacks.OTHER: "no function of the parts above",
 }
+REST = "the rest"
 READING = {
     "decode": "libjpeg-turbo, accurate inverse DCT; alone: TensorFlow's kernel over images in "
     "memory",
     "resize": "each pixel the mean of its area; alone: the same kernel",
     "read": "records out of the page cache, with their CRC32C; alone: the images' files read, and "
     "google-crc32c over them",
-    "parse": "tf.io.parse_single_example, which copies the image once",
-    "convert": "float to uint8; its kernel alone counts with resize",
-    "batch and the rest": "pixels are copied into the batch, memory is taken and given back, "
-    "tf.data's own work for each element; alone: the copies into batches",
+    "batch": "pixels are copied into the batch; alone: the copies into batches",
+    REST: "records are parsed, floats become uint8, memory is taken and given back, and tf.data's "
+    "own work for each element",
 }
 
 
@@ -70,13 +68,12 @@ READING = {
 
 
 def load(directory: str, seconds: float) -> Timed:
-    """`tfrecorder benchmark --trace`."""
+    """`tfrecorder benchmark`."""
     from tfrecorder.loading.throughput import benchmark
 
     def run() -> Numbers:
-        found = benchmark(directory, batch_size=BATCH, image_size=SIZE, seconds=seconds, trace=True)
-        stages = {f"share of {stage}": share for stage, share in found.stages.items()}
-        return {"images": found.images, "ms": found.cpu_seconds_per_1000, **stages}
+        found = benchmark(directory, batch_size=BATCH, image_size=SIZE, seconds=seconds)
+        return {"images": found.images, "ms": found.cpu_seconds_per_1000}
 
     return run
 
@@ -148,7 +145,7 @@ def floors_of_reading(results: Sequence[Result]) -> dict[str, float]:
         "read": each_ms(results, "files: CRC"),
         "decode": of_records["decode"] - of_records["none"],
         "resize": of_records["resize"] - of_records["decode"],
-        "batch and the rest": of_records["batch"] - of_records["resize"],
+        "batch": of_records["batch"] - of_records["resize"],
     }
 
 
@@ -204,21 +201,17 @@ def show_writing(
 
 def show_reading(results: Sequence[Result]) -> Numbers:
     one = result_of(results, "load")
-    keys = [key for key in one.rounds[0] if key.startswith("share of ")]
-    shares = {key.removeprefix("share of "): one.median(key) for key in keys}
+    total, floors = one.median("ms"), floors_of_reading(results)
+    shares = {part: alone / total for part, alone in floors.items()}
+    shares[REST] = max(0.0, 1 - sum(shares.values()))
     ordered = dict(sorted(shares.items(), key=lambda pair: -pair[1]))
     title = f"load, {SIZE}x{SIZE}, batches of {BATCH}"
-    found = show(title, one.median("ms"), ordered, floors_of_reading(results), READING)
+    found = show(title, total, ordered, floors, READING)
     read, pixels, small = (
         each_ms(results, f"files: {step}") for step in ("read", "decode", "decode, box")
     )
     print(f"  alone, for comparison: all pixels by simplejpeg {pixels - read:.4f} ms,")
     print(f"  their mean by area by Pillow {small - pixels:.4f} ms\n")
-    if one.median("others") > BUSY:
-        print(
-            "  Other programs were busy: the trace counts by the clock, so that it makes the shares"
-        )
-        print("  of the kernels too large, and what remains for the rest too small.\n")
     return {**found, "simplejpeg_ms": pixels - read, "pillow_box_ms": small - pixels}
 
 
@@ -227,10 +220,10 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="1,000 images, once")
     chosen = parser.parse_args(arguments)
-    count, rounds, seconds = IMAGES, chosen.rounds, TRACE_SECONDS
+    count, rounds, seconds = IMAGES, chosen.rounds, READ_SECONDS
     times = dict(TIMES)
     if chosen.quick:
-        count, rounds, seconds = QUICK_IMAGES, 1, QUICK_TRACE_SECONDS
+        count, rounds, seconds = QUICK_IMAGES, 1, QUICK_READ_SECONDS
         times = dict.fromkeys(TIMES, 3)
     source = data.listed(data.photographs(chosen.data, count), count)
     harness.warm([uri for _, uri, _ in writing.read_rows(str(source))])

@@ -3,6 +3,7 @@
 python samples/demo.py [OUTPUT_DIR]
 """
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ import pandas as pd
 from PIL import Image
 
 import tfrecorder
-from tfrecorder.loading.start import quiet_start
 
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no messages about the machine
 PHOTOS = Path(__file__).parent / "photos.csv"
 OUTPUT = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
 BATCH = 12
@@ -31,8 +32,7 @@ def main() -> None:
     result = frame.tensorflow.to_tfrecord(output_dir=OUTPUT / "dataset")
     print(f"df.tensorflow.to_tfrecord(...):\n{result}\n")
 
-    with quiet_start():  # hides TensorFlow's messages about the machine
-        train = tfrecorder.load(OUTPUT / "dataset")["TRAIN"]
+    train = tfrecorder.load(OUTPUT / "dataset")["TRAIN"]
     pairs = list(train.take(BATCH).as_numpy_iterator())
     names = [result.class_names[label] for _, label in pairs]
     print(f'tfrecorder.load(...)["TRAIN"]: {len(train)} images; the first {BATCH}:')

@@ -80,7 +80,7 @@ def main() -> None:
 
     while train.epoch < chosen.epochs:
         epoch, steps = train.epoch, len(train)
-        for step, (images, labels) in enumerate(train, 1):
+        for step, (images, labels) in enumerate(train, steps - train.remaining + 1):
             loss = nn.functional.cross_entropy(in_step(images), labels)
             optimizer.zero_grad()
             loss.backward()

@@ -17,7 +17,7 @@ from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.dataset.example import encode_example
+from tfrecorder.dataset.example import encode_parts
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.dataset.tfrecord import frame
 from tfrecorder.plan.staging import read_plan
@@ -85,7 +85,7 @@ def forge(out: Path, change: Callable[[list[dict[str, Any]]], None], shard: str 
     """Change the records of a shard as a wrong writer would: checksums, index and commit agree."""
     found = examples(out / shard)
     change(found)
-    records = [b"".join(frame([encode_example(example)])) for example in found]
+    records = [b"".join(frame(encode_parts(example))) for example in found]
     (out / shard).write_bytes(b"".join(records))
     agree(out, shard, [len(record) for record in records])
 

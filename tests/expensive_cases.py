@@ -154,6 +154,7 @@ def expensive(scale: int = 1) -> dict[str, Callable[[], bytes]]:
     refined: list[Scan] = [((1,), 0, 0, 0, 0), ((1,), 1, 63, 0, 1)]
     refined += [((1,), 1, 63, 1, 0)] * 100
     small = jpeg_of_scans(256, 256, refined * 8)
+    runs = (b"\1\5\1\6" * 500 + b"\0\0") * 1000
     return {
         "757 legal scans": lambda: jpeg_of_scans(side, side, every_legal_scan()),
         "757 arithmetic scans": lambda: jpeg_of_scans(side, side, every_legal_scan(), frame=0xCA),
@@ -179,6 +180,11 @@ def expensive(scale: int = 1) -> dict[str, Callable[[], bytes]]:
             256, 2560 * scale, 256, [small] * 10 * scale, 7, {278: (4, [256])}
         ),
         "BMP of ends of rows": lambda: run_length_bmp(9, 9, b"\0\0" * 600_000 * scale),
+        "BMP of runs of a pixel": lambda: run_length_bmp(1000, 1000, runs * scale),
+        "BMP that skips rows": lambda: run_length_bmp(300_000, 1, b"\0\2\0\xff"),
+        "PGM of 10 bits": lambda: b"P5 1500 1000 1023\n" + bytes(2 * 1500 * 1000),
+        "plain PGM": lambda: b"P2 1500 1000 9\n" + b"7 " * 1_500_000,
+        "plain PGM of comments": lambda: b"P2 9 9 9\n" + b"#\n" * 300_000 * scale + b"7 " * 81,
     }
 
 
@@ -200,9 +206,7 @@ def dear_but_sound() -> dict[str, Callable[[], bytes]]:
     """What makes files that take long for their size, as encoders do make them."""
     large = photo(size=(1500, 1000))
     grey = large.convert("L")
-    wide = b"P5 1500 1000 1023\n" + bytes(2 * 1500 * 1000)
-    text = b"P2 1500 1000 9\n" + b"7 " * 1_500_000
-    runs = (b"\1\5\1\6" * 500 + b"\0\0") * 1000
+    rows = (b"\xfa\5" * 4 + b"\0\0") * 1000
     return {
         "progressive": lambda: save(large, "JPEG", progressive=True, quality=95),
         "progressive grey": lambda: save(grey, "JPEG", progressive=True, quality=95),
@@ -215,10 +219,10 @@ def dear_but_sound() -> dict[str, Callable[[], bytes]]:
         "restart markers": lambda: save(large, "JPEG", restart_marker_blocks=1),
         "PNG in chunks of 1 KB": lambda: png(large, split=1024),
         "PNG with a small window": lambda: small_window_png(1500, 1000),
-        "PGM of 10 bits": lambda: wide,
-        "plain PGM": lambda: text,
+        "PGM of 12 bits": lambda: b"P5 630 630 4095\n" + bytes(2 * 630 * 630),
+        "plain PBM": lambda: b"P1 1500 1000\n" + b"1 0\n" * 750_000,
+        "BMP of rows of a run": lambda: run_length_bmp(1000, 1000, rows),
         "PPM with a comment": lambda: b"P6\n# by a camera\n" + save(large, "PPM")[3:],
-        "BMP of runs of a pixel": lambda: run_length_bmp(1000, 1000, runs),
         "GIF with a comment": lambda: commented_gif(b"\xfe", 200, 255),
         "TIFF of rows": lambda: strips(1500, 1000, 1),
         "TIFF with LZW": lambda: save(large, "TIFF", compression="tiff_lzw"),

@@ -15,6 +15,7 @@ from reading_cases import SAMPLES, pillow_pixels
 import tfrecorder
 
 PHOTOS = sorted(SAMPLES.glob("photos/coffee/*.jpg"))
+DATA = [path.read_bytes() for path in PHOTOS]
 MASKS = [SAMPLES / "masks" / f"{path.stem}.png" for path in PHOTOS]
 
 OBJECT = "image/object"

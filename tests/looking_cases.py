@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tfrecorder.dataset.example import encode_example
+from tfrecorder.dataset.example import encode_parts
 from tfrecorder.dataset.tfrecord import frame
 
 #: Elements without an end tag.
@@ -26,7 +26,7 @@ def write_records(
     folder.mkdir(exist_ok=True)
     with open(folder / name, "wb") as file:
         for record in records:
-            for part in frame([encode_example(record)]):
+            for part in frame(encode_parts(record)):
                 file.write(part)
     return str(folder)
 

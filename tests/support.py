@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import importlib.util
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +44,18 @@ def serialized(shard: str | Path) -> list[bytes]:
     """Every record of a shard, as it is stored."""
     with open(shard, "rb") as file:
         return [data for _, data in read_records(file)]
+
+
+def copied_as_tfds(dataset: str | Path, folder: str) -> None:
+    """A copy of a dataset as TFDS writes one: with its file names, and without what is ours."""
+    shutil.copytree(dataset, folder, ignore=shutil.ignore_patterns("_tfrecorder", "appended"))
+    for shard in shards(folder):
+        split, numbers = shard.stem.split("-", 1)
+        shard.rename(Path(folder, f"dataset-{split}.tfrecord-{numbers}"))
+    info = json.loads(Path(folder, "dataset_info.json").read_text())
+    for split in info["splits"]:
+        del split["filepathTemplate"]
+    Path(folder, "dataset_info.json").write_text(json.dumps(info))
 
 
 def examples(shard: str | Path) -> list[dict[str, Any]]:

@@ -56,6 +56,9 @@ def test_convert_writes_a_dataset_and_prints_what_it_made(dataset: Path) -> None
     assert public_files("out") == public_files(dataset)
 
 
+_ON_DATAFLOW = ("--runner", "DataflowRunner")
+
+
 @pytest.mark.parametrize(
     ("arguments", "option", "value"),
     [
@@ -84,8 +87,8 @@ def test_convert_writes_a_dataset_and_prints_what_it_made(dataset: Path) -> None
             {"a": "1=2", "b": ["x", "y"]},
         ),
         (["--wait"], "wait", True),
-        (["--project", "p"], "project", "p"),
-        (["--region", "r"], "region", "r"),
+        (["--project", "p", *_ON_DATAFLOW], "project", "p"),
+        (["--region", "r", *_ON_DATAFLOW], "region", "r"),
         (["--num-workers", "2"], "num_workers", 2),
         (["--num-threads", "3"], "num_threads", 3),
         (["--progress"], "progress", True),
@@ -105,7 +108,8 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
     monkeypatch.setattr("tfrecorder.conversion.convert.convert", take)
     assert call("convert", "x.csv", "out", *arguments).exit_code == 0
     expected = {"kind": "label", "path": "image_uri"} if option == "columns" else value
-    changed = dataclasses.replace(ConvertOptions(), **{option: expected})
+    runner = {"runner": "DataflowRunner"} if "DataflowRunner" in arguments else {}
+    changed = dataclasses.replace(ConvertOptions(), **runner, **{option: expected})
     assert given["options"] == changed
 
 
@@ -143,7 +147,7 @@ def test_columns_and_labels_do_what_they_say() -> None:
         (["convert", CSV, "out", "--num-shards", "x"], 2, "write, for example, 8 or TRAIN=8"),
         (["convert", CSV, "out", "--num-shards", "0"], 2, "give a whole number from 1"),
         (["convert", CSV, "out", "--num-shards", "A=1"], 2, "'A' is not a split"),
-        (["convert", CSV, "out", "--column", "path"], 2, "'path' has no '='"),
+        (["convert", CSV, "out", "--column", "path"], 2, "'path'; write NAME=VALUE."),
         (["convert", CSV, "out", "--column", "a=b"], 2, "'b' is not one of our columns"),
         (["convert", CSV, "out", "--column", "a=label"], 2, "the source has no column 'a'"),
         (["convert", CSV, "out", "--seed", "-1"], 2, "--seed -1: give a whole number from 0"),

@@ -459,6 +459,10 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(gcs: Gcs) -> None:
         assert fault in words
     assert words.count("\n- ") == 6
     assert "52 of 52 images looked at are on this machine" in words
+    options = ("--runner", "DataflowRunner", "--runner-option", "job_name=Not_A_Name")
+    shell = run("-W", "ignore", "-m", "tfrecorder", "convert", CSV, "out", *options).stderr
+    assert shell.startswith("error: the DataflowRunner cannot start:\n- project is missing")
+    assert [line[:2] for line in shell.splitlines()[1:]] == ["- "] * 6
     assert not Path("out").exists()
 
 

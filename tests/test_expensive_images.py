@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import random
 import re
 import time
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import psutil
 import pytest
@@ -17,10 +14,8 @@ from expensive_cases import (
     every_legal_scan,
     expensive,
     jpeg_of_scans,
-    run_length_bmp,
 )
 from image_cases import photo
-from PIL import Image
 from support import press_ctrl_c, records, rejects, start, wait_for
 
 import tfrecorder
@@ -85,93 +80,6 @@ def test_a_conversion_lists_them_and_goes_on() -> None:
     assert words["0.jpg"].startswith("too_expensive: 757 scans of 1200 x 1200 pixels visit ")
     report = tfrecorder.validate(frame, check_images=True)
     assert report.message.str.contains("too_expensive").sum() == len(uris)
-
-
-# --------------------------------------------------------- what is decoded in bulk, as Pillow does
-
-
-def pillow(data: bytes) -> np.ndarray | None:
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return np.asarray(image.convert("RGB" if image.mode == "P" else image.mode))
-    except Exception:  # each decoder raises another
-        return None
-
-
-def decoded(data: bytes) -> np.ndarray | None:
-    try:
-        checked = check_image(data)
-    except Reject:
-        return None
-    with Image.open(io.BytesIO(checked.data)) as image:
-        return np.asarray(image.convert("RGB" if image.mode == "P" else image.mode))
-
-
-def agree(data: bytes) -> bool:
-    """Whether Pillow's own decoder gives the same; False too where neither decodes."""
-    ours, theirs = decoded(data), pillow(data)
-    assert (ours is None) == (theirs is None)
-    if ours is not None and theirs is not None:
-        np.testing.assert_array_equal(ours, theirs)
-    return ours is not None
-
-
-def test_scaled_and_plain_netpbm_are_as_pillow_decodes_them() -> None:
-    rng = random.Random(0)
-    agreed = 0
-    for _ in range(150):
-        kind, largest = rng.choice("12356"), rng.choice((1, 9, 100, 254, 255, 256, 1000, 65535))
-        width, height = rng.randrange(1, 9), rng.randrange(1, 9)
-        count = width * height * (3 if kind in "36" else 1) - rng.choice((0, 0, 0, 0, 1))
-        head = f"P{kind}\n# made\n{width} {height}\n" + f"{largest}\n" * (kind != "1")
-        values = [rng.randrange(2 if kind == "1" else largest + 1) for _ in range(count)]
-        space = rng.choice((" ", "\n", "\t", " # 7\n"))
-        size = 2 if largest > 255 else 1
-        body = space.join(map(str, values)).encode()
-        if kind in "56":
-            body = b"".join(value.to_bytes(size, "big") for value in values)
-        agreed += agree(head.encode() + body)
-    assert agreed > 90
-
-
-def test_run_lengths_are_as_pillow_decodes_them() -> None:
-    rng = random.Random(1)
-    agreed = 0
-    for _ in range(250):
-        width, height, nibbles = (
-            rng.choice((1, 3, 40, 300)),
-            rng.randrange(1, 6),
-            rng.random() < 0.5,
-        )
-        data = bytearray()
-        while len(data) < rng.choice((10, 100, 1000, 4000)):
-            code = rng.random()
-            if code < 0.7:
-                run = bytes([rng.choice((1, 2, 5, 255)), rng.randrange(256)])
-                data += run * rng.choice((1, 3, 40))
-            elif code < 0.85:
-                data += b"\0\0"
-            elif code < 0.9:
-                data += bytes([0, 2, rng.randrange(4), rng.randrange(2)])
-            else:
-                count = 2 * rng.randrange(2, 20)
-                data += bytes([0, count]) + rng.randbytes(count // 2 if nibbles else count)
-        agreed += agree(run_length_bmp(width, height, bytes(data), nibbles))
-    assert agreed > 50
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"P2 2 1 9\n7 12\n",
-        b"P2 2 1 9\n7 x\n",
-        b"P2 1 1 9\n7x\n",
-        b"P1 2 1\n12\n",
-        b"P3 1 1 9\n1 2\n",
-    ],
-)
-def test_plain_numbers_that_are_none_are_refused(data: bytes) -> None:
-    assert not agree(data)
 
 
 # ------------------------------------------------------------------------------------------ Ctrl-C

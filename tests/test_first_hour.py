@@ -82,6 +82,29 @@ def test_other_options_are_refused_the_difference_first(frame: pd.DataFrame) -> 
     assert not frame.tensorflow.to_tfrecord("out", overwrite=True, **OPTIONS).was_finished
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"image_size": 32}, "image_size was not given and now is 32"),
+        ({"image_format": "png"}, "image_format was 'keep' and now is 'png'"),
+        ({"seed": 4}, "seed was 0 and now is 4"),
+        (
+            {"stratify": True, "seed": 4},
+            "seed was 0 and now is 4; stratify was False and now is True",
+        ),
+        ({"name": "photos"}, "name was not given and now is 'photos'"),
+    ],
+)
+def test_only_the_options_that_differ_are_named(
+    frame: pd.DataFrame, options: dict[str, Any], words: str
+) -> None:
+    rows = frame.drop(columns="split")
+    rows.tensorflow.to_tfrecord("out/photos/1.0.0", **OPTIONS)
+    out = "out" if "name" in options else "out/photos/1.0.0"
+    with pytest.raises(OutputError, match=f"^{words}; [^;]*/1.0.0 is a finished"):
+        rows.tensorflow.to_tfrecord(out, **OPTIONS, **options)
+
+
 # ------------------------------------------------------------------------------------- warnings
 
 

@@ -22,7 +22,7 @@ from follow_cases import IDS, append, soon
 from growing_cases import QUIET, drawn, table
 from PIL import Image
 from reading_cases import ids, jpeg, photograph
-from support import photo_frame, run, start
+from support import copied_as_tfds, photo_frame, run, start
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError
@@ -516,7 +516,7 @@ def test_damaged_bytes_of_a_new_generation_fail(out: str, grow: Grow) -> None:
 
 
 def test_what_other_tools_wrote_cannot_be_followed(dataset: Path) -> None:
-    shutil.copytree(dataset, "theirs", ignore=shutil.ignore_patterns("_tfrecorder"))
+    copied_as_tfds(dataset, "theirs")
     for read in READERS:
         with pytest.raises(DatasetError, match="follow: theirs has no generations"):
             read("theirs", "TRAIN", follow=True, batch_size=4)

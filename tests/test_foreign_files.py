@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from foreign_cases import PHOTOS, alike, detection, image, write
+from foreign_cases import PHOTOS, alike, detection, image, serialized, write
+from support import run
 
 import tfrecorder
 from tfrecorder import DatasetError
+from tfrecorder.dataset.tfrecord import frame
 
 
 def _filenames(where: object, split: str = "TRAIN") -> list[str]:
@@ -131,6 +134,32 @@ def test_records_of_compressible_bytes_are_whole(tmp_path: Path) -> None:
     path = write(tmp_path / "train.tfrecord", records, "ZLIB")
     assert len(zlib.decompress(path.read_bytes())) > 6_000_000
     assert tfrecorder.to_frame(tmp_path)["blank"].tolist() == [blank.decode()] * 2
+
+
+INFO = """
+import resource, sys, tfrecorder
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    tfrecorder.info(sys.argv[1])
+except tfrecorder.DatasetError as error:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
+"""
+
+
+@pytest.mark.parametrize("really", [True, False], ids=["a bomb", "a lie"])
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_a_small_compressed_file_takes_little_memory(
+    tmp_path: Path, pack: Callable[[bytes, int], bytes], really: bool
+) -> None:
+    blank = serialized(image(0) | {"blank": [bytes(2**28)]})
+    [header, data, footer] = frame([blank])
+    path = tmp_path / "train.tfrecord"
+    path.write_bytes(pack(header + data + footer if really else header + data[:1000], 1))
+    assert path.stat().st_size < 2**21
+    kilobytes, words = run("-c", INFO, tmp_path).stdout.split(maxsplit=1)
+    assert f"{path} is damaged: record at byte 0: it would unpack to {len(blank):,} bytes" in words
+    assert "unpack the file first" in words
+    assert int(kilobytes) < 2**16
 
 
 @pytest.mark.slow

@@ -7,10 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from gcs.control import Gcs
 from growing_cases import QUIET, table
-from support import shorten_pauses
+from support import PHOTOS, shorten_pauses
 
 import tfrecorder
 from tfrecorder import OutputError
@@ -54,6 +55,17 @@ def test_a_bucket_holds_the_bytes_of_a_disk(grown: Gcs) -> None:
     assert len(tfrecorder.Records(OUT, "TRAIN", decode=False)) == 20
     assert tfrecorder.verify(OUT, progress=False).ok
     assert tfrecorder.append(table(0, 20), OUT, **QUIET).was_finished
+
+
+def test_images_in_a_bucket_are_known_by_their_uris(gcs: Gcs) -> None:
+    for day in ("mon", "tue"):
+        gcs.put(f"gs://bkt/photos/{day}/a.jpg", PHOTOS[day == "tue"].read_bytes())
+    rows = pd.DataFrame({"image_uri": ["a.jpg"], "split": "TRAIN"})
+    tfrecorder.convert(rows, OUT, base="gs://bkt/photos/mon", **QUIET)
+    more = {"base": "gs://bkt/photos/tue/", **QUIET}
+    assert tfrecorder.append(rows, OUT, **more).records == 1
+    for uri in ("a.jpg", "gs://bkt/photos/mon/a.jpg", "GS://bkt/photos/mon/a.jpg"):
+        assert tfrecorder.append(rows.assign(image_uri=uri), OUT, **more).rows_there == 1
 
 
 def test_a_dataset_without_generations_costs_one_listing(grown: Gcs) -> None:

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from growing_cases import QUIET, grow_ten_times, table
-from support import public_files, records
+from support import copied_as_tfds, public_files, records
 from test_indexed_records import assert_alike
 
 import tfrecorder
@@ -148,7 +148,7 @@ def test_info_adds_all_generations_up(ten) -> None:
 
 
 def test_to_frame_numbers_rows_on(ten) -> None:
-    found = tfrecorder.to_frame(ten)
+    found = tfrecorder.to_frame(ten).sort_index()
     assert list(found.index) == list(range(48))
     assert found["image_uri"].is_unique
     assert found["label"][24:28].tolist() == ["aardvark"] * 2 + ["aardvark"] * 2
@@ -215,7 +215,7 @@ def test_at_must_be_there(ten, dataset) -> None:
 
 
 def test_what_other_tools_wrote_has_no_generations(dataset) -> None:
-    shutil.copytree(dataset, "theirs", ignore=shutil.ignore_patterns("_tfrecorder"))
+    copied_as_tfds(dataset, "theirs")
     with pytest.raises(DatasetError, match="has no generations"):
         tfrecorder.info("theirs", at=1)
     with pytest.raises(DatasetError, match="not a finished dataset that tfrecorder wrote"):

@@ -7,6 +7,8 @@ import hashlib
 import io
 import os
 import shutil
+import time
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,21 @@ def test_an_image_is_stored_as_it_came_under_the_name_of_its_content(form: str) 
     assert (result.records, result.rejects) == (1, {})
     assert images_of("out") == {content(DATA[0]): DATA[0]}
     assert not spooled()
+
+
+def test_escapes_in_a_data_uri_cost_little_more_than_base64() -> None:
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).integers(0, 256, (2500, 2500, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(file, "JPEG", quality=95)  # 7 MB
+    escaped = f"data:image/jpeg,{urllib.parse.quote(file.getvalue())}"
+
+    def seconds(uri: str) -> float:
+        began = time.process_time()
+        tfrecorder.validate(of_cells([uri]), progress=False)
+        return time.process_time() - began
+
+    base64_seconds = min(seconds(data_uri(file.getvalue())) for _ in range(2))
+    assert seconds(escaped) < base64_seconds + 0.6, "less than a tenth of a second a MB"
 
 
 def test_a_path_that_comes_with_bytes_is_the_name_and_one_without_is_read() -> None:

@@ -142,19 +142,19 @@ def test_hosts_without_a_record_of_the_last_step_get_an_empty_batch(out: str) ->
     assert sorted(sizes) == [0, 0, 0, 0, 1]
 
 
-def test_the_length_is_what_is_left_of_the_epoch(out: str) -> None:
+def test_what_remains_is_what_is_left_of_the_epoch(out: str) -> None:
     loop = batches(out, "TRAIN", batch_size=5, seed=1, **IDS)
     assert len(loop) == 8
     taken = iter(loop)
     for _ in range(3):
         next(taken)
-    assert len(loop) == 8, "of the loop under way"
+    assert (len(loop), loop.remaining) == (8, 5)
     state = loop.state_dict()
     other = batches(out, "TRAIN", batch_size=4, seed=1, **IDS)
     other.load_state_dict(state)
-    assert len(other) == 6
+    assert (len(other), other.remaining) == (9, 6)
     assert len(list(other)) == 6
-    assert len(other) == 9, "of the next epoch"
+    assert (len(other), other.remaining) == (9, 9), "of the next epoch"
     taken.close()
     assert len(list(loop)) == 5, "a loop that was left goes on"
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from kind_cases import EVERY_KIND, convert, every_kind
+from streaming_cases import TO_ITS_END
 from support import PHOTOS, SAMPLES, photo_frame
 
 import tfrecorder
@@ -183,6 +184,111 @@ def test_a_table_without_images_or_finite_numbers_is_shown_too() -> None:
     assert cells(text, "values")["label TRAIN"] == ["TRAIN", "2", "2", "1 '0', 1 '3'"]
 
 
+HOLES = Schema(
+    split=Split(),
+    age=Number(dtype="int64", default=-1),
+    weight=Number(default=0.1),
+    point=Number(shape=(2,), default=(0.0, 0.0)),
+    note=Text(default="none"),
+    kind=Label(default="unknown"),
+)
+
+
+def with_holes(rows: int = 8) -> pd.DataFrame:
+    """Rows of which every other one lacks every value; the last has the defaults as its values."""
+    made = pd.DataFrame({"split": ["TRAIN"] * (rows - 2) + ["TEST"] * 2}, dtype=object)
+    for name in ("age", "weight", "point", "note", "kind"):
+        made[name] = pd.Series([None] * rows, dtype=object)
+    for row in range(0, rows, 2):
+        values = [20 + row, 1.5 + row, [1.0, 3.0], f"note {row}", "ab"[row // 2 % 2]]
+        for name, value in zip(made.columns[1:], values, strict=True):
+            made.at[row, name] = value
+    for name, value in zip(made.columns[1:], [-1, 0.1, [0.0, 0.0], "none", "unknown"], strict=True):
+        made.at[1, name] = value
+    return made
+
+
+def test_a_default_is_not_counted_as_a_value() -> None:
+    convert(with_holes(), "out", schema=HOLES)
+    found = tfrecorder.info("out").statistics
+    train = {name: of_split["TRAIN"] for name, of_split in found.items()}
+    # Row 1 really is -1 years old: a value that equals the default is a value.
+    assert {name: one["missing"] for name, one in train.items()} == dict.fromkeys(train, 2)
+    assert (train["age"]["count"], train["age"]["min"], train["age"]["max"]) == (4, -1, 24)
+    assert train["age"]["mean"] == (20 - 1 + 22 + 24) / 4
+    assert (train["point"]["count"], train["point"]["max"]) == (8, 3.0)
+    assert train["note"]["top"] == [["none", 1], ["note 0", 1], ["note 2", 1], ["note 4", 1]]
+    assert train["kind"]["top"] == [["a", 2], ["b", 1], ["unknown", 1]]
+    test = found["age"]["TEST"]
+    assert (test["count"], test["missing"], test["min"], test["max"]) == (1, 1, 26, 26)
+    # The classes of records are another matter: those of the default have it.
+    assert tfrecorder.info("out").class_counts["TRAIN"] == {"a": 2, "b": 1, "unknown": 3}
+
+
+def test_missing_values_are_shown() -> None:
+    convert(with_holes(), "out", schema=HOLES)
+    text = shown("out")
+    numbers, values = cells(text, "numbers"), cells(text, "values")
+    assert numbers["numbers split"] == ["split", "count", "missing", "min", "max", "mean", "std"]
+    assert numbers["age TRAIN"][1:5] == ["4", "2", "-1", "24"]
+    assert values["note TEST"][1:4] == ["1", "1", "1"]
+    assert str(tfrecorder.info("out")) in text
+    assert json.loads(shown("out", "--json"))["statistics"]["age"]["TEST"]["missing"] == 1
+    assert "<th>missing</th>" in tfrecorder.info("out")._repr_html_()
+
+
+def test_a_column_without_any_value_has_only_missing_ones() -> None:
+    schema = Schema(split=Split(), age=Number(default=-1), kind=Label(default="unknown"))
+    frame = pd.DataFrame({"split": ["TRAIN"] * 3, "age": [None] * 3, "kind": ""})
+    convert(frame, "out", schema=schema)
+    found = tfrecorder.info("out").statistics
+    assert found["age"]["TRAIN"] == {"count": 0, "missing": 3}
+    assert found["kind"]["TRAIN"] == {"count": 0, "distinct": 0, "top": [], "missing": 3}
+    assert cells(shown("out"), "numbers")["age TRAIN"] == ["TRAIN", "0", "3"]
+
+
+def test_generations_and_their_compaction_count_missing_values_alike() -> None:
+    rows = with_holes(16)
+    rows["split"] = "TRAIN"
+    convert(rows, "whole", schema=HOLES)
+    convert(rows[:7], "parts", schema=HOLES)
+    tfrecorder.append(rows[7:], "parts", duplicates="keep", progress=False)
+    tfrecorder.compact("parts", "compacted", progress=False)
+    whole, parts, compacted = (tfrecorder.info(out) for out in ("whole", "parts", "compacted"))
+    for name, of_split in whole.statistics.items():
+        assert compacted.statistics[name] == of_split, name
+    for name in ("age", "weight", "point"):
+        assert parts.statistics[name]["TRAIN"] == pytest.approx(whole.statistics[name]["TRAIN"])
+    assert parts.class_counts == whole.class_counts == compacted.class_counts
+
+
+class Ages:
+    """A source of a stream: ages, some of them missing, one of them no number."""
+
+    name = "ages"
+    ages = (3, None, "old", 5, None, 7)
+
+    def rows(self, position: Any) -> Any:
+        yield from (({"age": self.ages[at]}, at + 1) for at in range(position or 0, 6))
+
+    def wait(self, seconds: float) -> None:
+        del seconds
+
+
+def test_a_stream_counts_missing_values_too() -> None:
+    schema = Schema(age=Number(dtype="int64", default=-1))
+    tfrecorder.stream(Ages(), "out", schema=schema, every_rows=4, **TO_ITS_END)
+    found = tfrecorder.info("out").statistics["age"].values()
+    assert sum(one.get("missing", 0) for one in found) == 2
+    assert sum(one["count"] for one in found) == 3
+    assert min(one["min"] for one in found if "min" in one) == 3
+
+
+def test_metadata_without_missing_values_are_as_before(every: str) -> None:
+    assert "missing" not in Path(every, "_tfrecorder/metadata.json").read_text()
+    assert "missing" not in shown(every)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -190,6 +296,7 @@ def test_a_table_without_images_or_finite_numbers_is_shown_too() -> None:
         {"count": 8, "min": [1]},
         {"count": 8, "distinct": 2, "top": [["no"]]},
         {"count": 8, "top": 3},
+        {"count": 8, "missing": -1},
         {"count": 8, "boxes": {"per_image": {"count": 8}}},
         {},
     ],

@@ -53,9 +53,10 @@ def test_the_images_come_back_as_bytes(every: str) -> None:
 
 def test_the_default_frame_comes_back(dataset: Path) -> None:
     given = pd.read_csv(Path(__file__).parent.parent / "samples/photos.csv")
-    pd.testing.assert_frame_equal(tfrecorder.to_frame(dataset), given, check_dtype=False)
+    back = tfrecorder.to_frame(dataset).sort_index()
+    pd.testing.assert_frame_equal(back, given, check_dtype=False)
     test = given[given.split == "TEST"]
-    assert tfrecorder.to_frame(dataset, "test").index.tolist() == test.index.tolist()
+    assert sorted(tfrecorder.to_frame(dataset, "test").index) == test.index.tolist()
 
 
 @pytest.mark.slow
@@ -65,7 +66,7 @@ def test_integers_come_back_as_integers_also_where_they_have_names() -> None:
     given = Schema(split=Split(), image_uri=Image(), label=Label(names=["no", "yes"]))
     convert(frame, "given", schema=given)
     for out in ("default", "given"):
-        assert tfrecorder.to_frame(out)["label"].tolist() == [0, 1, 1, 0]
+        assert tfrecorder.to_frame(out)["label"].sort_index().tolist() == [0, 1, 1, 0]
         assert tfrecorder.info(out).class_names == ("no", "yes")
 
 
@@ -129,7 +130,7 @@ def test_any_frame_comes_back(made: tuple[pd.DataFrame, Schema]) -> None:
     frame, schema = made
     with tempfile.TemporaryDirectory() as folder:
         out = convert(frame, f"{folder}/out", schema=schema, verify="header")
-        back = tfrecorder.to_frame(out)
+        back = tfrecorder.to_frame(out).sort_index()
         assert list(back.columns) == list(frame.columns)
         assert exact(back) == exact(frame)
         assert tfrecorder.verify(out).ok

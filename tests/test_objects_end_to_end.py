@@ -80,7 +80,8 @@ def test_the_same_on_azure(azure: str, dataset: Path) -> None:
     assert len(tfrecorder.Records(out, "TRAIN", decode=False)) == 36
     tfrecorder.convert(CSV, out, num_shards=1, overwrite=True, **QUIET)
     assert tfrecorder.verify(out, progress=False).ok
-    assert tfrecorder.append(table(0, 4), out, **QUIET).records == 4
+    assert tfrecorder.append(table(0, 4), out, **QUIET).rows_there == 4
+    assert tfrecorder.append(table(0, 4), out, duplicates="keep", **QUIET).records == 4
 
 
 @pytest.mark.slow

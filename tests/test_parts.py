@@ -251,6 +251,8 @@ def test_in_the_shell() -> None:
     [
         (("work", "out", "--part", "17/16"), 2, "of 16 parts, write 1/16 to 16/16"),
         (("work", "out", "--part-index", "16/16"), 2, "of 16 parts, write 0/16 to 15/16"),
+        (("work", "out", "--part", "4/3"), 2, "'4/3'; of 3 parts, write 1/3 to 3/3"),
+        (("work", "out", "--part", "1/0"), 2, "'1/0'; of 16 parts, write 1/16 to 16/16"),
         (("work", "out", "--part", "1/2", "--part-index", "0/2"), 2, "cannot be combined"),
         (("work", "nowhere"), 1, "begin with `tfrecorder stage SOURCE /"),
         (("commit", "out"), 1, "Write them with `tfrecorder work /"),

@@ -137,6 +137,13 @@ def test_copies_in_one_split_are_repeats() -> None:
     )
 
 
+def test_copies_in_one_split_are_repeats_also_where_they_leak() -> None:
+    rows = [("TRAIN", PHOTOS[0], "a")] * 3 + [("TEST", PHOTOS[0], "a"), ("TEST", PHOTOS[9], "a")]
+    found = tfrecorder.preview(convert(rows))
+    assert (found.leaks, found.repeats) == (1, 1)
+    assert "2 records repeat an image of the same split" in ReadPage(found.page).text
+
+
 def test_images_that_differ_only_at_their_end_are_no_copies(tmp_path: Path) -> None:
     # Longer than the head that is compared first; the last two are the same.
     images = [png(noise(0, 60, 60))[:-12] + b"tail" + bytes([n]) * 8 for n in (1, 2, 2)]

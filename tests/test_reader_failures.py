@@ -146,7 +146,7 @@ def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
         ({"cache": __file__}, "cache='.*test_reader_failures.py': .*give a folder"),
         ({"map_fn": 3}, "map_fn=3: give a function"),
         ({"ram_budget": "much"}, "ram_budget='much'"),
-        ({"drop_remainder": True}, "give batch_size"),
+        ({"drop_remainder": True}, "no effect without batch_size"),
     ],
 )
 def test_wrong_options_are_named_with_a_remedy(

@@ -205,6 +205,22 @@ def test_training_goes_on_with_the_other_backends_of_keras(backend: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_a_training_ends_without_a_word_at_the_interpreters_exit(out: str, backend: str) -> None:
+    skip_without(backend)
+    code = f"""
+import keras, tfrecorder
+rows = tfrecorder.batches({out!r}, "TRAIN", batch_size=8, image_size=12, dtype="float32")
+model = keras.Sequential([keras.Input((12, 12, 3)), keras.layers.Flatten(), keras.layers.Dense(4)])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model.fit((one for _ in range(2) for one in rows), steps_per_epoch=2, verbose=0)
+"""
+    done = run("-c", code, seconds=300, env={**os.environ, "KERAS_BACKEND": backend})
+    assert done.returncode == 0, done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.slow
 def test_another_model_than_the_saved_one_is_refused(out: str, tmp_path: Path) -> None:
     import keras
 
@@ -230,6 +246,28 @@ def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:
         list(position.epochs(2))
     with pytest.raises(tfrecorder.OptionError, match="every=0"):
         tfrecorder.TrainingPosition(tmp_path, model, every=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "Expecting value"),
+        ("[]", "is not an object"),
+        ('{"epoch": "x", "step": 1, "variables": "a"}', "epoch: 'x' is not a whole number from 0"),
+        ('{"epoch": 1, "step": -1, "variables": "a"}', "step: -1 is not"),
+        ('{"epoch": 1, "step": 2.0, "variables": "a"}', "step: 2.0 is not"),
+        ('{"epoch": 1, "step": 2, "variables": 5}', "variables: 5 is not text"),
+        ('{"epoch": 1, "step": 2}', "variables"),
+        ('{"epoch": 1, "step": 2, "variables": "a", "input_shape": ["x"]}', "input_shape: "),
+    ],
+)
+def test_a_position_that_was_changed_is_refused(tmp_path: Path, content: str, words: str) -> None:
+    import keras
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    (tmp_path / "position.json").write_text(content)
+    with pytest.raises(tfrecorder.OptionError, match=rf"position\.json is damaged: .*{words}"):
+        tfrecorder.TrainingPosition(tmp_path, model)
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from reading_cases import SAMPLES, convert_photos, ids
 import tfrecorder
 from tfrecorder import LoadOptions, OptionError, benchmark
 from tfrecorder.loading.order import bounds, shuffle_records, slices
-from tfrecorder.loading.throughput import STAGES
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.stored.dataset import ShardFile
 from tfrecorder.threads import cores
@@ -29,7 +28,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.slow
 def test_benchmark_measures_what_a_training_would_see(out: str) -> None:
-    fast = benchmark(out, batch_size=6, image_size=32, seconds=0.5, trace=True)
+    fast = benchmark(out, batch_size=6, image_size=32, seconds=0.5)
     slow = benchmark(out, batch_size=6, image_size=32, seconds=0.5, step_ms=50)
     assert fast.images > slow.images > 0
     assert slow.images_per_second <= 6 / 0.050
@@ -37,9 +36,6 @@ def test_benchmark_measures_what_a_training_would_see(out: str) -> None:
     assert 0 <= slow.waiting < 0.5
     assert fast.waiting is None
     assert 0.2 < fast.megabytes / fast.images * 100 < 2, "a photograph has 8 KB"
-    assert list(fast.stages) == list(STAGES)
-    assert sum(fast.stages.values()) == pytest.approx(1)
-    assert fast.stages["decode"] > 0.1
     assert benchmark(out, batch_size=6, seconds=0.1, decode=False).images > 0
     assert "CPU seconds per 1,000 images" in str(fast)
     assert "waiting for input, with a step of 50 ms" in str(slow)

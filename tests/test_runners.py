@@ -106,6 +106,7 @@ def test_options_are_written_as_beam_reads_them(given: dict, flags: list[str]) -
         ({"transform_name_mapping": "a"}, "runner_options['transform_name_mapping']='a': "),
         ({"runner": "DirectRunner"}, "give it as the option runner"),
         ({"streaming": True}, "a conversion is not a streaming pipeline"),
+        ({"update": True}, "it replaces a running streaming job"),
         ({"save_main_session": True}, "which may hold a whole frame"),
         ({"no_wait_until_finish": True}, "ends with its launcher"),
     ],

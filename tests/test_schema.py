@@ -133,6 +133,8 @@ def test_a_wrong_file_is_one_line_and_an_exit_code() -> None:
         ([b"a", b"b"], Bytes()),
         ([[1], [1, 2]], Number(dtype="int64", shape=(None,))),
         ([[1.5], []], Number(shape=(None,))),
+        ([[0.5] * 16, [1.5] * 16], Number(shape=(16,))),
+        ([["a", "b"], ["c", "d"]], Text(shape=(None,))),
         ([["a"], ["b", "c"]], Text(shape=(None,))),
         ([np.zeros((2, 3)), np.ones((2, 3))], Number(shape=(2, 3))),
         ([None, None], Ignore()),
@@ -278,7 +280,7 @@ def test_a_default_stands_where_a_value_is_missing() -> None:
         }
     )
     convert(frame, "out", schema=schema)
-    assert values(tfrecorder.to_frame("out").drop(columns="split"))[1] == {
+    assert values(tfrecorder.to_frame("out").sort_index().drop(columns="split"))[1] == {
         "age": -1.0,
         "name": "?",
         "place": [0.0, 1.0],

@@ -442,9 +442,8 @@ def test_paths_and_options_are_checked_before_tensorflow_is_imported(
     [
         ("-m", "tfrecorder", "benchmark", "out", "--seconds", "0.1", "--image-size", "16"),
         ("-m", "tfrecorder", "verify", "out", "--decode"),
-        (SAMPLES / "demo.py", "demo"),
     ],
-    ids=["benchmark", "verify", "demo"],
+    ids=["benchmark", "verify"],
 )
 def test_what_tensorflow_writes_when_it_starts_is_not_shown(words: tuple[object, ...]) -> None:
     tfrecorder.convert(CSV, "out", num_shards=1, image_size=16)
@@ -457,7 +456,7 @@ def test_what_tensorflow_writes_when_it_starts_is_not_shown(words: tuple[object,
 def test_an_import_that_fails_is_shown_with_its_lines(tmp_path: Path) -> None:
     code = """
 import os
-from tfrecorder.loading.start import quiet_start
+from tfrecorder.cli.quiet_start import quiet_start
 os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
 with quiet_start():
     import tensorflow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from support import CSV, PHOTOS
 
 import tfrecorder
 from tfrecorder import OptionError, SourceError
+from tfrecorder.sources import files
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.rules import Checked, check_source
 
@@ -176,6 +178,74 @@ def test_a_wrong_mapping_is_named(columns: dict[str, str], words: str) -> None:
 def test_two_columns_of_one_name_are_refused() -> None:
     twice = pd.concat([TABLE, TABLE[["label"]]], axis=1)
     assert "more than one column 'label'" in fault(twice)
+
+
+ROW = "TRAIN,a.jpg,cat,dog,1\n"
+TWICE = {
+    "plain": "split,image_uri,label,label,n\n" + ROW,
+    "three": "label,image_uri,label,label,n\n" + ROW,
+    "in quotes": 'split,image_uri,"label",label,n\n' + ROW,
+    "byte order mark": "\ufefflabel,image_uri,split,label,n\n" + ROW,
+    "after an empty line": "\nsplit,image_uri,label,label,n\n" + ROW,
+    "renamed by pandas": "split,image_uri,label,label.1,label\n" + ROW,
+    "semicolons": ("split,image_uri,label,label,n\n" + ROW).replace(",", ";"),
+}
+
+
+@pytest.mark.parametrize("form", TWICE)
+def test_two_columns_of_one_name_in_a_csv_are_refused_in_the_same_words(form: str) -> None:
+    options = {"sep": ";"} if form == "semicolons" else {}
+    text, words = TWICE[form], "^the source has more than one column 'label'; drop all but one.$"
+    path = csv(text)
+    for source in (path, io.BytesIO(text.encode())):
+        with pytest.raises(SourceError, match=words):
+            tfrecorder.validate(source, **options)
+    for schema in (None, {"image_uri": "image", "label": "label"}):
+        with pytest.raises(SourceError, match=words):
+            tfrecorder.convert(path, "out", schema=schema, **options)
+    with pytest.raises(SourceError, match=words):
+        tfrecorder.infer_schema(path, **options)
+
+
+def test_a_large_csv_with_two_columns_of_one_name_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files, "ARROW_BYTES", 0)
+    assert "more than one column 'label'" in fault(csv(TWICE["plain"]))
+
+
+def test_a_column_that_is_called_as_pandas_would_rename_one_is_kept() -> None:
+    read = read_source(csv("image_uri,label,label.1\na.jpg,cat,dog\n"))
+    assert (list(read.frame["label"]), read.left_out) == (["cat"], ("label.1",))
+
+
+def test_columns_without_a_name_as_spreadsheets_write_them_are_left_out() -> None:
+    path = csv("image_uri,label,,\na.jpg,cat,,\n")
+    assert rows(path) == [("TRAIN", "a.jpg", "cat")]
+    assert list(tfrecorder.infer_schema(path).columns)[:2] == ["image_uri", "label"]
+
+
+@pytest.mark.parametrize("columns", [{"path": "image_uri"}, None])
+def test_the_source_s_own_name_of_a_column_that_is_there_twice_is_named(
+    columns: dict[str, str] | None,
+) -> None:
+    path = csv("path,path,label,who,who\na.jpg,b.jpg,cat,x,y\n")
+    named = {"columns": columns} if columns else {"schema": {"path": "image"}}
+    with pytest.raises(SourceError, match="more than one column 'path'"):
+        tfrecorder.validate(path, **named)
+
+
+def test_two_columns_of_one_name_that_nothing_needs_are_left_out() -> None:
+    path = csv("image_uri,x_min,y_min,x_max,y_max,note,note\na.jpg,0,0,1,1,x,y\n")
+    found = read_source(path)
+    assert (found.left_out, found.schema.of(tfrecorder.Boxes)) == (("note",), ["boxes"])
+    assert "more than one column 'note'" in fault(path, split_by="note")
+
+
+def test_a_name_that_is_twice_in_an_object_of_json_lines_is_refused() -> None:
+    path = csv('{"imageGcsUri": "a.jpg", "imageGcsUri": "b.jpg"}\n', "x.jsonl")
+    words = "line 1 is not sound JSON: a name is there twice among ['imageGcsUri', 'imageGcsUri']."
+    assert words in fault(path)
 
 
 def test_no_source_at_all_is_named() -> None:

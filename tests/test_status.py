@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from gcs.control import Gcs
-from support import error_of, run, start, wait_for
+from support import error_of, photo_frame, run, start, wait_for
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError, RejectedError, storage
@@ -230,3 +233,70 @@ def test_nothing_is_changed_by_looking(unfinished: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in unfinished.rglob("*")}
     tfrecorder.status(unfinished)
     assert {path: path.stat().st_mtime_ns for path in unfinished.rglob("*")} == before
+
+
+#: In the place of each value that a file of the dataset has.
+HOSTILE = (True, 0, -1, 1.5, 10**400, "9", "x\0", None, [], {}, [[]], {"TRAIN": "x"}, float("nan"))
+
+
+def places(value: object, above: tuple = ()) -> list[tuple]:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for key, inner in items:
+        found.append((*above, key))
+        found += places(inner, (*above, key)) if isinstance(inner, (dict, list)) else []
+    return found
+
+
+@pytest.mark.parametrize("file", ["metadata.json", "plan.json", "done/train-00000-of-00004.json"])
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "under way"])
+def test_hostile_values_are_one_clear_error(unfinished: Path, file: str, committed: bool) -> None:
+    if committed:
+        frame = photo_frame()
+        tfrecorder.convert(frame, "other", num_shards=4, progress=False)
+    out = Path("other") if committed else unfinished
+    path = out / "_tfrecorder" / file
+    document = json.loads(path.read_bytes())
+    for place in places(document):
+        for value in (*HOSTILE, "gone"):
+            changed = json.loads(json.dumps(document))
+            inner = functools.reduce(lambda one, key: one[key], place[:-1], changed)
+            inner[place[-1]] = value
+            if value == "gone":
+                del inner[place[-1]]
+            path.write_text(json.dumps(changed))
+            with contextlib.suppress(tfrecorder.TfrecorderError):
+                found = tfrecorder.status(out)
+                assert str(found)
+                assert json.dumps(found.as_dict())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("shards", True, "shards: True is not a list"),
+        ("totals", 0, "totals: 0 is not an object"),
+        ("split_rows", {"TRAIN": "9"}, "'9' is not a whole number"),
+        ("split_rows", {}, "split_rows"),
+        ("split_rows", dict.fromkeys(["TRAIN", "VALIDATION", "TEST"], 1), "TRAIN has fewer rows"),
+    ],
+)
+def test_damaged_metadata_are_named(dataset: Path, key: str, value: object, words: str) -> None:
+    shutil.copytree(dataset, "out")
+    path = Path("out/_tfrecorder/metadata.json")
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), key: value}))
+    with pytest.raises(DatasetError, match=r"metadata\.json is damaged: ") as caught:
+        tfrecorder.status("out")
+    assert words in str(caught.value)
+    assert "`tfrecorder repair out` writes it again" in str(caught.value)
+
+
+def test_after_stage_it_says_what_comes_next(frame: pd.DataFrame) -> None:
+    staged = tfrecorder.stage(frame, "out", num_shards=2)
+    assert "no shard is written yet. `tfrecorder work out` writes them, then" in str(staged)
+    tfrecorder.work("out", part=(1, 2), progress=False)
+    assert "under way, or stopped" in str(tfrecorder.status("out"))
+    tfrecorder.work("out", part=(2, 2), progress=False)
+    assert "`tfrecorder commit out` makes them a dataset" in str(tfrecorder.status("out"))
+    tfrecorder.commit("out")
+    assert "committed: the dataset is finished" in str(tfrecorder.status("out"))

@@ -231,7 +231,8 @@ def test_a_dataset_whose_reads_fail_in_passing_gives_its_frame_and_else_one_clea
     frame = photo_frame(30)
     for name in ("out", "secret"):
         tfrecorder.convert(frame, f"faulty://{name}", num_shards=2)
-    pd.testing.assert_frame_equal(tfrecorder.to_frame("faulty://out"), frame, check_dtype=False)
+    back = tfrecorder.to_frame("faulty://out").sort_index()
+    pd.testing.assert_frame_equal(back, frame, check_dtype=False)
     shard = "faulty://secret/train-00000-of-00002.tfrecord"
     with pytest.raises(DatasetError, match=rf"^{shard} cannot be read: not for you\.$"):
         tfrecorder.to_frame("faulty://secret")

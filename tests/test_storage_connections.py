@@ -123,10 +123,8 @@ def test_an_answer_without_a_length_is_whole_where_its_checksum_says_so(header: 
 
 
 def test_a_checksum_that_makes_no_sense_is_no_crash() -> None:
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Goog-Hash: %b\r\n\r\nhello"
-    assert read_answer(answer % b"none") == b"hello"
     with pytest.raises(TransientError, match="not those that are stored"):
-        read_answer(answer % b"crc32c=A")
+        read_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Goog-Hash: crc32c=A\r\n\r\nhello")
 
 
 @pytest.mark.parametrize(("message", "words"), [("null", "403 Forbidden"), ("5", "403 5")])

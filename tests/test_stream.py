@@ -135,7 +135,7 @@ def test_columns_of_a_schema_and_their_faults() -> None:
     options = {"schema": schema, "every_rows": 3, **TO_ITS_END}
     result = tfrecorder.stream(Rows(*rows), "out", **options)
     assert result.rejects == {"row/wrong_value": 1, "row/missing_value": 1}
-    assert tfrecorder.to_frame("out")["weight"].tolist() == [1.0, 1.5, 2.0, 2.5]
+    assert sorted(tfrecorder.to_frame("out")["weight"]) == [1.0, 1.5, 2.0, 2.5]
     found = tfrecorder.info("out").statistics["weight"].values()
     ends = min(one["min"] for one in found), max(one["max"] for one in found)
     assert ends == (1.0, 2.5)  # without the values that stand for the rejects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from torture import growing
+from torture import growing, places
 from torture.steps import Moment
 
 
@@ -45,3 +45,12 @@ def test_a_compaction_that_is_killed(grown: growing.Grown, tmp_path: Path, spare
 @pytest.mark.slow
 def test_a_bucket_that_refuses_at_any_moment_of_an_append(tmp_path: Path) -> None:
     assert set(growing.refuse_everywhere(tmp_path, step=20)) >= {"before"}
+
+
+def test_rows_of_any_spelling_are_neither_lost_nor_added_twice(tmp_path: Path) -> None:
+    assert places.grow_from_places(tmp_path, 2).rows > 20
+
+
+@pytest.mark.slow
+def test_rows_of_any_spelling_after_compactions(tmp_path: Path) -> None:
+    assert places.grow_from_places(tmp_path, 12, seed=1).rows > 100

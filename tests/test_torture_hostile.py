@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from torture import hostile, hostile_directories, hostile_tables
+from torture import hostile, hostile_directories, hostile_records, hostile_tables, lost
 from torture.counts import BrokenError
 from torture.sandbox import Sandbox, call, nothing_outside, sandbox
 
@@ -29,6 +29,8 @@ EVALUATORS = frozenset(
         hostile.try_paths,
         hostile.try_labels,
         hostile.try_frames,
+        hostile_records.try_records,
+        hostile.try_numbers,
         hostile_tables.try_tables,
         hostile_tables.try_folders,
         hostile_tables.try_sources,
@@ -46,6 +48,24 @@ def test_it_ends_well_and_writes_nowhere_else(
 def test_a_hostile_dataset_directory_harms_nobody(tmp_path: Path) -> None:
     (count,) = hostile_directories.poison(tmp_path / "box", share=0.008)
     assert count.times > 30
+
+
+@pytest.mark.slow
+def test_a_compressed_file_of_a_megabyte_takes_no_gigabyte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = hostile_directories.attacks
+    packed = lambda clean: (one for one in every(clean) if one[1].startswith("packed "))  # noqa: E731
+    monkeypatch.setattr(hostile_directories, "attacks", packed)
+    monkeypatch.setattr(hostile_directories, "MEMORY", 2**30)
+    (count,) = hostile_directories.poison(tmp_path / "box")
+    assert count.times >= 6
+
+
+@pytest.mark.slow
+def test_what_is_lost_is_not_passed_over(tmp_path: Path) -> None:
+    (count,) = lost.lose(tmp_path / "lost", step=7)
+    assert count.times > 10
 
 
 #: Of yaml, what makes plain values alone; its other loaders make any object.

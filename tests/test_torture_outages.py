@@ -37,7 +37,13 @@ def test_no_row_is_lost_in_a_bucket_that_goes_away_and_comes_back(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "moment"),
-    [("429", "reading"), ("gone", "reading"), ("503", "writing"), ("reset", "commit")],
+    [
+        ("429", "reading"),
+        ("gone", "reading"),
+        ("503", "writing"),
+        ("reset", "commit"),
+        ("page", "commit"),
+    ],
 )
 def test_a_bucket_that_stays_away_ends_in_one_line_and_the_same_call_completes(
     bucket: Bucket, kind: str, moment: str, monkeypatch: pytest.MonkeyPatch

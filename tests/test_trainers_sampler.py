@@ -70,7 +70,7 @@ def test_a_run_that_is_killed_goes_on_with_any_batch_size_and_world(
             sampler = BatchSampler(records, batch_size, **more)
             if state is not None:
                 sampler.load_state_dict(state)
-            parts.append(taken(records, sampler, min(steps, len(sampler))))
+            parts.append(taken(records, sampler, min(steps, sampler.remaining)))
             states.append(json.dumps(sampler.state_dict()))
         assert len(set(states)) == 1
         assert len({len(part) for part in parts}) == 1

@@ -70,6 +70,11 @@ PROVOKED = {
         (3, "age", None),
     ),
     "wrong_value": (table(age=at([1.0] * 20, _4="old")), {"schema": WITH_AGE}, (4, "age", "old")),
+    "rounded_number": (
+        table(age=at([1] * 20, _4=2**24 + 1)),
+        {"schema": WITH_AGE},
+        (4, "age", 2**24 + 1),
+    ),
     "bad_box": (
         table(x_min=0.1, y_min=0.1, x_max=at([0.5] * 20, _6=0.05), y_max=0.5),
         {},
@@ -93,6 +98,11 @@ PROVOKED = {
         (0, "image_uri", "0.jpg"),
     ),
     "duplicate_row": (table(image_uri=at(MANY, _1="0.jpg")), {}, (1, "image_uri", "0.jpg")),
+    "image_again": (
+        table(image_uri=at(MANY, _1="0.jpg"), age=at([1] * 20, _1=2)),
+        {"schema": WITH_AGE},
+        (0, "image_uri", "0.jpg"),
+    ),
     "conflicting_labels": (
         table(image_uri=at(MANY, _1="0.jpg"), label=["x", "y"] * 10),
         {},
@@ -187,6 +197,15 @@ def test_the_nearest_column_is_suggested(column: str, wanted: str) -> None:
     assert f"is it {column!r}?" in found.message
     assert f"columns={{'{column}': '{wanted}'}}" in found.remedy
     assert frame.tensorflow.validate(columns={column: wanted}).empty
+
+
+def test_a_table_without_an_image_is_pointed_at_a_schema() -> None:
+    frame = pd.DataFrame({"age": [1, 2, 3], "name": ["a", "b", "c"]})
+    (fault,) = frame.tensorflow.validate().query("code == 'missing_column'").to_dict("records")
+    assert "'age': 'image_uri'" not in fault["remedy"]
+    assert "may do without an image (`tfrecorder.infer_schema`" in fault["remedy"]
+    schema = tfrecorder.infer_schema(frame)
+    assert frame.tensorflow.validate(schema=schema).query("severity == 'error'").empty
 
 
 @pytest.mark.parametrize(
@@ -288,3 +307,52 @@ def test_the_summary_is_short_however_many_the_faults() -> None:
     assert "error: null_uri (100)" in words
     assert "... and 97 more" in words
     assert len(words) < 3000
+
+
+# ------------------------------------------------------------------ the same image, and its place
+
+
+def found(source: Any, **options: Any) -> dict[str, list[int]]:
+    """The rows that do not go with others, by what is said of them."""
+    report = tfrecorder.validate(source, **options)
+    codes = ("leakage", "duplicate_row", "conflicting_labels", "image_again")
+    return {
+        code: report[report.code == code]["row"].tolist()
+        for code in codes
+        if code in set(report.code)
+    }
+
+
+@pytest.mark.parametrize(
+    "spelled", ["./1.jpg", "a/../1.jpg", ".//1.jpg", "file://{}/1.jpg", "{}/1.jpg"]
+)
+def test_an_image_is_the_same_however_it_is_spelled(spelled: str) -> None:
+    again = spelled.format(Path.cwd())
+    twice = table(image_uri=at(MANY, _3=again))
+    assert found(twice) == {"duplicate_row": [3]}
+    assert f"{again!r} repeats an earlier row" in str(tfrecorder.validate(twice))
+    assert found(twice.assign(split=at(["TRAIN"] * 20, _3="TEST"))) == {"leakage": [1, 3]}
+    assert found(twice.assign(label=at(X, _3="y"))) == {"conflicting_labels": [1, 3]}
+    Path("tables").mkdir()
+    twice.to_csv("tables/a.csv", index=False)
+    apart = {"duplicate_row": [3]} if Path(again).parts[0] != "/" and "file" not in again else {}
+    assert found("tables/a.csv") == apart
+
+
+def test_an_image_with_other_values_is_not_a_duplicate() -> None:
+    schema = {"split": "split", "image_uri": "image", "caption": "text", "tags": "labels"}
+    rows = table(image_uri=["a.jpg"] * 3 + ["b.jpg"] * 2, label=None, split=["TRAIN"] * 5)
+    rows = rows.assign(caption=["x", "y", "x", "x", "x"], tags=[["t"]] * 4 + [["t", "u"]])
+    assert found(rows, schema=schema) == {"duplicate_row": [2], "image_again": [0, 1, 2, 3, 4]}
+    words = tfrecorder.validate(rows, schema=schema).set_index("row").query("severity == 'note'")
+    assert words["message"][1] == "'a.jpg' is also in a row with other values of 'caption'"
+    assert words["message"][4] == "'b.jpg' is also in a row with other values of 'tags'"
+    assert words["other_row"].to_dict() == {0: 1, 1: 0, 2: 1, 3: 4, 4: 3}
+
+
+def test_all_images_of_a_row_are_compared_together() -> None:
+    schema = {"split": "split", "left_uri": "image", "right_uri": "image", "label": "label"}
+    rows = pd.DataFrame({"left_uri": ["a", "a", "a", "./a"], "right_uri": ["b", "c", "d", "b"]})
+    rows = rows.assign(split="TRAIN", label=["x", "y", "x", "x"])
+    assert found(rows, schema=schema) == {"duplicate_row": [3]}
+    assert found(rows.assign(label=[*"xyxz"]), schema=schema) == {"conflicting_labels": [0, 3]}

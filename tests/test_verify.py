@@ -18,7 +18,7 @@ import pytest
 from damage import SHARD, all_files, as_earlier, flip, forge, framed, make_dataset, restore
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import PHOTOS, photo_frame
+from support import PHOTOS, copied_as_tfds, photo_frame
 from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
@@ -518,13 +518,13 @@ def test_an_uncommitted_directory_is_one_clear_error(out: Path) -> None:
         verify(out)
 
 
-def test_a_directory_of_tfds_is_one_clear_error(out: Path) -> None:
-    shutil.rmtree(out / "_tfrecorder")
-    with pytest.raises(DatasetError, match=r"out was not written by tfrecorder: .* checksums"):
-        verify(out)
-    (out / "dataset_info.json").unlink()
+def test_a_directory_of_tfds_is_one_clear_error(dataset: Path) -> None:
+    copied_as_tfds(dataset, "theirs")
+    with pytest.raises(DatasetError, match=r"theirs was not written by tfrecorder: .* checksums"):
+        verify("theirs")
+    Path("theirs/dataset_info.json").unlink()
     with pytest.raises(DatasetError, match="was not written by tfrecorder"):
-        verify(out)
+        verify("theirs")
 
 
 def test_what_cannot_be_reached_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

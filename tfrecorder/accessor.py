@@ -56,6 +56,10 @@ class TensorFlowAccessor:
         """
         if not isinstance(append, bool):
             raise OptionError(f"append={append!r}: give True or False.")
+        from tfrecorder.options.checks import refuse_unknown
+        from tfrecorder.options.convert import ConvertOptions
+
+        refuse_unknown(options, ConvertOptions, "append", "duplicates")
         if append:
             from tfrecorder.growing.append import append as add
 

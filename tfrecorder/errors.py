@@ -163,18 +163,18 @@ def limit_reached(error: BaseException | None) -> str | None:
         if isinstance(error, TfrecorderError):
             return None
         words = str(error)
-        if "can't start new thread" in words or _has_number(error, errno.EAGAIN):
+        limited = address_space_left() is not None  # which keeps threads from starting too
+        threads = "can't start new thread" in words or _has_number(error, errno.EAGAIN)
+        if threads and not limited:
             return (
                 "this process cannot start the threads that it needs; raise its limit "
                 "(`ulimit -u`, or pids.max of its container) and run the same call again to "
                 "continue."
             )
         mapped = isinstance(error, ImportError) and "failed to map" in words
-        broken = (
-            isinstance(error, SystemError) and address_space_left() is not None
-        )  # by an extension module
+        broken = threads or isinstance(error, SystemError) or "out of memory" in words
         short = isinstance(error, MemoryError) or _has_number(error, errno.ENOMEM)
-        if short or mapped or broken:
+        if short or mapped or (broken and limited):
             return (
                 "this process cannot get the memory that it needs; raise its limit (`ulimit -v`, "
                 "or the memory of its container) and run the same call again to continue."

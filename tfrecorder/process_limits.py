@@ -28,6 +28,20 @@ def bytes_used(field: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def memory_limit(root: Path = Path("/")) -> int:
+    """Bytes of the machine's memory, or of the least that a control group of this process allows.
+
+    Args:
+        root: of the file system.
+    """
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for folder in control_groups("memory", root):
+        for name in ("memory.max", "memory.limit_in_bytes"):  # versions 2 and 1
+            with contextlib.suppress(OSError, ValueError):  # "max"
+                limits.append(int((folder / name).read_text()))
+    return min(limits)
+
+
 @functools.cache
 def cpu_quota(root: Path = Path("/")) -> float:
     """Cores by the quota of this process's control group, or of one above it; inf without one.

@@ -16,7 +16,7 @@ from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.indexed import batches as of_arrays
 from tfrecorder.indexed.options import BatchOptions
 from tfrecorder.indexed.order import Order
-from tfrecorder.indexed.position import Position, Share
+from tfrecorder.indexed.position import Position
 from tfrecorder.indexed.records import NumberInEpoch, Records
 from tfrecorder.options.checks import is_whole
 
@@ -104,24 +104,22 @@ class BatchSampler:
     ) -> None:
         if not isinstance(records, Records):
             raise OptionError(f"records={records!r}: give the tfrecorder.Records to read.")
-        options = BatchOptions(
+        options = self._options = BatchOptions(
             batch_size=batch_size,
             shuffle=shuffle,
             seed=seed,
             shard=shard,
             drop_remainder=drop_remainder,
         )
-        rank, world = shard or (0, 1)
-        self._records = len(records)
         self._block = records.block
-        self._share = Share(self._records, int(batch_size), int(rank), int(world), options.drops)
-        self._takes_seed = seed is None
+        self._share = options.share(len(records))
         chosen = records.seed if seed is None else int(seed)
-        mode = options.mode(records.split)
+        order = (records.split, options.mode(records.split), chosen)
         # The position of the next loop, and of what was drawn last.  They can differ because a
         # loader draws ahead, starts again where its loop stopped, and asks for iterators that it
         # does not use.
-        self._begin = self._drawn = Position(records.fingerprint, records.split, mode, chosen)
+        self._begin = Position(records.fingerprint, *order, generation=records.generation)
+        self._drawn = self._begin
         self._is_loaded = False
 
     @property
@@ -142,7 +140,12 @@ class BatchSampler:
             self._begin = self._drawn = replace(self._begin, epoch=int(epoch), next=0)
 
     def __len__(self) -> int:
-        """The number of batches in the next loop."""
+        """The number of batches in a whole epoch, wherever the position is."""
+        return self._steps(0)
+
+    @property
+    def remaining(self) -> int:
+        """The number of batches in the next loop, up to the end of its epoch."""
         return self._steps(self._begin.next)
 
     def state_dict(self) -> dict[str, Any]:
@@ -159,35 +162,42 @@ class BatchSampler:
         Raises:
             OptionError: it belongs to another dataset, split, shuffle or seed.
         """
-        found = self._begin.with_saved(state, self._records, takes_seed=self._takes_seed)
+        takes_seed = self._options.seed is None
+        found = self._begin.with_saved(state, self._share.records, takes_seed=takes_seed)
         self._begin = self._drawn = found
         self._is_loaded = True
 
     def __iter__(self) -> Iterator[list[int]]:
         """The numbers of each batch, from the position to the end of its epoch."""
+        self._share = self._options.share(self._share.records)  # as `Batches`
         # If nothing is left of a loaded epoch, torchdata's loader discards the empty rest and asks
         # again for the next epoch.  With workers it has drawn that rest by then, otherwise not.
-        if not self._is_loaded and not len(self):
+        if not self._is_loaded and not self.remaining:
             self._begin = self._begin.next_epoch()
         self._is_loaded = False
         self._drawn = self._begin
         return self._draw(self._begin)
 
     def _draw(self, position: Position) -> Iterator[list[int]]:
-        order = Order(self._records, position.mode, position.seed, position.epoch, self._block)
+        order = Order(
+            self._share.records, position.mode, position.seed, position.epoch, self._block
+        )
         start, steps = position.next, self._steps(position.next)
         for step in range(1, steps + 1):
             numbers = order.numbers(np.array(self._share.places(start))).tolist()
             # What is dropped after the last step stays dropped, whatever steps come later.
-            start = self._share.after(start) if step < steps else self._records
+            start = self._share.after(start) if step < steps else self._share.records
             self._drawn = replace(position, next=start)
+            if step == steps:  # Lightning does not ask for more than the last batch
+                self._begin = position.next_epoch()
             yield [NumberInEpoch(one, position.epoch) for one in numbers]
-        self._begin = position.next_epoch()
+        if not steps:
+            self._begin = position.next_epoch()
 
     def _steps(self, start: int) -> int:
         """The steps from a place to the end of the epoch in which every host has a record."""
         share = self._share
-        last = (self._records - start) % (share.batch_size * share.world)
+        last = (share.records - start) % (share.batch_size * share.world)
         some_have_none = not share.drop_remainder and 0 < last < share.world
         return share.steps(start) - some_have_none
 

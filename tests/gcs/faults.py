@@ -24,6 +24,8 @@ OPERATIONS = (
     "other",
 )
 
+KINDS = ("status", "reset", "cut", "flip", "stall", "page", "empty", "bare")
+
 #: The outcome of a request that has none yet.
 UNDER_WAY = "under way"
 
@@ -41,7 +43,9 @@ class Fault:
         kind: "status" (answered with `status`, for its usual reason or for `reason`), "reset" (the
             connection is reset), "cut" (a download ends in its middle, and half of an uploaded
             piece arrives), "flip" (one bit of the answer is another) or "stall" (nothing happens
-            for `seconds`, then all goes on).
+            for `seconds`, then all goes on); and what a gateway does: "page" (a login page with
+            the status 200), "empty" (the status 200 alone) and "bare" (an answer without the
+            service's own headers).
         operation: a pattern of `OPERATIONS` as fnmatch has it, or some, as "upload|piece".
         object: a pattern of "bucket/name", likewise.
         probability: the share of these requests that fail.  Which ones is a matter of `seed`, the
@@ -51,6 +55,7 @@ class Fault:
         spared: so many of these requests are answered before the first one fails.
         retry_after: the header `Retry-After` of a "status".
         after: the request is done, and the fault hits its answer: the client cannot know.
+        bare: a "flip" without the service's own headers too.
     """
 
     kind: str
@@ -66,9 +71,10 @@ class Fault:
     after: bool = False
     reason: str = ""
     retry_after: str = ""
+    bare: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in ("status", "reset", "cut", "flip", "stall"):
+        if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind!r}")
         if self.kind == "cut" and self.after:
             raise ValueError("a cut has no after")

@@ -66,6 +66,7 @@ class StoredObject:
             "generation": str(self.generation),
             "metageneration": "1",
             "contentType": self.content_type,
+            "contentEncoding": "",
             "storageClass": "STANDARD",
             "size": str(len(self.data)),
             "crc32c": self.crc32c,

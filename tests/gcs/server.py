@@ -40,6 +40,9 @@ _INJECTED = {
 }
 
 
+PAGE = b"<!DOCTYPE html><title>Guest network: log in</title>"
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
@@ -106,7 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
             if call.operation == "piece":
                 service.half_a_piece(request)
             return "reset", self._reset
-        done = fault.after or fault.kind in ("stall", "cut", "flip")
+        if fault.kind in ("page", "empty"):
+            return self._told(Answer(200, PAGE if fault.kind == "page" else b"", "text/html"))
+        done = fault.after or fault.kind in ("stall", "cut", "flip", "bare")
         answer = call.answer(request) if done else None
         if fault.kind == "stall" and fault.after:
             time.sleep(fault.seconds)
@@ -123,6 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
         assert answer is not None
         if fault.kind == "flip" and answer.body:
             answer = dataclasses.replace(answer, body=bytes([answer.body[0] ^ 1]) + answer.body[1:])
+        if fault.kind == "bare" or fault.bare:
+            answer = dataclasses.replace(answer, headers=())
         if fault.kind == "cut":
             return "cut", partial(self._send, answer, cut=True)
         return self._told(answer)

@@ -24,6 +24,9 @@ KINDS = (
     {"kind": "status", "status": 503},
     {"kind": "reset"},
     {"kind": "cut"},
+    {"kind": "page"},
+    {"kind": "bare"},
+    {"kind": "flip", "bare": True, "operation": "download"},
 )
 
 CALM, DISTURBED = "gs://bkt/calm", "gs://bkt/disturbed"

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from support import PHOTOS, records, rejects
 
@@ -250,3 +251,25 @@ def try_frames(box: Sandbox) -> int:
             demand(words in ended.words, f"{given}: {words!r} is not in {ended.words!r}")
         shutil.rmtree(box.out, ignore_errors=True)
     return len(frames)
+
+
+def try_numbers(box: Sandbox) -> int:
+    """Numbers of every size: each comes back, or its row is named; only its fraction may shrink."""
+    random = np.random.default_rng(11)
+    given = [sign * 2**power + step for power in range(63) for sign in (1, -1) for step in (-1, 1)]
+    given += [*(random.random(200) * 10.0 ** random.integers(-30, 38, 200))]
+    frame = pd.DataFrame({"row": range(len(given)), "n": pd.Series(given, dtype=object)})
+    schema = {"row": {"kind": "number", "dtype": "int64"}, "n": "number"}
+    for cells in (frame["n"], frame["n"].map(str), frame["n"].map(lambda cell: [cell])):
+        schema["n"] = {"kind": "number", "shape": (None,) if isinstance(cells[0], list) else ()}
+        table = frame.assign(n=cells)
+        report = tfrecorder.validate(table, schema=schema)
+        named = {*report.row[report.code == "rounded_number"]}
+        tfrecorder.convert(table, box.out, schema=schema, progress=False)
+        back = tfrecorder.to_frame(box.out).sort_values("row")["n"]
+        for row, (number, stored) in enumerate(zip(given, back, strict=True)):
+            made = float(np.ravel(stored)[0])
+            kept = made == number or (abs(number) <= 2**24 and abs(made / number - 1) < 1e-7)
+            demand(kept != (row in named), f"{number!r}, stored as {made!r}: {row in named}")
+        shutil.rmtree(box.out)
+    return 3 * len(given)

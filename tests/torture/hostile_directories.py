@@ -13,18 +13,22 @@ import pickle
 import random
 import resource
 import shutil
+import struct
 import tempfile
 import traceback
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 from support import CSV
 
 import tfrecorder
 from tfrecorder import TfrecorderError
+from tfrecorder.dataset.tfrecord import masked_crc
 from tfrecorder.schema.keys import FILENAME, SOURCE_ID, TEXT
 from torture import hostile_links
 from torture.children import Child, DiedError, FailedError, HungError
@@ -88,6 +92,24 @@ def _special(path: Path) -> dict[str, Any]:
     }
 
 
+@functools.cache
+def _packed() -> dict[str, bytes]:
+    """Compressed files of other tools, of at most a megabyte or so, each with one record."""
+    found = {}
+    for name, size, mebibytes in (("bomb", 2**30, 1024), ("lie", 2**30, 0), ("end", 2**27, 1)):
+        for kind, wbits in (("gzip", 31), ("zlib", 15)):
+            pack = zlib.compressobj(1, wbits=wbits)
+            parts = [pack.compress(_header(size))]
+            parts += [pack.compress(bytes(2**20)) for _ in range(mebibytes)]
+            found[f"{kind} {name}"] = b"".join([*parts, pack.flush()])
+    return found
+
+
+def _header(size: int) -> bytes:
+    length = struct.pack("<Q", size)
+    return length + struct.pack("<I", masked_crc(google_crc32c.value(length)))
+
+
 def attacks(clean: Path) -> Iterator[tuple[str, str]]:
     """(file or folder, attack) for all of a dataset; `apply` makes the attack."""
     yield from hostile_links.attacks(clean)
@@ -103,6 +125,8 @@ def attacks(clean: Path) -> Iterator[tuple[str, str]]:
                 yield from ((name, json.dumps(["value", place, i])) for i in range(len(NASTY)))
         if name.endswith(".parquet"):
             yield from ((name, f"parquet {kind}") for kind in _parquets(clean))
+        if name.endswith(".tfrecord"):
+            yield from ((name, f"packed {kind}") for kind in _packed())
 
 
 def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
@@ -144,6 +168,10 @@ def apply(attack: tuple[str, str], clean: Path, out: Path) -> None:
         path.write_bytes(payloads()[how.removeprefix("payload ")])
     elif how.startswith("special "):
         _special(path)[how.removeprefix("special ")]()
+    elif how.startswith("packed "):
+        for kept in out.iterdir():  # nothing else says what the file is
+            shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
+        path.write_bytes(_packed()[how.removeprefix("packed ")])
     elif how.startswith("parquet "):
         pq.write_table(_parquets(clean)[how.removeprefix("parquet ")], path)
     else:
@@ -166,6 +194,8 @@ def open_all(out: str) -> list[str]:
     broken = []
     commands = {
         "info": lambda: str(tfrecorder.info(out)),
+        "status": lambda: str(tfrecorder.status(out)),
+        "generations": lambda: tfrecorder.generations(out),
         "load": lambda: [len(ds) for ds in tfrecorder.load(out).values()],
         "verify": lambda: str(tfrecorder.verify(out, progress=False)),
         "repair": lambda: str(tfrecorder.repair(out, progress=False)),
@@ -222,7 +252,7 @@ def poison(folder: Path, share: float = 1.0, seed: int = 0) -> list[Count]:
             broken += _open(attack, clean, box, child)
     demand(not broken, "\n".join(broken))
     shutil.rmtree(folder)
-    return [Count("hostile dataset directories", tried, 6 * tried, 0, "six commands on each")]
+    return [Count("hostile dataset directories", tried, 8 * tried, 0, "eight commands on each")]
 
 
 def _open(attack: tuple[str, str], clean: Path, box: Sandbox, child: Child) -> list[str]:

@@ -15,7 +15,7 @@ from support import PHOTOS, records
 
 import tfrecorder
 from torture.counts import Count, demand, lost_rows
-from torture.hostile import NAMES, try_frames, try_labels, try_paths
+from torture.hostile import NAMES, try_frames, try_labels, try_numbers, try_paths
 from torture.sandbox import Ended, Sandbox, call, command, nothing_outside, sandbox
 
 #: What must come of a table: so many rows; words of the one error; or, if None, any of the two.
@@ -60,7 +60,15 @@ def tables() -> dict[str, tuple[bytes, Expected]]:
         "NUL in a label": (HEAD + GOOD + f"TRAIN,{one},a\0b\n", None),
         "NUL in an image": (HEAD + GOOD + "TRAIN,a\0b.jpg,cat\n", None),
         "NULs after the end": (HEAD + GOOD + "\0" * 4096, None),
-        "a column twice": ("image_uri,image_uri\na.jpg,b.jpg\n", None),
+        "a column twice": ("image_uri,image_uri\na.jpg,b.jpg\n", "more than one column"),
+        "a label twice": (f"image_uri,label,label\n{one},cat,dog\n", "more than one column"),
+        "a label in quotes twice": (
+            f'label,image_uri,"label"\na,{one},b\n',
+            "more than one column",
+        ),
+        "a label twice, marked": (f"\ufefflabel,image_uri,label\na,{one},b\n", "more than one"),
+        "a label and label.1": (f"image_uri,label,label.1\n{one},cat,dog\n", 1),
+        "columns without names": (f"image_uri,label,,,\n{one},cat,,,\n", 1),
         "semicolons": ((HEAD + GOOD).replace(",", ";"), "separated by semicolons"),
         "tabs": ((HEAD + GOOD).replace(",", "\t"), "separated by tabs"),
         "http": (HEAD + GOOD + "TRAIN,http://example.com/a.jpg,cat\n", "http://"),
@@ -132,7 +140,16 @@ def try_sources(box: Sandbox) -> int:
     (box.folder / "home/a.csv").write_text(HEAD + GOOD)
     names = ["pipe.csv", "circle.csv", "broken.csv", "empty", "missing.csv"]
     sources = [str(box.images / name) for name in names]
-    sources += ["/dev/zero", "/dev/null", "/proc/self/mem", "", ".", "..", "~/a.csv", "$HOME/a.csv"]
+    sources += [
+        "/dev/zero",
+        "/dev/null",
+        "/proc/self/mem",
+        "",
+        ".",
+        "..",
+        "~nobody/a.csv",
+        "$HOME/a.csv",
+    ]
     sources += ["a" * 300, "a/" * 3000, "\n", "-", "{0}", "*", "http://example.com/a.csv"]
     sources += ["https://example.com/a.csv", "ftp://x/y", "a\0b"]
     for source in sources:
@@ -167,7 +184,7 @@ def try_outputs(box: Sandbox) -> int:
                 ended = command("convert", "--", str(table), where)
                 demand(ended.words, f"the command wrote to {where[:80]!r}")
     # Names that must be taken as they are, whatever a shell would make of them.
-    plain = ["~", "$HOME", "*", "a b", "{0}", "-out", "%s", "naïve 日本", "out.tfrecord"]
+    plain = ["~nobody", "$HOME", "*", "a b", "{0}", "-out", "%s", "naïve 日本", "out.tfrecord"]
     for where in plain:
         target = box.folder / "work" / os.path.normpath(where).split("/")[0]
         with nothing_outside(box, target):
@@ -221,6 +238,7 @@ def insult(folder: Path) -> list[Count]:
         "hostile paths": try_paths,
         "hostile labels": try_labels,
         "hostile frames": try_frames,
+        "numbers of every size": try_numbers,
         "hostile tables": try_tables,
         "hostile folders": try_folders,
         "hostile sources": try_sources,

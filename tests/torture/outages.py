@@ -26,7 +26,7 @@ from tfrecorder import UnreachableError
 from tfrecorder.storage import files, retry
 from torture.counts import Count, demand
 
-KINDS = ("429", "503", "reset", "gone")
+KINDS = ("429", "503", "reset", "gone", "page")
 
 #: By the name of a moment, what is asked for then; it is slowed down, to be met in its middle.
 MOMENTS = {
@@ -137,8 +137,8 @@ def _go_away(bucket: Bucket, outage: Outage, over: threading.Event) -> None:
 def _shut(bucket: Bucket, kind: str) -> None:
     if kind == "gone":
         bucket.door.shut()
-    elif kind == "reset":
-        bucket.gcs.inject("reset")
+    elif kind in ("reset", "page"):
+        bucket.gcs.inject(kind)
     else:
         bucket.gcs.inject("status", status=int(kind))
 

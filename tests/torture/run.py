@@ -30,9 +30,13 @@ from torture import (
     growing,
     hostile_directories,
     hostile_links,
+    hostile_records,
+    hostile_streams,
     hostile_tables,
+    lost,
     outages,
     overwrites,
+    places,
     streams,
     topics,
     trainings,
@@ -80,6 +84,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--files", type=int, default=5000, help="put into a watched folder")
     parser.add_argument("--watch-kills", type=int, default=20, help="of its watcher")
     parser.add_argument("--messages", type=int, default=100_000, help="of a topic of Kafka")
+    parser.add_argument("--records", type=int, default=350, help="files of other tools' records")
     parser.add_argument("--share", type=float, default=0.2, help="of the hostile directories")
     return parser.parse_args(arguments)
 
@@ -100,6 +105,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "crashes": attack_conversions,
         "overwrites": lambda: overwrites.overwrite(folder / "overwrites"),
         "growing": lambda: growing.grow(folder / "growing"),
+        "places": lambda: places.attack(folder / "places", options.often // 4, options.seed),
         "disks": attack_disks,
         "faults": lambda: faults.disturb(options.often, ROWS // 3, folder / "faults", options.seed),
         "outages": lambda: outages.outlast(ROWS // 10),
@@ -109,9 +115,14 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "corpora": lambda: corpora.collect(folder / "corpora"),
         "expense": expense.charge,
         "hostile_tables": lambda: hostile_tables.insult(folder / "hostile"),
+        "hostile_streams": lambda: hostile_streams.torment(folder / "hostile_streams"),
+        "hostile_records": lambda: hostile_records.feed(
+            folder / "records", options.records, options.seed
+        ),
         "hostile_directories": lambda: hostile_directories.poison(
             folder / "poison", options.share, options.seed
         ),
+        "lost": lambda: lost.lose(folder / "lost"),
         "streams": lambda: streams.torment(folder / "streams", options.files, options.watch_kills),
         "trainings": lambda: trainings.interrupt(
             options.trainings, folder / "trainings", options.seed

@@ -11,11 +11,15 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from streaming_cases import TO_ITS_END, Numbered, contents_of, digest, names_in, photo, rejects_of
+from support import records
 
 import tfrecorder
 from tfrecorder import DatasetError
@@ -123,6 +127,51 @@ def watch_and_kill(folder: Path, files: int, kills: int, seed: int = 0) -> int:
     return killed
 
 
+def replace_while_watched(folder: Path, files: int, times: int, seed: int = 0) -> int:
+    """Files are replaced while they are streamed, by rename or in place; how many versions went in.
+
+    Raises:
+        BrokenError: a version is there twice, or the last one of a file is missing.
+    """
+    dice = random.Random(seed)
+    incoming, out, aside = folder / "incoming", folder / "out", folder / "aside"
+    for one in (incoming / "a", incoming / "b", aside):
+        one.mkdir(parents=True)
+    last: dict[str, str] = {}
+
+    def put(version: int) -> None:
+        name = f"{'ab'[version % 2]}/{dice.randrange(files):05d}.jpg"
+        data = photo(version).read_bytes() + b"\0" * version  # no two alike
+        _put(incoming / name, aside, data, renamed=version % 5 > 0)
+        last[name] = digest(data)
+
+    for version in range(files):
+        put(version)
+
+    def replace() -> None:
+        for version in range(files, files + times):
+            put(version)
+            time.sleep(dice.random() * 0.1)
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    options = {"source_options": {"settle": 0.05}, **TO_ITS_END, "every_rows": 7}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while replacing.is_alive():
+            tfrecorder.stream(incoming, out, **{**options, "until_idle": 0.2})
+        tfrecorder.stream(incoming, out, **options)
+    found = Counter(
+        (record["image/filename"].decode(), digest(record["image/encoded"]))
+        for directory in tfrecorder.generations(out)
+        for record in records(directory)
+    )
+    demand(set(found.values()) == {1}, f"{out}: a version is there twice")
+    demand(set(last.items()) <= found.keys(), f"{out}: the last version of a file is missing")
+    demand(tfrecorder.verify(out, progress=False).ok, f"{out}: verify finds faults")
+    return len(found)
+
+
 def _names(out: Path) -> dict[str, int]:
     return names_in(out) if _committed(out) else {}
 
@@ -148,6 +197,11 @@ def torment(folder: Path, files: int, kills: int) -> list[Count]:
     """Everything, and the counts."""
     attacks: dict[str, Callable[[], tuple[int, int, str]]] = {
         "streams killed before each change": lambda: _everywhere(folder / "steps"),
+        "watched folder, its files replaced": lambda: (
+            replace_while_watched(folder / "replaced", files // 50, files // 10),
+            files // 10,
+            f"{files // 50:,} files",
+        ),
         "watched folder, its watcher killed": lambda: (
             watch_and_kill(folder / "watched", files, kills),
             files,

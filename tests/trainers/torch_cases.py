@@ -104,6 +104,28 @@ def test_a_state_goes_on_from_arrays_to_tensors() -> None:
         np.testing.assert_array_equal(np.asarray(ours[1]), theirs[1])
 
 
+def test_each_of_several_connected_processes_is_asked_for_its_share() -> None:
+    from torch import distributed
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    before, records = batches(OUT, "TEST", image_size=9), photographs()
+    distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=3)
+    try:
+        for read in (
+            lambda: batches(OUT, "TEST", image_size=9),
+            lambda: tfrecorder.batches(OUT, "TEST", image_size=9),
+            lambda: BatchSampler(records),
+            lambda: list(before),
+        ):
+            with pytest.raises(OptionError, match=r"process 1 of 3.* here \(1, 3\)"):
+                read()
+        whole = batches(OUT, "TEST", image_size=9, shard=(0, 1), drop_remainder=False)
+        assert sum(len(labels) for _, labels in whole) == 8
+    finally:
+        distributed.destroy_process_group()
+    assert len(list(before)) == 1
+
+
 def test_a_wrong_option_is_named() -> None:
     with pytest.raises(OptionError, match="batch_size"):
         batches(OUT, "TRAIN", batchsize=3)

@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from tfrecorder.cli.output import at_option, is_quiet, json_option, quiet_option, refuse_both, show
+from tfrecorder.dataset.lists import csv_of
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options.convert import DUPLICATES, OF_COMPACT, ConvertOptions
 from tfrecorder.options.convert_values import ON_ERROR
@@ -111,15 +112,15 @@ def opened(source: str) -> Any:
     return sys.stdin.buffer if source == "-" else source
 
 
-def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
+def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
     """NAME=VALUE arguments as a dict, or None if there are none."""
-    pairs = {}
+    found = {}
     for value in values:
         name, equals, given = value.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{value!r} has no '='; write, for example, path=image_uri.")
-        pairs[name] = given
-    return pairs or None
+        if not name or not equals:
+            raise click.BadParameter(f"{value!r}; write NAME=VALUE.")
+        found[name] = given
+    return found or None
 
 
 def _shards(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
@@ -159,7 +160,7 @@ _column_option = click.option(
     "columns",
     multiple=True,
     metavar="NAME=OURS",
-    callback=_pairs,
+    callback=pairs,
     help="A column of the source to use as split, image_uri or label; repeatable.",
 )
 _label_option = click.option(
@@ -171,11 +172,20 @@ _label_option = click.option(
     help="A class name; repeat it in the order of the integers. Default: the labels found, sorted.",
 )
 
+
+_strict_option = click.option(
+    "--strict",
+    metavar="[CODE,...]",
+    callback=lambda ctx, param, value: value is not None and (value == "all" or value.split(",")),
+    help="Treat the warnings of validation as errors: all of them, or those with these codes.",
+)
+
 #: Fields whose command-line form does not follow from their default value.
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "columns": _column_option,
     "labels": _label_option,
     "runner_options": runner_option,
+    "strict": _strict_option,
 }
 _TYPES: dict[str, dict[str, Any]] = {
     "schema": {"type": str},
@@ -260,7 +270,7 @@ _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.dif
 @click.command(
     help=f"""Add SOURCE to the finished dataset in OUTPUT_DIR, as a new generation.
 
-    Rows whose image is already in the dataset are skipped. Options that decide what the
+    Rows whose images are already in the dataset are skipped. Options that decide what the
     records hold, such as --image-size or --schema, stay as they were unless you give them.
     To continue an interrupted append, repeat the command.
 
@@ -274,7 +284,7 @@ _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.dif
     type=click.Choice(DUPLICATES),
     default="skip",
     show_default=True,
-    help="Rows whose image is already in the dataset: skip leaves them out, keep adds them.",
+    help="Rows whose images are already in the dataset: skip leaves them out, keep adds them.",
 )
 @click.option(
     "--retry-rejects",
@@ -364,7 +374,7 @@ def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> N
     metavar="N",
     help="With --check-images: refuse images with more pixels than this.",
 )
-@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@_strict_option
 @click.option(
     "--progress/--no-progress",
     default=None,
@@ -382,7 +392,7 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
     found = run(opened(source), check_images, **options)
     ok = not reports.has_errors(found)
     if as_csv:
-        click.echo(found.to_csv(index=False), nl=False)
+        click.echo(csv_of(found), nl=False)
     elif as_json:
         show({"source": source, "ok": ok, "problems": reports.problems(found)}, as_json)
     else:

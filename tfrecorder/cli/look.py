@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.output import at_option, complain, is_quiet, quiet_option, show
+from tfrecorder.cli.output import at_option, complain, is_quiet, key_options, quiet_option, show
 from tfrecorder.cli.read import refuse_split
+from tfrecorder.dataset.lists import csv_of
 from tfrecorder.display.tables import counted, one_line, text_table
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _SIZE = ("image/height", "image/width", "image/channels")
     metavar="FOLDER",
     help="A new or empty folder for the images and records.csv.",
 )
+@key_options
 @at_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole table as CSV.")
 def inspect(
@@ -58,14 +60,16 @@ def inspect(
     output_dir: str | None,
     at: int | None,
     as_csv: bool,
+    **keys: str | None,
 ) -> None:
     from tfrecorder.inspection.inspect import inspect as run
+    from tfrecorder.options.read import NamedKeys
     from tfrecorder.stored.records import open_stored
 
-    refuse_split(open_stored(directory, at), split)
-    table = run(directory, split, num_records, output_dir, at)
+    refuse_split(open_stored(directory, at, NamedKeys(**keys)), split)
+    table = run(directory, split, num_records, output_dir, at, **keys)
     if as_csv:
-        click.echo(table.to_csv(index=False), nl=False)
+        click.echo(csv_of(table), nl=False)
         return
     click.echo("\n".join(text_table(_cells(table))))
     if output_dir is not None:
@@ -150,6 +154,7 @@ def _cell(value: Any) -> str:
     default=None,
     help="Show a progress bar. Default: only in a terminal.",
 )
+@key_options
 @at_option
 @quiet_option
 def preview(directory: str, html: str | None, opened: bool, **options: Any) -> None:

@@ -13,6 +13,7 @@ from tfrecorder.cli.convert import append, compact, convert, schema, status, val
 from tfrecorder.cli.look import inspect, preview
 from tfrecorder.cli.output import complain, in_shell_words
 from tfrecorder.cli.parts import commit, stage, work
+from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
 from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.stream import stream
 from tfrecorder.cli.verify import repair, verify
@@ -25,10 +26,9 @@ from tfrecorder.errors import (
     missing_explained,
 )
 from tfrecorder.options.checks import RENAMED, nearest
+from tfrecorder.options.convert_values import WARNINGS
 from tfrecorder.process_limits import address_space_left
 from tfrecorder.version import __version__
-
-INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 class _Failure(click.ClickException):
@@ -48,8 +48,11 @@ class _Group(click.Group):
     """Turns the errors that users may meet into one clear message and an exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:  # as it is while a shell completes words
+            click.echo(ctx.get_help())
+            ctx.exit()
         with _in_one_line(ctx):
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, _with_codes(args))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As in Click, but summaries are never cut short."""
@@ -58,14 +61,15 @@ class _Group(click.Group):
             formatter.write_dl([(name, one.get_short_help_str(1000)) for name, one in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
-        _spare_address_space()
         try:
+            listen_to_ctrl_c()
             with (
                 _warnings_in_one_line(),
                 limits_explained(),
                 missing_explained(),
                 _in_one_line(ctx),
             ):
+                _check_address_space()
                 return super().invoke(ctx)
         except ValidationError as error:
             words = str(error).splitlines()[0]
@@ -79,6 +83,17 @@ class _Group(click.Group):
             ctx.exit(INTERRUPTED)
 
 
+def _with_codes(arguments: list[str]) -> list[str]:
+    """Arguments in which `--strict` alone has its value: the codes after it, or "all"."""
+    made: list[str] = []
+    for argument in arguments:
+        if made[-1:] == ["--strict=all"] and {*argument.split(",")} <= {*WARNINGS}:
+            made[-1] = f"--strict={argument}"
+        else:
+            made.append("--strict=all" if argument == "--strict" else argument)
+    return made
+
+
 @contextlib.contextmanager
 def _in_one_line(ctx: click.Context) -> Iterator[None]:
     try:
@@ -88,12 +103,10 @@ def _in_one_line(ctx: click.Context) -> Iterator[None]:
         raise _UsageError(f"{_renamed(error)} See {command} --help.") from error
 
 
-def _spare_address_space() -> None:
-    """Under `ulimit -v`, keep Arrow's pool from reserving a gigabyte that Beam needs."""
-    if address_space_left() is not None:
-        import pyarrow
-
-        pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+def _check_address_space() -> None:
+    left = address_space_left()
+    if left is not None and left < 2**26:  # not even a short command would end well
+        raise MemoryError
 
 
 def _renamed(error: click.UsageError) -> str:

@@ -57,6 +57,14 @@ at_option = click.option(
 )
 
 
+def key_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--image` and `--label`."""
+    for word in ("label", "image"):
+        words = f"For records of other tools: the key of the {word}. Default: a usual one."
+        command = click.option(f"--{word}", metavar="KEY", help=words)(command)
+    return command
+
+
 def complain(kind: str, words: object) -> None:
     """One `error:` or `warning:` on standard error."""
     click.echo(coloured(f"{kind}: {words}"), err=True)

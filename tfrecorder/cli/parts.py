@@ -21,8 +21,9 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     number, _, parts = value.partition("/")
     whole = number.isdecimal() and parts.isdecimal()
     if not whole or not first <= int(number) < int(parts) + first:
-        last = f"{first + 15}/16"
-        raise click.BadParameter(f"{value!r}; of 16 parts, write {first}/16 to {last}.")
+        of = int(parts) if whole and int(parts) else 16
+        last = f"{of - 1 + first}/{of}"
+        raise click.BadParameter(f"{value!r}; of {of} parts, write {first}/{of} to {last}.")
     return int(number) + 1 - first, int(parts)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.output import at_option, json_option, show
+from tfrecorder.cli.output import at_option, in_shell_words, json_option, key_options, show
+from tfrecorder.cli.quiet_start import quiet_start
 from tfrecorder.errors import DatasetError, OptionError
 
 if TYPE_CHECKING:
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
     epilog="Example: tfrecorder info out",
 )
 @click.argument("directory")
+@key_options
 @at_option
 @json_option
-def info(directory: str, at: int | None, as_json: bool) -> None:
+def info(directory: str, at: int | None, as_json: bool, **keys: str | None) -> None:
     from tfrecorder.stored.info import info as run
 
-    show(run(directory, at), as_json)
+    found = run(directory, at, **keys)
+    unread = {key: in_shell_words(words) for key, words in found.unread.items()}
+    show(dataclasses.replace(found, unread=unread), as_json)
 
 
 def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int] | None:
@@ -41,20 +46,18 @@ def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple
     return int(sides[0]), int(sides[-1])
 
 
-def _check_before_tensorflow(
-    directory: str, split: str, batch_size: int, image_size: tuple[int, int] | None
-) -> None:
+def _check_before_tensorflow(directory: str, split: str, **reading: Any) -> None:
     """Raise now what would otherwise wait seconds for TensorFlow's import."""
     from tfrecorder import storage
     from tfrecorder.loading.options import LoadOptions
 
-    LoadOptions(batch_size=batch_size, image_size=image_size)
+    options = LoadOptions(**reading)
     if storage.is_local(directory):  # TensorFlow itself reads other stores
         from tfrecorder.stored.files import local_files
         from tfrecorder.stored.open import open_dataset
 
         with storage.failing_as(DatasetError, directory):
-            stored = open_dataset(directory, local_files())
+            stored = open_dataset(directory, local_files(), named=options.keys)
         refuse_split(stored, split)
 
 
@@ -101,29 +104,16 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
     help="Simulate a training step of this many milliseconds: shows what share of the time an "
     "accelerator would wait.",
 )
-@click.option("--trace", is_flag=True, help="Also show where the CPU time goes.")
+@key_options
 def benchmark(
     directory: str,
     split: str,
-    batch_size: int,
-    image_size: tuple[int, int] | None,
     seconds: float,
     step_ms: float | None,
-    trace: bool,
+    **reading: Any,
 ) -> None:
-    _check_before_tensorflow(directory, split, batch_size, image_size)
-    from tfrecorder.loading.start import quiet_start
-
+    _check_before_tensorflow(directory, split, **reading)
     with quiet_start():
         from tfrecorder.loading.throughput import benchmark as run
 
-    found = run(
-        directory,
-        split,
-        batch_size=batch_size,
-        image_size=image_size,
-        seconds=seconds,
-        step_ms=step_ms,
-        trace=trace,
-    )
-    show(found)
+    show(run(directory, split, seconds=seconds, step_ms=step_ms, **reading))

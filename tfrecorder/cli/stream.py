@@ -12,20 +12,9 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.convert import convert_options, given_options
+from tfrecorder.cli.convert import convert_options, given_options, pairs
 from tfrecorder.cli.output import json_option, quiet_option, show
 from tfrecorder.options.convert import NOT_STREAMED
-
-
-def _settings(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
-    """NAME=VALUE pairs as a dict."""
-    found: dict[str, Any] = {}
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{value!r}; write NAME=VALUE.")
-        found[name] = text
-    return found
 
 
 @contextlib.contextmanager
@@ -90,7 +79,7 @@ def _ended_by_sigterm() -> Iterator[None]:
     "source_options",
     metavar="NAME=VALUE",
     multiple=True,
-    callback=_settings,
+    callback=pairs,
     help="For a folder, settle: how many seconds a file must stay unchanged before it counts. For "
     "Kafka, see docs/stream-kafka.md. Repeatable.",
 )

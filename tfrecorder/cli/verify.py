@@ -14,6 +14,8 @@ from tfrecorder.cli.output import (
     refuse_both,
     show,
 )
+from tfrecorder.cli.quiet_start import quiet_start
+from tfrecorder.dataset.lists import csv_of
 
 _progress_option = click.option(
     "--progress/--no-progress",
@@ -49,9 +51,19 @@ def verify(
     refuse_both(as_json, as_csv)
     from tfrecorder.verification.verify import verify as run
 
+    if decode:
+        from tfrecorder import storage
+        from tfrecorder.errors import DatasetError
+        from tfrecorder.verification.expectation import refuse
+
+        where = storage.given_path(directory)
+        with storage.failing_as(DatasetError, where):
+            refuse(where)  # before the seconds that TensorFlow takes
+        with quiet_start():
+            import tfrecorder.loading.decode_check  # noqa: F401
     report = run(directory, decode, False if is_quiet() else progress, at)
     if as_csv:
-        click.echo(report.faults.to_csv(index=False), nl=False)
+        click.echo(csv_of(report.faults), nl=False)
     else:
         show(report, as_json, is_error=not report.ok)
     sys.exit(0 if report.ok else 1)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
+
+from tfrecorder.display.commands import command
 
 #: A value as `repr` writes it, or "…" in its place.
 _VALUE = (
@@ -20,10 +23,8 @@ _VALUE = (
 _BEFORE, _AFTER = r"(?<![\w/.'\"=-])", r"(?![\w/'\"=]|\.\w)"
 
 #: Calls of functions that are also commands.
-_CALL = re.compile(r"\btfrecorder\.(validate|stage|work|commit)\(([^()]*)\)")
-
-#: Values that need no quotes in a shell.
-_PLAIN = re.compile(r"[\w.,:%+=/@-]+")
+_CALL = re.compile(rf"\btfrecorder\.(validate|stage|work|commit)\(((?:{_VALUE}|[A-Z]+|, )*)\)")
+_ARGUMENT = re.compile(rf"{_VALUE}|[A-Z]+")
 
 #: Python's forms of values in the library's remedies.
 _PHRASES = {
@@ -46,7 +47,7 @@ def shell_words(text: str, flags: Mapping[str, str]) -> str:
     """
     for python, shell in _PHRASES.items():
         text = text.replace(python, shell)
-    text = _CALL.sub(lambda call: f"`tfrecorder {call[1]} {_arguments(call[2])}`", text)
+    text = _CALL.sub(lambda call: f"`{command(call[1], *_arguments(call[2]))}`", text)
     names = "|".join(sorted(flags, key=len, reverse=True))
     text = re.sub(
         rf"{_BEFORE}({names})=({_VALUE})(?![\w/])",
@@ -65,13 +66,13 @@ def shell_words(text: str, flags: Mapping[str, str]) -> str:
     return re.sub(rf"{_BEFORE}({several}){_AFTER}", lambda found: flags[found[1]], text)
 
 
-def _arguments(given: str) -> str:
+def _arguments(given: str) -> list[str]:
     """The arguments of a call, as a command takes them.
 
-    >>> _arguments("SOURCE, 'out'")
-    'SOURCE out'
+    >>> _arguments("SOURCE, 'my, data'")
+    ['SOURCE', 'my, data']
     """
-    return " ".join(one.strip("'") for one in given.split(", "))
+    return [ast.literal_eval(one) if one[0] in "'\"" else one for one in _ARGUMENT.findall(given)]
 
 
 def _typed(flag: str, value: str) -> str:
@@ -84,25 +85,21 @@ def _typed(flag: str, value: str) -> str:
         return flag
     if found is False:
         return flag.replace("--", "--no-", 1)
-    if isinstance(found, str):
-        return f"{flag} {_quoted(found)}"
+    if isinstance(found, str) and found.replace("\t", "").isprintable():
+        return f"{flag} {shlex.quote(found)}".replace("\t", r"\t")
     if isinstance(found, dict) and found and flag in ("--column", "--runner-option"):
-        return " ".join(f"{flag} {_quoted(f'{name}={one}')}" for name, one in found.items())
+        return " ".join(f"{flag} {shlex.quote(f'{name}={one}')}" for name, one in found.items())
     if isinstance(found, dict):
         return f"{flag} " + ",".join(f"{name}={_number(one)}" for name, one in found.items())
     if isinstance(found, (tuple, list)) and flag == "--label":
-        return " ".join(f"{flag} {_quoted(str(one))}" for one in found)
+        return " ".join(f"{flag} {shlex.quote(str(one))}" for one in found)
     if isinstance(found, (tuple, list)):
-        return f"{flag} " + "x".join(map(str, found))
+        return f"{flag} " + ("," if flag == "--strict" else "x").join(map(str, found))
     return f"{flag} {value}"
 
 
 def _unquoted(value: str | None) -> str:
     return "…" if value is None else value.strip("'\"")
-
-
-def _quoted(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else repr(text)
 
 
 def _number(value: Any) -> str:
@@ -119,7 +116,9 @@ def one_line(text: str) -> str:
     in_list = False
     for line in rest:
         is_item = line.startswith(" ")
-        if is_item:
+        if line.startswith("- "):  # of several faults, each with its remedy, each has its line
+            joined += "\n"
+        elif is_item:
             joined += "; " if in_list else " "
         else:
             joined += " " if joined.endswith((".", ":", ";")) or not in_list else ". "

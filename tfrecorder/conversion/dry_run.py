@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder import storage
@@ -80,4 +81,14 @@ def _dry_run(source: Any, output_dir: str | os.PathLike[str], chosen: ConvertOpt
         pending=None if staged is None else len(pending),
         report=report,
         passed_over=dict(table.passed_over),
+        free=_free_bytes(where),
     )
+
+
+def _free_bytes(where: str) -> int | None:
+    """What the disk of a directory, which may not be there yet, has left; None for a bucket."""
+    if not storage.is_local(where):
+        return None
+    while not os.path.exists(where):
+        where = os.path.dirname(where)
+    return shutil.disk_usage(where).free

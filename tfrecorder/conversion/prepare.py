@@ -19,9 +19,11 @@ from tfrecorder.plan.exchange import complete
 from tfrecorder.plan.plan import Plan, make_plan, shard_bounds, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.plan.spool import remove_spool, spool_images
-from tfrecorder.plan.staging import restage_rows, stage_plan
+from tfrecorder.plan.staging import read_plan, restage_rows, stage_plan
 from tfrecorder.runners import run
+from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.labels import needs_escape
+from tfrecorder.sources.places import places
 from tfrecorder.sources.table import Source
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.open import open_dataset
@@ -114,6 +116,7 @@ def stage_or_continue(
         open_dataset(output_dir, local_files() if storage.is_local(output_dir) else stored_files())
         if plan.spooled:  # the process that committed may have ended before removing them
             remove_spool(output_dir)
+        _warn_of_other_images(output_dir, plan, planned)
         return None
     folder = folder_to_write(output_dir, options)
     staged = plan_to_continue(folder, plan, options)
@@ -138,6 +141,22 @@ def stage_or_continue(
         restage_rows(plan, planned, folder)
     standing = [shard for shard in plan.shards if shard not in {*pending}]
     return Prepared(folder, plan, len(standing), sum(map(plan.shard_rows, standing)))
+
+
+def _warn_of_other_images(output_dir: str, plan: Plan, planned: pa.Table) -> None:
+    """Warn if a finished dataset has the images of the same names in another folder."""
+    staged, image = read_plan(output_dir), primary_image(plan.fields)
+    if staged is None or image is None or plan.copies or staged.base == plan.base:
+        return
+    uris = planned.column(image.uri_key).combine_chunks()
+    spooled = image.spool_key in planned.column_names
+    files = planned.column(image.spool_key).combine_chunks() if spooled else None
+    if not places(uris, plan.base, files).equals(places(uris, staged.base, files)):
+        warn(
+            f"{output_dir} is a finished dataset of the images in {staged.base}, and nothing of "
+            f"{plan.base} was written, because all names and values are the same. If the folder "
+            "was only moved, all is well; otherwise tfrecorder.append adds these images."
+        )
 
 
 def pending_shards(output_dir: str, plan: Plan, options: ConvertOptions) -> list[Shard]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.tables import counted
@@ -22,9 +22,6 @@ from tfrecorder.validation.report import ValidationReport, has_errors
 from tfrecorder.validation.rules import Checked, check_source
 from tfrecorder.validation.validate import report_on
 from tfrecorder.writing.result import counts_in_words
-
-if TYPE_CHECKING:
-    pass
 
 
 def read_and_check(

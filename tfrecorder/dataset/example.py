@@ -49,8 +49,10 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def encode_example(features: Mapping[str, Any]) -> bytes:
-    """Features as the bytes of a tf.train.Example.
+def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
+    """Features as the bytes of a tf.train.Example, in pieces; large bytes are not copied.
+
+    Small pieces are joined, so there are only a few, and these are quick to sum and write.
 
     Args:
         features: for each key one value, a list of bytes or str, or an array.  bytes and str (as
@@ -63,16 +65,8 @@ def encode_example(features: Mapping[str, Any]) -> bytes:
         OverflowError: an integer is outside -2**63 to 2**63 - 1.
         ValueError: UTF-8 cannot hold a text.
 
-    >>> parse_example(encode_example({"image/height": 375}))
+    >>> parse_example(b"".join(encode_parts({"image/height": 375})))
     {'image/height': array([375])}
-    """
-    return b"".join(encode_parts(features))
-
-
-def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
-    """`encode_example` in pieces whose concatenation is the result; large bytes are not copied.
-
-    Small pieces are joined, so there are only a few, and these are quick to sum and write.
     """
     parts: list[bytes] = []
     small: list[bytes] = []

@@ -55,8 +55,11 @@ _TOP = each(row(text, whole()))
 _NUMBERS = dict.fromkeys(("min", "max", "mean", "std"), _number)
 _BOXES = record(dict.fromkeys(BOX_NUMBERS, record({"count": whole()}, _NUMBERS)))
 _OF_COLUMN = either(
-    record({"count": whole(), "distinct": whole(), "top": _TOP}, {"boxes": _BOXES}),
-    record({"count": whole()}, {**_NUMBERS, "top": null, "boxes": _BOXES}),
+    record(
+        {"count": whole(), "distinct": whole(), "top": _TOP},
+        {"boxes": _BOXES, "missing": whole()},
+    ),
+    record({"count": whole()}, {**_NUMBERS, "top": null, "boxes": _BOXES, "missing": whole()}),
 )
 _STATISTICS = table(table(_OF_COLUMN, keys=word(*SPLITS)))
 
@@ -149,6 +152,7 @@ _PLAN = record(
         "copies": truth,
         "streams": _STREAMS,
         "spooled": whole(),
+        "earlier": string,
     },
 )
 
@@ -198,11 +202,11 @@ _SHARD = record(
 )
 
 #: Only the parts that readers use; an earlier version wrote fewer, a later one may write more.
-METADATA = record(
+_METADATA = record(
     {
         **_COLUMNS,
         "shards": each(_SHARD),
-        "split_rows": table(whole(), keys=SPLIT),
+        "split_rows": table(whole(1), keys=SPLIT),
         "image_shapes": table(_SHAPE),
     },
     {
@@ -224,6 +228,21 @@ METADATA = record(
 )
 
 
+def metadata_form(value: Any) -> str | None:
+    """A form of `json_form`: the fields of the metadata, and that its counts agree."""
+    if fault := _METADATA(value):
+        return fault
+    records = dict.fromkeys(value["split_rows"], 0)
+    for shard in value["shards"]:
+        if shard["split"] not in records:
+            return f"shards: {shard['file']} is of {shard['split']}, which split_rows does not list"
+        records[shard["split"]] += shard["records"]
+    more = [split for split, rows in value["split_rows"].items() if records[split] > rows]
+    if more or not records:
+        return f"split_rows: {more[0]} has fewer rows than records" if more else "it has no split"
+    return None
+
+
 def parse_plan(data: bytes) -> dict[str, Any]:
     """The values of a plan, including one of an earlier version: `version` still says which.
 
@@ -239,7 +258,7 @@ def parse_metadata(data: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is not metadata.
     """
-    return _parse(data, METADATA_VERSION, earlier.metadata_as_now, METADATA)
+    return _parse(data, METADATA_VERSION, earlier.metadata_as_now, metadata_form)
 
 
 def _parse(

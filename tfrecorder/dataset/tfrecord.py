@@ -26,6 +26,11 @@ FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
 #: The largest size of a protocol buffer, and so of an Example: no record of ours is larger.
 MAX_RECORD_BYTES = 2**31 - 1
 
+#: The largest record that is unpacked: a compressed file of 1 MB may hold one of 1 GB.
+MAX_PACKED_BYTES = 2**28
+
+_TOO_LONG = "it would unpack to {:,} bytes, at most {:,} are; unpack the file first if it is sound"
+
 _LENGTH = struct.Struct("<Q")
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
@@ -174,11 +179,15 @@ def stream_records(file: BinaryIO) -> Iterator[bytes]:
     """The records of a stream of unknown length, such as that of a compressed file.
 
     Raises:
-        CorruptRecordError: a record is damaged, or the stream ends inside it.
+        CorruptRecordError: a record is damaged or larger than `MAX_PACKED_BYTES`, or the stream
+            ends inside it.
     """
     number = at = 0
     while first := file.read(1):
         header = first + file.read(HEADER_BYTES - 1)
+        size = int.from_bytes(header[: _LENGTH.size], "little")
+        if size > MAX_PACKED_BYTES and is_header(header):
+            raise CorruptRecordError(at, _TOO_LONG.format(size, MAX_PACKED_BYTES))
         met = _record_after(header, file, number, at, sys.maxsize, False)
         if met.data is None:
             raise CorruptRecordError(met.offset, met.fault)
@@ -257,10 +266,10 @@ def _record_after(
     if lengths:
         return Walked(number, at, framed, None)
     # No memory is allocated for a record that ends beyond the file.
-    body = file.read(size + FOOTER_BYTES) if at + framed <= end else b""
-    if len(body) < size + FOOTER_BYTES:
+    data = file.read(size) if at + framed <= end else b""
+    footer = file.read(FOOTER_BYTES) if len(data) == size else b""
+    if len(footer) < FOOTER_BYTES:
         return damaged(f"the file ends inside the data of {size:,} bytes")
-    data = body[:size]
-    if _CRC.unpack(body[size:])[0] != masked_crc(google_crc32c.value(data)):
+    if _CRC.unpack(footer)[0] != masked_crc(google_crc32c.value(data)):
         return damaged("the checksum of the data is wrong", framed)
     return Walked(number, at, framed, data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -37,6 +38,17 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body
     )
     return f"<table><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def escaped(text: str) -> str:
+    r"""A text with its lone surrogates escaped: no file and no terminal can hold them.
+
+    They stand for the bytes of a file name that is not UTF-8.
+
+    >>> print(escaped("caf\udce9.jpg"))
+    caf\udce9.jpg
+    """
+    return text.encode(errors="backslashreplace").decode()
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,11 @@ def one_line(text: str, limit: int = 40) -> str:
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
+def cut(value: Any) -> Any:
+    """A value as a message shows it: not too long."""
+    return value[:99] + "…" if isinstance(value, str) and len(value) > 100 else value
+
+
 def class_words(names: Sequence[str], most: int = 8) -> str:
     """The first class names in a line.
 
@@ -90,7 +107,7 @@ def class_words(names: Sequence[str], most: int = 8) -> str:
     "classes: 3: 'cat', 'dog', … 1 more"
     """
     more = len(names) - most
-    shown = ", ".join(map(repr, names[:most]))
+    shown = ", ".join(repr(cut(name)) for name in names[:most])
     return f"classes: {len(names)}: {shown}" + (f", … {more} more" if more > 0 else "")
 
 
@@ -107,10 +124,11 @@ def passed_over_words(counts: Mapping[str, int]) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun.
 
-    >>> counted(1, "row"), counted(2000, "row"), counted(2, "image is", "images are")
-    ('1 row', '2,000 rows', '2 images are')
+    >>> counted(2000, "row"), counted(3, "class"), counted(2, "image is", "images are")
+    ('2,000 rows', '3 classes', '2 images are')
     """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    plural = many or one + ("es" if one.endswith(("s", "x", "ch")) else "s")
+    return f"{number:,} {one if number == 1 else plural}"
 
 
 def readable_bytes(size: int) -> str:

@@ -28,7 +28,7 @@ from tfrecorder.errors import (
     UnreachableError,
     refuse_missing,
 )
-from tfrecorder.growing.fitting import before_next, fit_texts, numbered, refuse_other_schema
+from tfrecorder.growing.fitting import fit_texts, numbered, refuse_other_schema
 from tfrecorder.growing.known_rows import pass_over_known
 from tfrecorder.growing.taken_over import taken_over
 from tfrecorder.options.checks import one_of
@@ -39,8 +39,8 @@ from tfrecorder.runners import run
 from tfrecorder.sources.source import read_with
 from tfrecorder.storage import folders
 from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.stored.generations import Generation
+from tfrecorder.stored.files import files_of
+from tfrecorder.stored.generations import Generation, before_next
 from tfrecorder.stored.open import open_generations
 from tfrecorder.validation.report import count_warnings
 from tfrecorder.writing.result import ConversionResult
@@ -61,17 +61,18 @@ def append(
 ) -> ConversionResult | DataflowJob:
     """Add rows to a finished dataset, as a new generation; nothing in it is rewritten.
 
-    All readers then see the old records and the new ones as one dataset.  Rows whose image is
+    All readers then see the old records and the new ones as one dataset.  Rows whose images are
     already in the dataset are skipped and counted: appending a longer table adds the rest, and
-    appending the same table again adds nothing.  To continue an interrupted append, repeat the
-    call.
+    appending the same table again adds nothing.  Images are compared by their places, however
+    their uris are spelled; rows without images by all their values.  To continue an interrupted
+    append, repeat the call.
 
     Args:
         source: as for `tfrecorder.convert`.  The columns must be those of the dataset; labels may
             be new, and get the next integers.
         output_dir: the directory of a finished dataset; or with `name`, and `version` unless it is
             1.0.0, the folder that it was converted into.
-        duplicates: "skip" skips rows whose image_uri is in the dataset, as a record or as a reject;
+        duplicates: "skip" skips rows whose images are in the dataset, as a record or as a reject;
             "keep" adds all rows.
         **options: see `tfrecorder.ConvertOptions`.  Options that decide on the records, such as
             image_size, schema or seed, are by default as they were for the dataset.
@@ -119,9 +120,7 @@ def append(
 
 
 def _open(where: str) -> tuple[StoredDataset, list[Generation]]:
-    files = local_files() if storage.is_local(where) else stored_files()
-    with storage.failing_as(DatasetError, where):
-        stored, found = open_generations(where, files)
+    stored, found = open_generations(where, files_of(where))
     if not found:
         raise DatasetError(
             f"{where} was not written by tfrecorder, which appends only to its own datasets."
@@ -145,7 +144,7 @@ def _append(
         if not keep:
             begin("looking for images already there")
             retry = bool(given.get("retry_rejects"))
-            table, rows_there = pass_over_known(table, stored.generations, retry)
+            table, rows_there = pass_over_known(table, stored.generations, stored.fields, retry)
         if rows_there and not len(table.frame):
             seconds = time.perf_counter() - started
             return _nothing(stored, number - 1, rows_there, dict(table.passed_over), seconds)
@@ -156,7 +155,7 @@ def _append(
         known = Known(dict(table.passed_over), report.notes, count_warnings(report))
     refuse_missing("apache_beam")  # before anything is staged
     warn_of_source(known.warnings, source, options)
-    before = before_next(found[-1])
+    before = before_next(found[-1].metadata)
     with stage_line(shown) as begin:
         begin("planning")
         _refuse_foreign(folder)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.conversion.convert import Known, how_to_go_on, result_of
@@ -27,12 +29,14 @@ from tfrecorder.plan.directory import claim, refuse_nested
 from tfrecorder.plan.output_path import output_path
 from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, fingerprint, shard_counts, shuffled
 from tfrecorder.runners import run
+from tfrecorder.schema.fields import Field
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.files import files_of
 from tfrecorder.stored.generations import Generation
 from tfrecorder.stored.open import open_generations
 from tfrecorder.validation.statistics import describe_columns
+from tfrecorder.validation.values import default_of
 from tfrecorder.writing.result import ConversionResult
 
 if TYPE_CHECKING:
@@ -85,7 +89,7 @@ def compact(
     # Rows that became rejects were already accepted as such when they were converted.
     chosen = ConvertOptions.of({**options, "max_reject_fraction": 1.0})
     path = output_path(output_dir, chosen)
-    where, target = storage.absolute(os.fspath(directory)), storage.absolute(path)
+    where, target = storage.absolute(storage.given_path(directory)), storage.absolute(path)
     if target == where or f"{target}/".startswith(f"{where}/"):
         raise OptionError(f"output_dir={target!r}: give a directory outside of {where}.")
     try:
@@ -128,9 +132,7 @@ def _nothing_to_look_at() -> None:
 
 
 def _open(where: str, at: int | None) -> tuple[StoredDataset, list[Generation]]:
-    files = local_files() if storage.is_local(where) else stored_files()
-    with storage.failing_as(DatasetError, where):
-        stored, found = open_generations(where, files, at)
+    stored, found = open_generations(where, files_of(where), at)
     if not found:
         raise DatasetError(f"{where} was not written by tfrecorder, which compacts only its own.")
     return stored, found
@@ -141,12 +143,13 @@ def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str
     if drop is None:
         return ()
     if isinstance(drop, (str, os.PathLike)):
-        path = os.fspath(drop)
+        path = storage.given_path(drop)
         try:
-            lines = storage.read_bytes(path).decode().splitlines()
+            text = storage.read_bytes(path).decode("utf-8-sig")
         except (storage.UnreadableError, UnicodeDecodeError) as error:
             raise OptionError(f"drop={path!r} cannot be read: {error}.") from error
-        return dict.fromkeys(line for line in lines if line)
+        # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
+        return dict.fromkeys(filter(None, text.replace("\r\n", "\n").split("\n")))
     found = list(drop)
     wrong = [one for one in found if not isinstance(one, str)]
     if wrong:
@@ -176,6 +179,7 @@ def _plan(
             split_rows[split] = len(numbers)
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
     values = {one.key: columns[one.key] for one in _valued(stored, columns)}
+    missing = _missing(stored.fields, values, splits, found)
     recorded = by_present_names(found[-1].metadata.get("options", {}))
     now = options.content_options()
     # The new dataset is elsewhere: it has the name that was given for it, or none.
@@ -187,7 +191,7 @@ def _plan(
         split_rows=split_rows,
         split_shards=shard_counts(split_rows, (), options),
         fields=stored.fields,
-        statistics=describe_columns(stored.fields, values, splits),
+        statistics=describe_columns(stored.fields, values, splits, missing),
         base=where,
         fingerprint=fingerprint(splits, columns),
         options={**taken, **changed},
@@ -200,6 +204,31 @@ def _plan(
 
 def _valued(stored: StoredDataset, columns: Collection[str]) -> list[Any]:
     return [one for one in stored.record if one.key in columns]
+
+
+def _missing(
+    fields: Sequence[Field],
+    values: Mapping[str, pa.Array],
+    splits: pd.Series,
+    found: Sequence[Generation],
+) -> dict[str, np.ndarray]:
+    """Which rows have a default, by column.
+
+    Metadata say how many these are in each split.  Which of the rows with this value they are makes
+    no difference to the statistics: the first ones.
+    """
+    missing = {}
+    for field in fields:
+        counts = Counter[str]()
+        for one in found:
+            of_split = one.metadata["statistics"].get(field.column, {})
+            counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
+        if counts.total():
+            key, default = default_of(field)
+            same = pd.Series([value == default for value in values[key].to_pylist()])
+            number = same.groupby(splits.to_numpy(object)).cumsum()
+            missing[field.column] = (same & (number <= splits.map(counts).astype(int))).to_numpy()
+    return missing
 
 
 def _source_rows(newest: Generation) -> int:

@@ -11,8 +11,10 @@ import pandas as pd
 
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.earlier import rows_as_now
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.plan.plan import COPY_OF, POSITION_OF, REJECT_OF, shard_bounds, spool_columns
+from tfrecorder.plan.staging import read_plan
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -60,6 +62,25 @@ def _with_texts(table: pa.Table, names: Iterable[str]) -> pa.Table:
     return table
 
 
+def by_base(directory: str, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Some planned rows of a generation, by the folder that their relative uris started from.
+
+    The folder is "" if it is not known: earlier versions compacted without writing it down.
+    """
+    import pyarrow.compute as pc
+
+    if COPY_OF.base not in rows.column_names:
+        yield _base(directory), rows
+        return
+    for base in rows.column(COPY_OF.base).unique().to_pylist():
+        yield base, rows.filter(pc.equal(rows.column(COPY_OF.base), base))
+
+
+def _base(directory: str) -> str:
+    plan = read_plan(directory)
+    return "" if plan is None or plan.copies else plan.base
+
+
 def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
     """The uris of the first images; None for records without images."""
     image = primary_image(fields)
@@ -76,6 +97,8 @@ def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Tab
             f"{path} is missing, so it is not known which row became which record. Copy it again."
         )
     table = rows_as_now(found)
+    is_known = COPY_OF.base in table.column_names
+    bases = table.column(COPY_OF.base).to_pylist() if is_known else [_base(one.directory)]
     known = {*COPY_OF, *REJECT_OF}
     table = table.drop_columns([name for name in table.column_names if name in known])
     numbers = table.column(SOURCE_ID).to_numpy()
@@ -90,7 +113,7 @@ def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Tab
         if len(at) != shard["records"]:
             raise DatasetError(
                 f"{os.path.join(one.directory, shard['file'])} has {shard['records']:,} records, "
-                f"but {len(at):,} were planned and not rejected. `tfrecorder verify {where}` "
+                f"but {len(at):,} were planned and not rejected. `{command('verify', where)}` "
                 "checks every file."
             )
         path = os.path.join(one.directory, shard["file"])
@@ -102,6 +125,7 @@ def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Tab
         COPY_OF.file: files.tolist(),
         REJECT_OF.stage: [stage for stage, _ in reasons],
         REJECT_OF.reason: [reason for _, reason in reasons],
+        COPY_OF.base: bases if is_known else bases * len(table),
         COPY_OF.warning: [suspects.get(number, "") for number in numbers.tolist()],
     }
     for name in (*COPY_OF, *REJECT_OF):

@@ -15,7 +15,6 @@ from tfrecorder.schema.fields import Field, fields_of
 from tfrecorder.schema.kinds import Boxes, Label, Number
 from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.table import Source
-from tfrecorder.stored.generations import Generation
 from tfrecorder.validation.rules import Checked
 
 
@@ -107,15 +106,3 @@ def numbered(checked: Checked, table: Source, first: int) -> Checked:
     rows = table.frame.index.to_numpy()
     numbers = np.searchsorted(rows, checked.frame.index.to_numpy()) + first
     return dataclasses.replace(checked, frame=checked.frame.set_axis(numbers))
-
-
-def before_next(newest: Generation) -> dict[str, Any]:
-    """What the plan of a generation says about those before it; see `Plan.before`."""
-    metadata = newest.metadata
-    earlier = metadata.get("before") or {"rows": 0}
-    return {
-        "plan": metadata.get("plan", ""),
-        "rows": earlier["rows"] + metadata["source_rows"],
-        "image_shapes": metadata["image_shapes"],
-        "image_sides": metadata.get("image_sides"),
-    }

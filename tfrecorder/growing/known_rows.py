@@ -1,7 +1,7 @@
-"""Which rows of a table are already in a dataset, by the uris or the contents of their images.
+"""Which rows of a table are already in a dataset, by the places or contents of their images.
 
-The plan of each generation holds the uris of its records and of its rejects.  They stay in Arrow,
-where a million of them are searched in a fraction of a second.
+The plan of each generation holds the uris of its records and of its rejects, and the folder that
+they start from.  They stay in Arrow, where a million of them are searched in a second.
 """
 
 from __future__ import annotations
@@ -9,129 +9,203 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from tfrecorder.dataset import layout
-from tfrecorder.dataset.earlier import URI_OF_ROWS
+from tfrecorder.dataset.earlier import rows_as_now
+from tfrecorder.display.tables import counted
+from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
-from tfrecorder.schema.fields import SPOOLED
-from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.schema.kinds import Image
-from tfrecorder.sources.table import Source, as_objects, as_texts
+from tfrecorder.growing.copies import by_base
+from tfrecorder.plan.plan import COPY_OF
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
+from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.sources.places import column_places, places
+from tfrecorder.sources.table import Source
 from tfrecorder.stored.class_counts import rejected_rows
 from tfrecorder.stored.planned import read_planned
+from tfrecorder.validation.columns import cut, has_faults
+from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Uris of the dataset that are searched together: at least this many, and this many times as many
-#: as the table has, because the table's uris are put into a hash table each time.
+#: Rows of the dataset that are searched together: at least this many, and this many times as many
+#: as the table has, because the table's rows are put into a hash table each time.
 TOGETHER, TIMES = 2**20, 4
+
+#: In place of a folder that is not known.
+NOWHERE = "/\x1f/"
+
+
+class _Compared(NamedTuple):
+    """What of a dataset is compared.
+
+    Attributes:
+        directories: of all generations.
+        files: the columns of images and masks whose places are compared.
+        values: the keys of the values that are compared.
+        retry_rejects: rows that became rejects are not there.
+    """
+
+    directories: Sequence[str]
+    files: Sequence[Field]
+    values: Sequence[str]
+    retry_rejects: bool
 
 
 def pass_over_known(
-    table: Source, directories: Sequence[str], retry_rejects: bool
+    table: Source, directories: Sequence[str], fields: Sequence[Field], retry_rejects: bool
 ) -> tuple[Source, int]:
-    """A table without the rows whose image is in the dataset, and how many these were.
+    """A table without the rows that are in the dataset, and how many these were.
+
+    A row is there if one row there has all its images and masks, each from the same place.  A row
+    without images is there if one row there has all its values.
 
     Args:
         directories: the directories of all generations.
-        retry_rejects: images that are in the dataset only as rejects stay in the table.
+        fields: the columns of the dataset.
+        retry_rejects: rows that are in the dataset only as rejects stay in the table.
 
     Raises:
-        DatasetError: a plan or a list of rejects cannot be read.
+        DatasetError: a plan or a list of rejects cannot be read, or the folder of the images is
+            not known.
     """
-    images = [name for name in table.schema.of(Image) if name in table.frame]
-    if not images or not len(table.frame):
+    files = [field for field in fields if isinstance(field.kind, (Image, Mask))]
+    if not len(table.frame) or not {field.column for field in files} <= {*table.frame}:
         return table, 0
-    there = _are_there(_texts(table.frame[images[0]]), directories, retry_rejects)
-    if not there.any():
+    compared = _Compared(directories, files, (), retry_rejects)
+    if files:
+        keys = _joined([column_places(table, field.column) for field in files])
+        there = _are_there(keys, compared)
+        _warn_of_values(_part(table, there), keys, compared, fields)
+    elif (checked := _checked(table, fields)) is not None:
+        keys = _joined([*checked.values.values()])
+        there = _are_there(keys, compared._replace(values=(*checked.values,)))
+    else:
         return table, 0
-    groups = None if table.groups is None else table.groups[~there]
-    left = dataclasses.replace(table, frame=table.frame[~there], groups=groups)
-    return left, int(there.sum())
+    return _part(table, ~there), int(there.sum())
 
 
-def _texts(column: pd.Series) -> pa.LargeStringArray:
-    """The uris; null where a cell has none, which validation will report."""
-    import pyarrow as pa
-
-    if (texts := as_texts(column)) is not None:
-        return texts
-    return pa.array(list(map(_text_or_none, as_objects(column))), pa.large_string())
+def _part(table: Source, rows: np.ndarray) -> Source:
+    groups = None if table.groups is None else table.groups[rows]
+    return dataclasses.replace(table, frame=table.frame[rows], groups=groups)
 
 
-def _text_or_none(cell: object) -> str | None:
-    cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
-    if not isinstance(cell, str):
-        return None
-    try:
-        cell.encode()
-    except UnicodeEncodeError:
-        return None
-    return cell
+def _checked(table: Source, fields: Sequence[Field]) -> Checked | None:
+    """A table with its values; None if it has faults or other columns than the dataset."""
+    checked = check_source(table, known=fields)
+    fits = {one.column for one in checked.fields} == {one.column for one in fields}
+    return checked if fits and not has_faults(checked.findings) else None
 
 
-def _are_there(uris: pa.Array, directories: Sequence[str], retry_rejects: bool) -> np.ndarray:
+def _warn_of_values(
+    table: Source, places_of_all: pa.Array, compared: _Compared, fields: Sequence[Field]
+) -> None:
+    """Name rows of images that are there with other values, such as another caption."""
+    if not len(table.frame) or (checked := _checked(table, fields)) is None:
+        return
+    of_files = {name for one in compared.files for name in (one.uri_key, one.spool_key)}
+    values = {name: one for name, one in checked.values.items() if name not in of_files}
+    rows = checked.frame.index.to_numpy()
+    keys = _joined([places_of_all.take(rows), *values.values()])
+    others = checked.frame[~_are_there(keys, compared._replace(values=(*values,)))]
+    if len(others):
+        warn(
+            f"skipped: {counted(len(others), 'row')}, such as row {others.index[0]}, "
+            f"{cut(others[URI_COLUMN].iloc[0])!r}: the images are in the dataset with other "
+            "values, which stay as they are. To add them as further records, give "
+            "duplicates='keep'."
+        )
+
+
+def _are_there(keys: pa.Array, compared: _Compared) -> np.ndarray:
+    """True for each row of a table whose key is in the dataset."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = uris.drop_null()
-    found = [pa.array([], pa.large_string())]
-    for known in _in_blocks(directories, retry_rejects, max(TOGETHER, TIMES * len(wanted))):
-        hits = known.filter(pc.is_in(known, value_set=wanted))
-        found.append(hits.combine_chunks())
-    if not sum(map(len, found)):
-        return np.zeros(len(uris), dtype=bool)
-    there = pc.is_in(uris, value_set=pa.concat_arrays(found), skip_nulls=True)
+    wanted = keys.drop_null()
+    hits = [pa.array([], pa.large_string())]
+    for known in _in_blocks(compared, max(TOGETHER, TIMES * len(wanted))):
+        hits.append(known.filter(pc.is_in(known, value_set=wanted)).combine_chunks())
+    if not sum(map(len, hits)):
+        return np.zeros(len(keys), dtype=bool)
+    there = pc.is_in(keys, value_set=pa.concat_arrays(hits), skip_nulls=True)
     return there.to_numpy(zero_copy_only=False)
 
 
-def _in_blocks(
-    directories: Sequence[str], retry_rejects: bool, together: int
-) -> Iterator[pa.ChunkedArray]:
-    """The uris of all generations, some million at a time."""
+def _in_blocks(compared: _Compared, together: int) -> Iterator[pa.ChunkedArray]:
+    """The keys of all generations' rows, some million at a time."""
     import pyarrow as pa
 
     chunks: list[pa.Array] = []
-    for directory in directories:
-        chunks += _known_uris(directory, retry_rejects)
+    for directory in compared.directories:
+        chunks += _keys(directory, compared)
         if sum(map(len, chunks)) >= together:
             yield pa.chunked_array(chunks, pa.large_string())
             chunks = []
     yield pa.chunked_array(chunks, pa.large_string())
 
 
-def _known_uris(directory: str, retry_rejects: bool) -> list[pa.Array]:
-    """The uris of a generation's records, and of its rejects unless these are to be retried."""
+def _keys(directory: str, compared: _Compared) -> Iterator[pa.Array]:
+    """The keys of a generation's rows, including rejects unless these are to be tried again."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    def chosen(schema: pa.Schema) -> list[str] | None:
-        uri = (schema.metadata or {}).get(URI_OF_ROWS.encode(), b"").decode()
-        row = SOURCE_ID
-        if SOURCE_ID not in schema.names:  # written by an earlier version
-            uri, row = "image_uri", "row"
-        if not {uri, row} <= {*schema.names}:
-            return None
-        spool = f"{SPOOLED}{uri}"
-        return [uri, row, *([spool] if spool in schema.names else [])]
+    files, values = compared.files, compared.values
+    needed = {SOURCE_ID, *values, *(one.uri_key for one in files)}
+    names = {*needed, COPY_OF.base, *(one.spool_key for one in files)}
+
+    def chosen(schema: pa.Schema) -> list[str]:
+        is_earlier = SOURCE_ID not in schema.names
+        return [name for name in schema.names if is_earlier or name in names]
 
     table = read_planned(directory, chosen)
-    if table is None:
-        raise DatasetError(
-            f"{os.path.join(directory, layout.PLAN_ROWS)} is missing or names no images, so it is "
-            "not known which images are already there. Copy it again, or give duplicates='keep', "
-            "which adds all rows."
-        )
-    uris = table.column(0).cast(pa.large_string())
-    if table.num_columns > 2:  # what came as bytes is known by its content, not its name
-        files = table.column(2)
-        uris = pc.if_else(pc.equal(files, ""), uris, files)
-    if retry_rejects:
+    rows = None if table is None else rows_as_now(table)
+    if rows is None or not needed <= {*rows.column_names}:
+        raise _not_known(directory)
+    if compared.retry_rejects:
         rejected = pa.array(rejected_rows(directory), pa.int64())
-        uris = uris.filter(pc.invert(pc.is_in(table.column(1), value_set=rejected)))
-    return list(uris.chunks)
+        rows = rows.filter(pc.invert(pc.is_in(rows.column(SOURCE_ID), value_set=rejected)))
+    for base, some in by_base(directory, rows):
+        for batch in some.to_batches():
+            of = dict(zip(batch.schema.names, batch.columns, strict=True))
+            uris = [(of[one.uri_key], base or NOWHERE, of.get(one.spool_key)) for one in files]
+            found = [places(*one) for one in uris]
+            if not base and any(pc.any(pc.starts_with(one, NOWHERE)).as_py() for one in found):
+                raise _not_known(directory)
+            of_files = [_joined(found)] if found else []
+            yield _joined([*of_files, *(of[name] for name in values)])
+
+
+def _not_known(directory: str) -> DatasetError:
+    return DatasetError(
+        f"{os.path.join(directory, layout.PLAN_ROWS)} is missing, or does not say in which folder "
+        "the images were, as after a `repair` from the records alone. So nobody knows which rows "
+        "are already there. Copy it again, or give only rows that are new, with duplicates='keep'."
+    )
+
+
+def _joined(columns: Sequence[pa.Array]) -> pa.Array:
+    """The values of each row as one text, which rows with other values do not have."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = list(map(_texts, columns))
+    if len(texts) == 1:
+        return texts[0]
+    parts = [part for text in texts for part in (_texts(pc.binary_length(text)), text)]
+    return pc.binary_join_element_wise(*parts, pa.scalar(" ", pa.large_string()))
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """Values as texts, equal for equal values."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(column.type):
+        return pa.array(map(repr, column.to_pylist()), pa.large_string())
+    is_bytes = pa.types.is_large_binary(column.type)
+    return column.view(pa.large_string()) if is_bytes else column.cast(pa.large_string())

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.growing.fitting import refuse_other_schema
 from tfrecorder.growing.stream_source import Unusable
@@ -53,7 +54,7 @@ class Row(NamedTuple):
         cells: by column; a spooled `Content` in place of each image that came as bytes; or
             `Unusable`.
         position: the row's position in its source, as JSON.
-        name: the name under which the row is listed if it has no image.
+        name: the name under which the row is listed if it is a reject.
     """
 
     cells: Mapping[str, Any]
@@ -81,7 +82,7 @@ def row_of(
         OSError: an image cannot be spooled.
     """
     if isinstance(cells, Unusable):
-        return Row(cells, position, cells.name or name)
+        return Row(cells, position, escaped(cells.name) or name)
     kept = dict(cells)
     for column in columns:
         found = kept.get(column)
@@ -99,7 +100,7 @@ def row_of(
             kept[column] = found
     first = kept.get(columns[0]) if columns else None
     shown = first.name if isinstance(first, Content) else first
-    return Row(kept, position, shown if isinstance(shown, str) and shown else name)
+    return Row(kept, position, escaped(shown) if isinstance(shown, str) and shown else name)
 
 
 def _name_fault(name: str) -> str | None:
@@ -151,7 +152,9 @@ def plan_batch(
         SourceError: the columns of all rows do not fit the dataset.
     """
     faults: dict[int, str] = {
-        at: row.cells.reason for at, row in enumerate(rows) if isinstance(row.cells, Unusable)
+        at: escaped(row.cells.reason)
+        for at, row in enumerate(rows)
+        if isinstance(row.cells, Unusable)
     }
     cells = [_fitted(row.cells, target.fields) for row in rows]
     faults |= {at: one for at, one in enumerate(cells) if isinstance(one, str)}
@@ -219,7 +222,9 @@ def _checked(
 
 
 def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertOptions) -> Source:
-    names = dict.fromkeys(name for row in cells for name in row)
+    # No column can have a name that is not text, or not Unicode: it is left out.
+    given = dict.fromkeys(name for row in cells for name in row)
+    names = {name: None for name in given if isinstance(name, str) and escaped(name) == name}
     if target.fields:
         columns = [columns_of(one.column, one.kind) for one in target.fields]
         labelled = [one.column for one in target.fields if one.num_classes]
@@ -285,6 +290,7 @@ def _with_rejects(
         filler = pa.array(names if is_uri else [_nothing(kind)] * len(bad), kind)
         column = filler if checked is None else pa.concat_arrays([checked.values[key], filler])
         values[key] = column.take(order)
+    missing = {} if checked is None else checked.missing
     reasons = [faults.get(at, "") for at in range(len(rows))]
     texts = {
         REJECT_OF.stage: [STAGE if reason else "" for reason in reasons],
@@ -300,6 +306,7 @@ def _with_rejects(
         values=values,
         files=() if checked is None else checked.files,
         source_rows=len(rows),
+        missing={name: np.pad(one, (0, len(bad)))[order] for name, one in missing.items()},
     )
 
 

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from tfrecorder import storage
+from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.growing.stream_source import StreamSource
 from tfrecorder.growing.watched_folder import SETTLE, WatchedFolder, watch
@@ -31,17 +33,27 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSo
             raise OptionError("source_options: a source object has none; leave it out.")
         if not isinstance(getattr(source, "name", None), str):
             raise SourceError("source: give it a `name`, under which its position is saved.")
-        found: StreamSource = source
-        return found
+        opened: StreamSource = source
+        return _refuse_bad_name(opened)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a folder, kafka://host:port/topic, or an "
             "object with the methods of tfrecorder.StreamSource."
         )
-    path = os.fspath(source)
+    path = storage.given_path(source)
     if path.startswith("kafka://"):
         return _topic(path, options)
-    return _folder(path, where, options)
+    return _refuse_bad_name(_folder(path, where, options))
+
+
+def _refuse_bad_name(source: StreamSource) -> StreamSource:
+    """Raise a SourceError if nothing can be saved under the name of a source."""
+    if escaped(source.name) != source.name:
+        raise SourceError(
+            f"source {source.name!r}: positions are saved under its name, and this name is not "
+            "valid Unicode; rename it."
+        )
+    return source
 
 
 def _topic(url: str, options: Mapping[str, Any]) -> StreamSource:

@@ -35,14 +35,20 @@ def taken_positions(found: Sequence[Generation], source: str) -> set[str]:
     """
     taken: set[str] = set()
     for one in found:
-        if source not in (one.metadata.get("streams") or {}):
-            continue
-        table = read_planned(one.directory, _columns)
-        if table is not None:
-            sources, positions = (column.to_pylist() for column in table.columns)
-            pairs = zip(sources, positions, strict=True)
-            taken.update(position for name, position in pairs if name == source)
+        if source in (one.metadata.get("streams") or {}):
+            taken.update(positions_in(one.directory, source))
     return taken
+
+
+def positions_in(directory: str, source: str) -> list[str]:
+    """The positions of the rows from a source in one generation, also of one that is staged.
+
+    Raises:
+        DatasetError: its plan cannot be read.
+    """
+    table = read_planned(directory, _columns)
+    pairs = [] if table is None else zip(*(one.to_pylist() for one in table.columns), strict=True)
+    return [position for name, position in pairs if name == source]
 
 
 def _columns(schema: pa.Schema) -> list[str] | None:

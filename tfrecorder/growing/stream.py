@@ -87,6 +87,7 @@ class StreamResult(Report):
         rows: how many rows these generations hold, as records or rejects.
         records: how many of them are records.
         rejects: how many of them are rejects, by "stage/code".
+        skipped: the files that the source leaves out for now, each with the reason.
         seconds: how long the call took.
     """
 
@@ -97,6 +98,7 @@ class StreamResult(Report):
     rows: int
     records: int
     rejects: dict[str, int]
+    skipped: dict[str, str]
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,7 +113,10 @@ class StreamResult(Report):
         return []
 
     def _notes(self) -> list[str]:
-        return [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
+        notes = [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
+        for name, reason in sorted(self.skipped.items())[:1]:
+            notes.append(f"skipped: {counted(len(self.skipped), 'file')}, such as {name}: {reason}")
+        return notes
 
 
 def stream(
@@ -195,6 +200,7 @@ def stream(
         rows=dataset.rows,
         records=dataset.records,
         rejects=dict(dataset.rejects),
+        skipped=dict(getattr(opened, "skipped", {})),
         seconds=time.perf_counter() - started,
     )
 
@@ -211,7 +217,7 @@ def _follow(
     while True:
         asked = time.monotonic()
         if may_have_more or _idle_left(source, limits, asked - heard) <= 0:
-            for cells, position in source.rows(dataset.position):
+            for cells, position in source.rows(dataset.reached()):
                 heard = time.monotonic()
                 batch = batch or dataset.new_batch()
                 _through_outages(partial(dataset.add, batch, cells, position))
@@ -260,14 +266,21 @@ def _written(
         last: no further row will come that could join those of the batch.
     """
     say(f"{dataset.counts}; writing {counted(len(batch.rows), 'row')}")
-    fault = _through_outages(lambda: dataset.stage(batch))
-    if fault is None:
-        if not _through_outages(dataset.complete):
+    while (fault := _through_outages(lambda: dataset.stage(batch))) is None:
+        if _through_outages(dataset.complete):
+            return None
+        replaced = dataset.drop_replaced(batch)
+        if not replaced:
             raise OutputError(
                 f"{dataset.where}: what was staged or spooled for the next generation is gone. "
                 "Start the stream again: it reads these rows again."
             )
-        return None
+        warn(
+            f"{counted(len(replaced), 'file')} changed while the stream read them, such as "
+            f"{replaced[0]!r}; it takes each again once it has settled."
+        )
+        if not batch.rows:
+            return None
     if last or len(batch.rows) >= GIVES_UP_AFTER:
         raise SourceError(
             f"none of the first {counted(len(batch.rows), 'row')} could become a record, so no "
@@ -293,5 +306,5 @@ def _say(
     waiting = 0 if batch is None else len(batch.rows)
     words = f"{dataset.counts}; {waiting:,} waiting"
     if hasattr(source, "behind"):
-        words += f", {source.behind(dataset.position):,} not read"
+        words += f", {source.behind(dataset.reached()):,} not read"
     say(words)

@@ -17,13 +17,16 @@ class StreamSource(Protocol):
 
     A source whose rows have no order, like files in a folder, sets `ordered = False`.  The position
     of each of its rows is then a text that no other row has, and `rows` receives all positions that
-    were taken, as a set.
+    were taken, as a frozenset.
 
     A source may also have:
 
         behind(position) -> int     rows that are there but not taken yet, for the progress bar
         pending() -> bool           True while rows are known that `rows` cannot give yet, so that
                                     `until_idle` does not end the stream
+        replaced(position) -> bool  without order: True if what a row was made of has changed since;
+                                    the row is then left out, for `rows` to give again
+        skipped: dict[str, str]     what the source leaves out for now, and why, for the result
         close() -> None             called once at the end
         base: str                   the folder that relative image uris start from
 
@@ -79,4 +82,4 @@ class Unusable(dict[str, Any]):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__()
-        self.name, self.reason = name, reason
+        self.name, self.reason = str(name), str(reason)

@@ -13,11 +13,10 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import counted, escaped
 from tfrecorder.errors import DatasetError, OutputError, SourceError
-from tfrecorder.growing.fitting import before_next
 from tfrecorder.growing.micro_batch import Row, Target, plan_batch, row_of
-from tfrecorder.growing.positions import position_of, taken_positions
+from tfrecorder.growing.positions import position_of, positions_in, taken_positions
 from tfrecorder.growing.stream_source import StreamSource, Unusable
 from tfrecorder.growing.taken_over import taken_over
 from tfrecorder.options.convert import ConvertOptions
@@ -28,9 +27,8 @@ from tfrecorder.plan.staging import read_plan, stage_plan
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
-from tfrecorder.stored.dataset import Files
-from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.stored.generations import Generation, read_metadata
+from tfrecorder.stored.files import files_of
+from tfrecorder.stored.generations import Generation, before_next, read_metadata
 from tfrecorder.stored.open import open_generations
 from tfrecorder.stored.planned import read_planned
 from tfrecorder.writing.done import read_all_done
@@ -123,25 +121,31 @@ class StreamedDataset:
         """The folder of relative uris; None if uris are made absolute as they come."""
         return getattr(self.source, "base", None)
 
+    def reached(self) -> Any:
+        """The position that its source reads behind; the source may keep it: it never changes."""
+        return self.position if self._ordered else frozenset(self.position)
+
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
 
         Called again with the same row after an outage, it continues where it stopped.
 
         Raises:
-            SourceError: the position cannot be saved.
+            SourceError: the row is not a dict, or its position cannot be saved.
             OSError: an image cannot be spooled.
             UnreachableError: a disk or a service was away for more than two minutes.
         """
-        text = position
-        if self._ordered:
-            try:
-                text = json.dumps(position)
-            except (TypeError, ValueError) as error:
-                raise SourceError(
-                    f"source {self.source.name}: the position {position!r} is not a JSON value: "
-                    f"{error}."
-                ) from None
+        if not isinstance(cells, Mapping):
+            raise SourceError(
+                f"source {self.source.name} gave a row that is not a dict of columns: {cells!r}."
+            )
+        try:
+            text = _saved(position, self._ordered)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SourceError(
+                f"source {self.source.name}: the position {position!r} is not "
+                f"{'a JSON value' if self._ordered else 'a text'}: {error}."
+            ) from None
         name = f"{batch.number:05d}/{len(batch.rows):08d}"
         put = batch.spool.put
         batch.rows.append(row_of(cells, batch.columns, text, name, self._base, put))
@@ -190,7 +194,9 @@ class StreamedDataset:
         return None
 
     def complete(self) -> bool:
-        """Write and commit the batch that is staged; False if none is, or if its spool is gone.
+        """Write and commit the batch that is staged.
+
+        False if none is, if its spool is gone, or if a file of it was replaced.
 
         Called again after an outage, it continues where it stopped.
 
@@ -208,29 +214,48 @@ class StreamedDataset:
                 f"{folder} holds an unfinished {verb}: complete it with the same {verb}, or remove "
                 "that folder to abandon it."
             )
-        if not storage.exists(os.path.join(folder, layout.COMMIT)):
-            if not is_whole(folder, plan.spooled):
-                clear(folder)  # its rows are read again: only a commit makes positions count
-                return False
-            self._write(folder, plan)
+        is_committed = storage.exists(os.path.join(folder, layout.COMMIT))
+        if not (is_committed or self._write(folder, plan)):
+            # Its rows are read again: only a commit makes positions count.
+            clear(folder, keep_spool=True)
+            return False
         remove_spool(folder)
         self._count()  # last: another attempt after an outage must find the same generation
         return True
 
-    def _write(self, folder: str, plan: Plan) -> None:
+    def drop_replaced(self, batch: Batch) -> list[str]:
+        """Leave out the rows whose files were replaced; the source gives the new files later.
+
+        Returns:
+            The names of these rows.
+        """
+        replaced = {row.position: row.name for row in batch.rows if self._is_replaced(row.position)}
+        batch.rows = [row for row in batch.rows if row.position not in replaced]
+        self.position.difference_update(replaced)
+        return list(replaced.values())
+
+    def _is_replaced(self, position: str) -> bool:
+        return hasattr(self.source, "replaced") and self.source.replaced(position)
+
+    def _write(self, folder: str, plan: Plan) -> bool:
+        """Write what is staged, and commit it; False if that cannot be, as in `complete`."""
+        if not is_whole(folder, plan.spooled):
+            return False
         done = read_all_done(folder, plan.shards, plan.digest)
         pending = [at for at, shard in enumerate(plan.shards) if done[shard] is None]
         plan = reopen(folder, plan, plan.base, [plan.shards[at] for at in pending])
         task = Task(folder, plan.digest, self.options.num_threads or 0)
         written = [one.done for one in Worker(task).write(pending)]
+        if any(map(self._is_replaced, positions_in(folder, self.source.name))):
+            return False
         # Many bad images in a batch say nothing about those still to come.
         finish(task, [*filter(None, done.values()), *written], max_reject_fraction=1.0)
+        return True
 
     def _count(self) -> None:
         """Note the generation that was just committed."""
-        files, folder = _files(self.where), self._folder
+        files, folder = files_of(self.where), self._folder
         metadata = read_metadata(folder, files)
-        assert metadata is not None
         self.found.append(Generation(self._number, folder, files.sizes(folder), metadata))
         totals = metadata["totals"]
         self.committed += 1
@@ -243,7 +268,7 @@ class StreamedDataset:
             return Target(self.where, (), {}, None)
         newest = self.found[-1]
         fields = from_json(newest.metadata["fields"])
-        return Target(self.where, fields, _types(newest.directory), before_next(newest))
+        return Target(self.where, fields, _types(newest.directory), before_next(newest.metadata))
 
 
 def open_streamed(where: str, source: StreamSource, given: dict[str, Any]) -> StreamedDataset:
@@ -266,20 +291,33 @@ def open_streamed(where: str, source: StreamSource, given: dict[str, Any]) -> St
     return dataset
 
 
+def _saved(position: Any, ordered: bool) -> str:
+    """A position as the text that is saved with its row.
+
+    Raises:
+        TypeError, ValueError, RecursionError: after a restart, the source would get another value.
+    """
+    text = json.dumps(position, allow_nan=False)
+    same = json.loads(text) if ordered else str(position)
+    if position is None:
+        raise ValueError("None stands for the very beginning")
+    if same != position:
+        raise ValueError(f"after a restart, the source would get {same!r}")
+    plain = json.dumps(position, ensure_ascii=False)
+    if escaped(plain) != plain:
+        raise ValueError("it holds half of a surrogate pair, which is not valid Unicode")
+    return text if ordered else position
+
+
 def _generations(where: str) -> list[Generation]:
     if not storage.exists(os.path.join(where, layout.COMMIT)):
         return []
-    with storage.failing_as(DatasetError, where):
-        found = open_generations(where, _files(where))[1]
+    found = open_generations(where, files_of(where))[1]
     if not found:
         raise DatasetError(
             f"{where} was not written by tfrecorder, which adds only to its own datasets."
         )
     return found
-
-
-def _files(where: str) -> Files:
-    return local_files() if storage.is_local(where) else stored_files()
 
 
 def _types(directory: str) -> dict[str, Any]:

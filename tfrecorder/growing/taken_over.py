@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfrecorder.errors import OptionError
-from tfrecorder.options.checks import by_present_names
+from tfrecorder.options.checks import by_present_names, refuse_idle, refuse_unknown
 from tfrecorder.options.convert import OF_TOOLS, ConvertOptions
 from tfrecorder.stored.generations import Generation
 
@@ -43,8 +43,10 @@ def taken_over(
     names = {one.name for one in dataclasses.fields(ConvertOptions) if one.metadata["content"]}
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
     # Which rows are tried again is decided before the conversion.
-    chosen = ConvertOptions.of({**kept, **given, "retry_rejects": False})
-    there = ConvertOptions.of(kept)
+    refuse_unknown(given, ConvertOptions)
+    there = ConvertOptions(**kept)
+    chosen = ConvertOptions(**{**kept, **given, "retry_rejects": False})
+    refuse_idle(chosen, given)
     _refuse_other_pixels(directory, there, chosen)
     _refuse_other_tools(directory, there, chosen)
     return chosen

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.display.tables import counted, escaped
+from tfrecorder.display.warning import warn
 from tfrecorder.errors import SourceError
 from tfrecorder.growing.stream_source import Unusable
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -48,6 +50,8 @@ class WatchedFolder:
         #: position.
         self._seen: dict[str, tuple[str, float]] = {}
         self._settling = 0
+        #: The links whose targets are not there, each with that reason.
+        self.skipped: dict[str, str] = {}
         self._behind, self._next_look = 0, 0.0
 
     def rows(self, taken: Set[str]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -79,12 +83,21 @@ class WatchedFolder:
         """Files that were ready at the last look and not yet taken."""
         return self._behind
 
+    def replaced(self, position: str) -> bool:
+        """True if another size or time shows that a file was written again."""
+        name, size, changed = json.loads(position)
+        status = _status(os.path.join(self.base, name))
+        return status is not None and (status.st_size, status.st_mtime_ns) != (size, changed)
+
     def _ready(self, taken: Set[str]) -> list[tuple[tuple[str, ...], str]]:
         """The path parts of the files to take, oldest first, and their positions."""
-        now, seen, found = time.monotonic(), {}, []
+        now, seen, found, skipped = time.monotonic(), {}, [], {}
         for parts in self._images():
             name = "/".join(parts)
-            if (status := _status(os.path.join(self.base, name))) is None:
+            path = os.path.join(self.base, name)
+            if (status := _status(path)) is None:
+                if os.path.islink(path):
+                    skipped[escaped(name)] = "the link leads nowhere"
                 continue
             position = json.dumps([name, status.st_size, status.st_mtime_ns])
             if position in taken:
@@ -94,6 +107,12 @@ class WatchedFolder:
             seen[name] = position, since
             if now - since >= self._settle:
                 found.append((status.st_mtime_ns, parts, position))
+        if new := sorted(skipped.keys() - self.skipped.keys()):
+            warn(
+                f"{self.base}: {counted(len(new), 'link')} to files that are not there, such as "
+                f"{new[0]!r}; the stream takes each once its file is there."
+            )
+        self.skipped = skipped
         self._seen, self._settling = seen, len(seen) - len(found)
         return [(parts, position) for _, parts, position in sorted(found)]
 
@@ -118,8 +137,16 @@ def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:
             f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, or "
             "give a source of your own (tfrecorder.StreamSource)."
         )
+    if os.path.isfile(folder):
+        raise SourceError(
+            f"source {folder!r} is a file, and a stream watches a folder: write the file's rows "
+            "once, with convert, or with append into a dataset that exists."
+        )
     if not os.path.isdir(storage.absolute(folder)):
-        raise SourceError(f"source {folder!r}: there is no such folder (looked in {os.getcwd()}).")
+        hint = storage.backslash_hint(folder)
+        raise SourceError(
+            f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}."
+        )
     return WatchedFolder(folder, settle)
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from tfrecorder.process_limits import address_space_left, bytes_used, control_groups
+from tfrecorder.process_limits import address_space_left, bytes_used, memory_limit
 
 #: One part in this many of the memory that a process may still take is for pixels; the rest is for
 #: their files, the records, and threads.
@@ -19,28 +19,19 @@ Room = Callable[[int], AbstractContextManager[None]]
 
 
 def spare_bytes(most: int) -> int:
-    """Bytes of memory for pixels: `most`, or fewer under a limit of the process or container.
+    """Bytes of memory for pixels: `most`, or fewer if the process or its container has little.
 
     >>> spare_bytes(2**20)
     1048576
     """
-    limits = [limit for limit in (address_space_left(), _container()) if limit is not None]
-    return min([most, *(max(limit // _SHARE, min(most, _LEAST)) for limit in limits)])
+    limits = (memory_limit() - bytes_used(1), address_space_left())
+    left = min(limit for limit in limits if limit is not None)
+    return min(most, max(left // _SHARE, _LEAST))
 
 
 def is_limited() -> bool:
     """Whether this process's address space is limited, as by `ulimit -v`."""
     return address_space_left() is not None
-
-
-def _container() -> int | None:
-    """Bytes that this process's control groups leave it; None without a limit."""
-    limits = []
-    for folder in control_groups("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            with contextlib.suppress(OSError, ValueError):  # "max"
-                limits.append(int((folder / name).read_text()))
-    return max(0, min(limits) - bytes_used(1)) if limits else None
 
 
 def unlimited(size: int) -> AbstractContextManager[None]:

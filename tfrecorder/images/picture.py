@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 #: The scales at which a JPEG can be decoded without its finest detail.
 RATIOS = (1, 2, 4, 8)
@@ -16,8 +17,12 @@ TRIMMED = (4, 8)
 CROP_AREA = (0.08, 1.0)
 CROP_ASPECT = (3 / 4, 4 / 3)
 
-#: The share of a box's area that must be left after a crop for the box to stay.
+#: The share of a box's area that must be left after a crop for the box to stay, and the least area.
 LEFT_OVER = 0.1
+LEAST_AREA = 1e-12
+
+#: How far an edge may be moved by the rounding of float32, as a fraction of the picture.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,20 @@ class Picture:
             return 0.0, math.inf
         low, high = self.sides[1] if self.fits_within else self.sides[0]
         return low / max(self.size), high / min(self.size)
+
+
+def is_left(left: Any, whole: Any, slack: Any = 0.0) -> Any:
+    """Which boxes stay after a crop: the one rule of writing and of both readers.
+
+    Args:
+        left: the areas that are left, an array of NumPy or of TensorFlow.
+        whole: the areas of the whole boxes.
+        slack: how much smaller rounding may have made the areas that are left.
+
+    >>> is_left(0.1, 1.0), is_left(0.0999999, 1.0), is_left(0.0999999, 1.0, slack=1e-6)
+    (True, False, True)
+    """
+    return (left >= LEFT_OVER * whole - slack) & (left >= LEAST_AREA)
 
 
 def ratio_of(scale: float) -> int:

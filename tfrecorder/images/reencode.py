@@ -22,7 +22,6 @@ from PIL import (
 )
 
 from tfrecorder.images import expense, png, tiff_fax, tiff_tags
-from tfrecorder.images.bulk_decode import raw_data
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.memory import Room, is_limited, unlimited
 from tfrecorder.images.rejects import Reject
@@ -154,6 +153,7 @@ def _decode(
     with _quiet():
         image = _PLUGINS[kind](io.BytesIO(data))
         check_size(image.height, image.width, len(image.getbands()), max_pixels)
+        expense.check_python_decoder(image, data)
         take_room(image.height * image.width)
         orientation = _orientation(image)
         warning = _reduced(image)
@@ -172,11 +172,6 @@ def _decode(
 
 def _load(image: ImageFile.ImageFile, data: bytes) -> None:
     """Decodes the pixels, and raises for damage even if the process has Pillow ignore it."""
-    if (raw := raw_data(image, data)) is not None:
-        data, layout, direction = raw
-        image.fp = io.BytesIO(data)
-        whole = (0, 0, *image.size)
-        image.tile = [ImageFile._Tile("raw", whole, 0, (layout, 0, direction))]
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         # With this flag `load` is silent about damage to raw and GIF data (other decoders still
         # raise; WebP's and AVIF's tile is the decoded image).  `frombytes` ignores the flag.

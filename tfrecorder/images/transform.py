@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.header import exif_orientation
 from tfrecorder.images.memory import Room, unlimited
+from tfrecorder.images.picture import is_left
 
 #: How Pillow turns pixels upright, by the EXIF orientation.
 _TURNS = {
@@ -103,7 +104,7 @@ class Geometry:
         y = (y * self.inner[1] + self.offset[1]) / self.outer[1]
         made = np.stack([x.min(1), y.min(1), x.max(1), y.max(1)], 1)
         cut = np.clip(made, 0, 1)
-        kept = _areas(cut) >= np.maximum(0.1 * _areas(made), 1e-12)
+        kept = is_left(_areas(cut), _areas(made))
         return cut[kept], kept
 
 

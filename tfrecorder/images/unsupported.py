@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import io
-import lzma
 import struct
-
-from PIL import Image, TiffImagePlugin
 
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.tiff_tags import (
@@ -33,6 +28,7 @@ _BMP_COMPRESSIONS = {
 }
 _OS2_COMPRESSIONS = {3: "Huffman coding", 4: "run lengths of 24 bits"}
 
+#: Those that the libtiff in Pillow's wheels does not decode.
 _COMPRESSIONS = {
     2: "CCITT",
     32766: "NeXT",
@@ -45,24 +41,14 @@ _COMPRESSIONS = {
     34712: "JPEG 2000",
     34887: "LERC",
     34892: "lossy JPEG of DNG",
-    34925: "LZMA",
     34933: "PNG",
     34934: "JPEG XR",
-    50000: "Zstandard",
     50001: "WebP",
     50002: "JPEG XL",
     52546: "JPEG XL",
     33003: "JPEG 2000",
     33005: "JPEG 2000",
 }
-_PIXELS = bytes(48)  # 4 x 4, RGB
-#: Compressions that libtiff may be built without, each with what makes a small picture's data.
-_OPTIONAL = {
-    34925: lambda: lzma.compress(_PIXELS),
-    50000: lambda: b"\x28\xb5\x2f\xfd\x20\x30\x81\x01\x00" + _PIXELS,
-    50001: lambda: _webp(),
-}
-
 _PHOTOMETRICS = {
     0: "grey",
     1: "grey",
@@ -123,7 +109,7 @@ def what_tiff(data: bytes, words: str) -> str | None:
     if not known or not all(1 <= one <= 6 for one in formats):
         return None
     name = "a DNG (a camera's raw photograph)" if DNG_VERSION in tags.first else "a TIFF"
-    if compression in _COMPRESSIONS and not _decodes(compression):
+    if compression in _COMPRESSIONS:
         return f"{name} with the compression {compression} ({_COMPRESSIONS[compression]})"
     if "pixel mode" not in words and "data organization" not in words:
         return None
@@ -132,32 +118,3 @@ def what_tiff(data: bytes, words: str) -> str | None:
     count, plural = tags.number(SAMPLES, 1), "s" if tags.number(SAMPLES, 1) != 1 else ""
     apart = ", in separate planes" if tags.number(PLANES, 1) == 2 else ""
     return f"{name} of {count} {depth}-bit {kind}{_PHOTOMETRICS[photometric]} sample{plural}{apart}"
-
-
-def _webp() -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (4, 4)).save(out, "WEBP", lossless=True)
-    return out.getvalue()
-
-
-@functools.cache
-def _decodes(compression: int) -> bool:
-    """Whether this Pillow, with its libtiff, decodes a compression.
-
-    It tries to decode and not to write: Pillow 12.3 frees memory twice if libtiff has no codec to
-    write with, and the process dies some time later.
-    """
-    if compression not in TiffImagePlugin.COMPRESSION_INFO:
-        return False
-    if compression not in _OPTIONAL:
-        return True
-    data = _OPTIONAL[compression]()
-    numbers = [(256, 4), (257, 4), (258, 8), (259, compression), (262, 2), (273, 122), (277, 3)]
-    numbers += [(278, 4), (279, len(data))]
-    tags = b"".join(struct.pack("<HHII", tag, 4, 1, number) for tag, number in numbers)
-    head = b"II*\0" + struct.pack("<IH", 8, len(numbers)) + tags + bytes(4)
-    try:
-        TiffImagePlugin.TiffImageFile(io.BytesIO(head + data)).load()
-    except Exception:  # which one depends on the release
-        return False
-    return True

@@ -84,7 +84,7 @@ def opened(
         DatasetError: as `batches`.
     """
     if not options.follow:
-        return open_stored(directory, options.at), split, options, None
+        return open_stored(directory, options.at, options.keys), split, options, None
     following = Following(directory, lambda: files_by_number(directory), options)
     return following.look(), split, options, following
 
@@ -93,7 +93,8 @@ class Batches:
     """What `tfrecorder.batches` returns: an iterable with a position.
 
     If you leave a loop early, the next `for` continues after the last batch it took.  Only one loop
-    at a time.
+    at a time: once another begins, or a position is loaded, the one before it raises an OptionError
+    in place of its next batch.
 
     Attributes:
         epoch: the epoch of the next batch, from 0; after an epoch's last batch, the next epoch.
@@ -121,32 +122,44 @@ class Batches:
         )
         mode = f"{FORWARD} {options.mode(name)}" if options.is_forward else options.mode(name)
         self._position = Position("", name, mode, seed)
-        self._begun_at = 0
+        self._loop: object = None
         self._read_from(stored)
 
     def _read_from(self, stored: StoredDataset) -> None:
         """From now on, read this dataset's records: the position refers to them."""
-        name, options = self._position.split, self._options
-        self._stored, self._reader = stored, RecordReader(stored, name)
-        records, (rank, world) = self._reader.records, options.shard or (0, 1)
-        self._share = Share(records, options.batch_size, int(rank), int(world), options.drops)
-        self._position = replace(self._position, fingerprint=fingerprint_of(stored, name))
+        self._stored, self._reader = stored, RecordReader(stored, self._position.split)
+        self._share = self._options.share(self._reader.records)
+        self._position = self._position_in(stored)
+
+    def _position_in(self, stored: StoredDataset) -> Position:
+        """The position, but in this dataset's records."""
+        fingerprint = fingerprint_of(stored, self._position.split)
+        return replace(self._position, fingerprint=fingerprint, generation=stored.generation)
 
     @property
     def epoch(self) -> int:
         return self._position.epoch
 
     def __len__(self) -> int:
-        """The number of batches in the current or next loop, up to the end of its epoch.
+        """The number of batches in a whole epoch, wherever the position is.
 
-        With `follow=True` the next loop may have more.
+        With `follow=True` the next epoch may have more.
 
         Raises:
             TypeError: with `follow="forward"` the number is not known.
         """
         if self._options.is_forward:
             raise TypeError("follow='forward': the number of batches is not known in advance.")
-        return self._share.steps(self._begun_at)
+        return self._share.steps(0)
+
+    @property
+    def remaining(self) -> int:
+        """The number of batches from the position to the end of its epoch.
+
+        Raises:
+            TypeError: as `len`.
+        """
+        return len(self) and self._share.steps(self._position.next)
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the loop, as JSON values: after the last batch it took.
@@ -163,10 +176,11 @@ class Batches:
         """
         stored = self._stored_at(state)
         records = sum(one.records or 0 for one in stored.splits[self._position.split])
-        here = replace(self._position, fingerprint=fingerprint_of(stored, self._position.split))
+        here = self._position_in(stored)
         position = here.with_saved(state, records, takes_seed=self._options.seed is None)
         self._read_from(stored)
         self._go_to(position)
+        self._loop = None
 
     def _stored_at(self, state: Mapping[str, Any]) -> StoredDataset:
         """The generations that a position was saved in, if the dataset has grown since."""
@@ -182,35 +196,38 @@ class Batches:
     def _go_to(self, position: Position) -> None:
         if position.seed != self._position.seed:
             self._elements.seed = position.seed
-        self._position, self._begun_at = position, position.next
+        self._position = position
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""
-        if self._options.is_forward:
-            yield from self._forward()
-            return
+        # The processes may be connected, or forked, since the dataset was opened.
+        self._share = self._options.share(self._reader.records)
+        # A loop that was left may live on: Keras on TensorFlow keeps its iterator.  So we do not
+        # refuse a new loop, but the old one if it goes on: it would repeat what the new one took.
+        self._loop = loop = object()
+        for batch, position in self._forward() if self._options.is_forward else self._epoch():
+            if self._loop is not loop:
+                raise OptionError(
+                    "batches: another loop over them or load_state_dict has moved their position, "
+                    "so this loop cannot go on. To read in two loops at once, call batches twice."
+                )
+            self._go_to(position)
+            yield batch
+
+    def _epoch(self) -> Iterator[tuple[Any, Position]]:
+        """The batches from the position to the end of its epoch, and the position after each."""
         if self._following is not None and not self._position.next:
             found = self._following.look()
             if found.generations != self._stored.generations:
                 self._read_from(found)
-        yield from self._epoch()
-
-    def _epoch(self) -> Iterator[Any]:
-        position = self._position
-        start = self._begun_at = position.next
-        following = position.next_epoch()
-        steps = self._share.steps(start)
-        for step, batch in enumerate(self._made(position, steps), 1):
-            start = self._share.after(start)
-            if step == steps:
-                self._go_to(following)
-            else:
-                self._position = replace(position, next=start)
-            yield batch
+        following = self._position.next_epoch()
+        steps = self.remaining
+        for step, (batch, position) in enumerate(self._steps(self._share), 1):
+            yield batch, following if step == steps else position
         if not steps:
             self._go_to(following)
 
-    def _forward(self) -> Iterator[Any]:
+    def _forward(self) -> Iterator[tuple[Any, Position]]:
         """The batches of all generations; waits for the next one."""
         assert self._following is not None
         for stored in self._following.grown(0, self._options.idle):
@@ -220,13 +237,12 @@ class Batches:
                 yield from self._steps(replace(self._share, drop_remainder=True))
         yield from self._steps(self._share)
 
-    def _steps(self, share: Share) -> Iterator[Any]:
-        """The batches from the position to the end."""
+    def _steps(self, share: Share) -> Iterator[tuple[Any, Position]]:
+        """The batches from the position to the end, and the position after each."""
         position, start = self._position, self._position.next
         for batch in self._made(position, share.steps(start)):
             start = share.after(start)
-            self._position = replace(position, next=start)
-            yield batch
+            yield batch, replace(position, next=start)
 
     def _order(self, position: Position) -> Order | Chain:
         """The order of a position's epoch."""

@@ -91,8 +91,8 @@ class Elements:
         def value(field: Field) -> Any:
             return pixels[field.key] if field.key in pixels else self._value(field, values, drawn)
 
-        given = _together(self._inputs, value)
-        return (given, _together(self._targets, value)) if self._targets else given
+        given = together(self._inputs, value)
+        return (given, together(self._targets, value)) if self._targets else given
 
     def _dtype_and_shape(self, field: Field) -> tuple[np.dtype, tuple[int | None, ...]]:
         """The dtype and shape of an image's or a mask's pixels."""
@@ -232,7 +232,7 @@ def _padded(values: np.ndarray, count: int, filler: Any) -> np.ndarray:
     return padded
 
 
-def _together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:
+def together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:
     """The value of one column, or a dict of the values of several."""
     if len(fields) == 1:
         return value(fields[0])

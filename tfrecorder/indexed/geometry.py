@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from tfrecorder.images.picture import CROP_AREA, CROP_ASPECT, LEFT_OVER, Picture
+from tfrecorder.images.picture import CROP_AREA, CROP_ASPECT, ROUNDING, Picture, is_left
 from tfrecorder.indexed.order import derive_seed, mix
 
 #: y, x, height, width of a part of an image, in pixels.
@@ -148,7 +148,8 @@ def place_boxes(
         ymin, xmin, ymax, xmax = placed.T
         placed = np.stack([ymin, 1 - xmax, ymax, 1 - xmin], 1)
     cut = np.clip(placed, 0, 1)
-    stays = _areas(cut) > LEFT_OVER * _areas(placed)
+    slack = np.float32(ROUNDING) * (placed[:, 2:] - placed[:, :2]).sum(1)
+    stays = is_left(_areas(cut), _areas(placed), slack)
     return cut[stays], stays
 
 

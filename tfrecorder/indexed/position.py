@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tfrecorder.dataset.json_form import record, whole
 from tfrecorder.errors import OptionError
 from tfrecorder.options.checks import is_whole
 
@@ -31,6 +32,7 @@ class Position:
         seed: of the order and of augmentation.
         epoch: the current epoch, from 0.
         next: the first place of that epoch that was not read yet.
+        generation: the last one of the dataset, from 0.
     """
 
     fingerprint: str
@@ -39,6 +41,7 @@ class Position:
     seed: int
     epoch: int = 0
     next: int = 0
+    generation: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, to be saved with the model."""
@@ -60,32 +63,38 @@ class Position:
             OptionError: it is not a position, or is one in other records or in another order.
         """
         words = "load_state_dict: "
-        if not isinstance(state, Mapping) or set(state) != set(self.to_json()):
+        # Earlier versions saved no generation.
+        if not isinstance(state, Mapping) or {*state, "generation"} != {*self.to_json()}:
             raise OptionError(
                 f"{words}{state!r} is not what state_dict() returned; give exactly that."
             )
+        # NumPy's integers, into which some checkpoints turn ours, become Python's.
+        state = self.to_json() | {k: int(v) if is_whole(v) else v for k, v in state.items()}
+        if fault := _FORM(state):
+            raise OptionError(f"{words}{fault}; give exactly what state_dict() returned.")
         if state["version"] != VERSION:
             raise OptionError(
                 f"{words}the position is of version {state['version']!r}, but this tfrecorder "
                 f"reads {VERSION}; continue with the tfrecorder that saved it, or begin a new "
                 "epoch."
             )
-        for name in ("fingerprint", "split", "mode", "seed"):
+        for name, remedy in _REMEDIES.items():
             if name == "seed" and takes_seed:
                 continue
             if state[name] != getattr(self, name):
+                if name == "fingerprint" and state["generation"] != self.generation:
+                    remedy += f", as it was then: at={state['generation']}"
                 raise OptionError(
                     f"{words}the position was saved with {name}={state[name]!r}, but this run has "
-                    f"{getattr(self, name)!r}; {_REMEDIES[name]}."
+                    f"{getattr(self, name)!r}; {remedy}."
                 )
-        epoch, place = state["epoch"], state["next"]
-        if not (is_whole(epoch) and is_whole(place) and epoch >= 0 and 0 <= place <= records):
-            raise OptionError(
-                f"{words}epoch={epoch!r} and next={place!r} are not a position among {records:,} "
-                "records."
-            )
-        return replace(self, seed=state["seed"], epoch=int(epoch), next=int(place))
+        if state["next"] > records:
+            raise OptionError(f"{words}next={state['next']} is beyond the {records:,} records.")
+        return replace(self, seed=state["seed"], epoch=state["epoch"], next=state["next"])
 
+
+_NUMBERS = dict.fromkeys(("version", "epoch", "next", "generation"), whole())
+_FORM = record({**_NUMBERS, "seed": whole(0, 2**32 - 1)})
 
 _REMEDIES = {
     "fingerprint": "the records differ; give the dataset that the run began with",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import itertools
 import os
 import threading
@@ -77,17 +76,25 @@ class RecordReader:
             for one in run:
                 start = one.offset - first.offset
                 framed = data[start : start + one.size]
-                found[one.at] = _used(shard, one.offset, framed, use, one.at)
+                found[one.at] = self._used(shard, one.offset, framed, use, one.at)
         return found
 
     def damaged(self, number: int, fault: object) -> DatasetError:
         """The error for a record that is not as it was written."""
         shard, offset, _ = self._place(number)
-        return damaged_record(shard, offset, fault)
+        return damaged_record(shard, offset, fault, self._stored.form)
 
     def _alone(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
         shard, offset, size = self._place(number)
-        return _used(shard, offset, self._files.read(shard, offset, size), use, at)
+        return self._used(shard, offset, self._files.read(shard, offset, size), use, at)
+
+    def _used(
+        self, shard: ShardFile, offset: int, framed: bytes, use: Callable[[bytes, int], T], at: int
+    ) -> T:
+        try:
+            return use(unframe(framed), at)
+        except ValueError as error:
+            raise damaged_record(shard, offset, error, self._stored.form) from error
 
     def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[ShardFile, list[_Wanted]]]:
         """The places of records that touch each other and are read together."""
@@ -128,15 +135,6 @@ class _Wanted(NamedTuple):
     size: int
 
 
-def _used(
-    shard: ShardFile, offset: int, framed: bytes, use: Callable[[bytes, int], T], at: int
-) -> T:
-    try:
-        return use(unframe(framed), at)
-    except ValueError as error:
-        raise damaged_record(shard, offset, error) from error
-
-
 class OpenFiles:
     """Shards that stay open as long as this object lives; threads share it."""
 
@@ -164,7 +162,10 @@ class OpenFiles:
             files[shard.path] = open_shard(shard)
         return cast(BinaryIO, getattr(files[shard.path], "raw", files[shard.path]))
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # A default, because at the interpreter's exit this module's own names may be None.
         for number in self._numbers.values():
-            with contextlib.suppress(OSError):
-                os.close(number)
+            try:
+                close(number)
+            except OSError:
+                continue

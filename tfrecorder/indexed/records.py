@@ -55,18 +55,19 @@ class Records(Sequence[Any]):
     as a Grain `RandomAccessDataSource`.
 
     Args:
-        directory: what `convert` wrote; a TFDS directory of images; or TFRecord files on a local
-            disk with the usual keys of images, labels, boxes and masks, whose lengths are read
-            once.
+        directory: what `convert` wrote; a TFDS directory; or TFRecord files on a local disk, whose
+            lengths are read once.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
         **options: those of `load` that say what an element holds: `image_size`, `resize`,
             `antialias`, `dtype`, `value_range`, `decode`, `features`, `inputs`, `targets`,
-            `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`, `at`.
+            `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`, `image`, `label`,
+            `at`.
 
     Attributes:
         fingerprint: a short text that identifies these records, wherever they are.
         split: its name.
         seed: of `augment`, as given or drawn.
+        generation: the last one that is read, from 0.
         block: records that `shuffle="blocks"` of `tfrecorder.batches` keeps together.
 
     Raises:
@@ -80,7 +81,7 @@ class Records(Sequence[Any]):
 
     def __init__(self, directory: str | os.PathLike[str], split: str, **options: Any) -> None:
         self._options = ReadOptions.of(options)
-        stored = open_stored(directory, self._options.at)
+        stored = open_stored(directory, self._options.at, self._options.keys)
         self.split = stored.split(split)
         self._reader = RecordReader(stored, self.split)
         given = self._options.seed
@@ -88,6 +89,7 @@ class Records(Sequence[Any]):
         self._elements = Elements(stored, self._options, self.seed)
         self._epoch = 0
         self.fingerprint = fingerprint_of(stored, self.split)
+        self.generation = stored.generation
         self.block = block_of(self._reader.records, stored.bytes(self.split))
 
     def set_epoch(self, epoch: int) -> None:

@@ -88,8 +88,8 @@ class Duplicates:
 
     @property
     def repeats(self) -> tuple[Group, ...]:
-        """Images that occur more than once in one split, and in no other."""
-        return tuple(group for group in self.groups if not group.leaks)
+        """Images that occur more than once in one split, whether they are in others or not."""
+        return tuple(group for group in self.groups if max(group.counts.values()) > 1)
 
     def leaked(self, split: str, other: str) -> int:
         """The records of a split whose image is in another split too."""

@@ -127,7 +127,8 @@ def _names(features: Mapping[str, Values], labels: Field) -> list[str]:
     if isinstance(texts, list) and texts and all(texts):
         return [text_of(text) for text in texts]
     numbers = _numbers(features, labels.label_key or "")
-    return [class_name(labels, int(n)) for n in numbers if n != NO_LABEL]
+    whole = [int(n) for n in numbers if float(n).is_integer()]
+    return [class_name(labels, n) for n in whole if n != NO_LABEL]
 
 
 def _numbers(features: Mapping[str, Values], key: str) -> list[float]:

@@ -24,7 +24,7 @@ def file_name(uri: str) -> str:
 def description(one: Shown) -> str:
     """A picture in words, for those who cannot see it."""
     names = [box.name or "object" for box in one.boxes]
-    objects = f"; {counted(len(names), 'box', 'boxes')}: {', '.join(names)}" if names else ""
+    objects = f"; {counted(len(names), 'box')}: {', '.join(names)}" if names else ""
     mask = "; with its mask" if one.masked else ""
     return f"{one.split} record {one.number}: {', '.join(one.labels) or 'no label'}{objects}{mask}"
 

@@ -73,7 +73,7 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
                 "error",
             )
     if duplicates.repeats:
-        extra = sum(group.records - 1 for group in duplicates.repeats)
+        extra = sum(group.records - len(group.counts) for group in duplicates.repeats)
         yield Remark(
             f"{extra:,} {_plural(extra, 'record repeats', 'records repeat')} an image of the "
             f"same split, byte for byte: {_files(duplicates.repeats)}.",
@@ -121,11 +121,12 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:
-    seen = counted(len(gathered.all_seen), "image")
+    seen = counted(len(gathered.usable), "image")
     unshown = len(gathered.all_seen) - len(gathered.usable)
     if unshown:
-        words = f"{unshown:,} of {seen} looked at cannot be shown: Pillow does not decode"
-        yield Remark(f"{words} {_plural(unshown, 'it', 'them')}.", "images")
+        records = counted(len(gathered.all_seen), "record")
+        words = f"{unshown:,} of {records} looked at {_plural(unshown, 'has', 'have')} no image"
+        yield Remark(f"{words} that Pillow decodes.", "images")
     if gathered.constants:
         words = _plural(gathered.constants, "is", "are")
         yield Remark(

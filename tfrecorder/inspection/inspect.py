@@ -15,11 +15,13 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.example import Values
+from tfrecorder.dataset.lists import csv_of
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
 from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
 from tfrecorder.options.checks import whole
+from tfrecorder.options.read import NamedKeys
 from tfrecorder.storage.local import TEMPORARY, local_path, write_whole
 from tfrecorder.stored.dataset import StoredDataset
 from tfrecorder.stored.records import Record, open_stored, read_numbered
@@ -42,6 +44,8 @@ def inspect(
     num_records: int = 20,
     output_dir: str | os.PathLike[str] | None = None,
     at: int | None = None,
+    image: str | None = None,
+    label: str | None = None,
 ) -> pd.DataFrame:
     """The first records of a split as a table, and if asked for, their images as files.
 
@@ -56,6 +60,7 @@ def inspect(
             images, named by split and number, and the table `records.csv`.  Nothing is written
             elsewhere.
         at: read an appended dataset only up to this generation; None means the newest.
+        image, label: as for `load`.
 
     Returns:
         One row per record: split, record (its number), image_file (its name in `output_dir`, or
@@ -73,7 +78,7 @@ def inspect(
     if fault := whole(1)(num_records):
         raise OptionError(f"num_records={num_records!r}: {fault}")
     target = None if output_dir is None else local_path("output_dir", output_dir)
-    stored = open_stored(directory, at)
+    stored = open_stored(directory, at, NamedKeys(image, label))
     name = stored.split(split)
     earlier = set() if target is None else _earlier_files(target)
     numbers = range(min(num_records, stored.records(name) or 0))
@@ -115,7 +120,7 @@ def _write(
                 os.remove(os.path.join(folder, file))
     except OSError as error:
         raise OutputError(f"{folder} cannot be written: {error.strerror or error}.") from error
-    write_whole(os.path.join(folder, CSV), table.to_csv(index=False).encode())
+    write_whole(os.path.join(folder, CSV), csv_of(table).encode())
     for record in records:
         for file, data in _images(record, stored).items():
             write_whole(os.path.join(folder, file), data)
@@ -133,8 +138,8 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
         stem: image_of(record.features, stored),
         f"{stem}{_MASK_MARK}": mask_of(record.features, stored),
     }
-    others = [key for key in _image_keys(stored) if key not in (stored.image_key, mask_key(stored))]
-    further = [data for key in others for data in _further(record, key, stored)]
+    known, keys = (stored.image_key, mask_key(stored)), _image_keys(record.features, stored)
+    further = [data for key in keys if key not in known for data in _further(record, key, stored)]
     images.update({f"{stem}-further{number}": data for number, data in enumerate(further, 2)})
     return {f"{name}.{_ending(data)}": data for name, data in images.items() if data}
 
@@ -158,7 +163,7 @@ def _ending(data: bytes) -> str:
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
     """The features except the images: one value as itself, several as a list."""
     plain: dict[str, Any] = {}
-    images = {stored.image_key, MASK, *_image_keys(stored)}
+    images = {stored.image_key, MASK, *_image_keys(features, stored)}
     for key, values in features.items():
         if key not in images:
             texts = [
@@ -168,9 +173,12 @@ def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, A
     return plain
 
 
-def _image_keys(stored: StoredDataset) -> list[str]:
-    """The keys of all images and masks that are known to be such."""
-    return [key for key, kind in stored.features.items() if kind in ("image", "mask")]
+def _image_keys(features: Mapping[str, Values], stored: StoredDataset) -> list[str]:
+    """The keys of all images and masks, and of bytes that begin as an image does."""
+    known = [key for key, kind in stored.features.items() if kind in ("image", "mask")]
+    others = [key for key, kind in stored.features.items() if kind == "bytes"]
+    data = {key: encoded_of(features, key, stored) for key in others}
+    return known + [key for key in others if data[key] and _ending(data[key]) != "bin"]
 
 
 def _earlier_files(folder: str) -> set[str]:
@@ -207,4 +215,4 @@ def _listed(path: str) -> set[str]:
     if not data.startswith(",".join(COLUMNS).encode()):
         return set()
     rows = csv.DictReader(io.StringIO(data.decode(errors="replace"), newline=""))
-    return {(row["image_file"] or "").partition(".")[0] for row in rows}
+    return {_MARK.sub("", (row["image_file"] or "").partition(".")[0]) for row in rows}

@@ -14,6 +14,7 @@ from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
 from tfrecorder.options.checks import whole
+from tfrecorder.options.read import NamedKeys
 from tfrecorder.storage.local import local_path, write_whole
 from tfrecorder.stored.info import info
 from tfrecorder.stored.records import open_stored
@@ -31,10 +32,11 @@ class Preview:
         html: the path that the page was written to, or None.
         page: the page itself.
         records: how many records the dataset has.
-        looked_at: how many records were decoded.
+        looked_at: how many records were looked at.
+        undecodable: how many of these have no image that can be decoded.
         compared: how many records were compared with each other to find duplicates.
         leaks: images that are in more than one split.
-        repeats: images that occur more than once in one split, and in no other.
+        repeats: images that occur more than once in one split, whether they are in others or not.
         near_constant: how many of the decoded images have nearly one grey level.
         sampling: a sentence that says how many records were looked at.
     """
@@ -47,12 +49,13 @@ class Preview:
     compared: int
     leaks: int
     repeats: int
+    undecodable: int
     near_constant: int
     sampling: str
 
     def __str__(self) -> str:
         size = readable_bytes(len(self.page.encode()))
-        looked_at = counted(self.looked_at, "image")
+        looked_at, decoded = self.looked_at, self.looked_at - self.undecodable
         first = f"{self.html} ({size})" if self.html else f"a page of {size}"
         return "\n".join(
             [
@@ -61,7 +64,8 @@ class Preview:
                 f"compared: {self.compared:,} of {counted(self.records, 'record')} by content",
                 f"in more than one split: {counted(self.leaks, 'image')}",
                 f"more than once in one split: {counted(self.repeats, 'image')}",
-                f"near-constant: {self.near_constant:,} of {looked_at} looked at",
+                f"without an image that decodes: {self.undecodable:,} of {looked_at:,} looked at",
+                f"near-constant: {self.near_constant:,} of {counted(decoded, 'image')} looked at",
             ]
         )
 
@@ -82,6 +86,8 @@ def preview(
     seed: int = 0,
     progress: bool | None = None,
     at: int | None = None,
+    image: str | None = None,
+    label: str | None = None,
 ) -> Preview:
     """Make a page that shows a dataset: one HTML file that works offline and on its own.
 
@@ -102,6 +108,7 @@ def preview(
         seed: for the random choice.
         progress: show a bar; None shows it only in a terminal or a notebook.
         at: read an appended dataset only up to this generation; None means the newest.
+        image, label: as for `load`.
 
     Returns:
         The page, with its main figures.
@@ -118,11 +125,11 @@ def preview(
     if not (progress is None or isinstance(progress, bool)):
         raise OptionError(f"progress={progress!r}: give True, False or None.")
     target = None if html is None else _target(html, directory)
-    stored = open_stored(directory, at)
+    stored = open_stored(directory, at, NamedKeys(image, label))
     with record_bar(is_shown(progress)) as stage:
         gathered = gather(
             stored,
-            info(directory, at),
+            info(directory, at, image, label),
             num_records=max(num_records, per_split),
             per_split=per_split,
             seed=seed,
@@ -134,7 +141,7 @@ def preview(
         write_whole(target, page.encode())
     duplicates = gathered.duplicates
     return Preview(
-        directory=os.fspath(directory),
+        directory=storage.given_path(directory),
         html=target,
         page=page,
         records=duplicates.records,
@@ -142,6 +149,7 @@ def preview(
         compared=sum(duplicates.compared.values()),
         leaks=len(duplicates.leaks),
         repeats=len(duplicates.repeats),
+        undecodable=len(gathered.all_seen) - len(gathered.usable),
         near_constant=gathered.constants,
         sampling=looked_at(gathered),
     )
@@ -169,7 +177,7 @@ def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> 
     if os.path.isdir(path):
         raise OutputError(f"{path} is a folder; give a file, such as {path}/preview.html.")
     where = os.path.realpath(folder)
-    dataset = os.path.realpath(os.fspath(directory))
+    dataset = os.path.realpath(storage.given_path(directory))
     ours = (os.path.join(dataset, name, "") for name in (layout.PRIVATE, layout.APPENDED))
     if where == dataset or os.path.join(where, "").startswith(tuple(ours)):
         raise OutputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfrecorder.images.picture import LEFT_OVER, Picture
+from tfrecorder.images.picture import ROUNDING, Picture, is_left
 from tfrecorder.loading.decoding import cut_to_shape, fitted_size, is_mirrored, random_window
 
 Shape = tuple[tf.Tensor, tf.Tensor]
@@ -103,7 +103,8 @@ def place_boxes(
         start = (found - part) / 2
         placed = (boxes * sides - tf.tile(start, [2])) / tf.tile(part, [2])
     cut = tf.clip_by_value(placed, 0.0, 1.0)
-    stays = _areas(cut) > LEFT_OVER * _areas(placed)
+    slack = ROUNDING * tf.reduce_sum(placed[:, 2:] - placed[:, :2], 1)
+    stays = is_left(_areas(cut), _areas(placed), slack)
     return tf.boolean_mask(cut, stays), stays
 
 

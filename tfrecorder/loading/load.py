@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.allocator import keep_freed_memory
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
@@ -27,6 +28,7 @@ from tfrecorder.loading.parsing import parser
 from tfrecorder.loading.remote import files_of
 from tfrecorder.loading.sizes import decoding_bytes, element_bytes, held_bytes, record_bytes
 from tfrecorder.options.memory import parallel_calls, prefetched
+from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.schema.kinds import Boxes
 from tfrecorder.stored.columns import is_ragged, refuse_sizes
 from tfrecorder.stored.dataset import StoredDataset
@@ -44,9 +46,8 @@ def load(
     """A dataset directory as tf.data, ready for `model.fit`.
 
     Args:
-        directory: what `convert` wrote; a TFDS directory of images; or TFRecord files with the
-            usual keys of images, labels, boxes and masks, as a folder, a file or a pattern
-            ("in/train-*"). Local, or anything that TensorFlow reads, such as gs://.
+        directory: what `convert` wrote; a TFDS directory; or TFRecord files, as a folder, a file or
+            a pattern ("in/train-*"). Local, or anything that TensorFlow reads, such as gs://.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling; None gives a dict of all.
         **options: see `tfrecorder.LoadOptions`; they include `batch_size`, `image_size`, `dtype`,
             `shuffle`, `seed`, `cache`, `augment` and `map_fn`.
@@ -61,7 +62,7 @@ def load(
     Raises:
         OptionError: an option's name or value is wrong.
         DatasetError: the directory is not a whole dataset, or has no such split; or records of
-            other tools hold a label, boxes or a mask that we do not understand.
+            other tools hold an image, a label, boxes or a mask that we do not understand.
 
     Example:
         >>> train = tfrecorder.load("out", "TRAIN", batch_size=64,
@@ -70,7 +71,7 @@ def load(
     """
     chosen = LoadOptions.of(options)
     following = _following(directory, chosen)
-    stored = following.look() if following else open_for_reading(directory, chosen.at)
+    stored = following.look() if following else open_for_reading(directory, chosen.at, chosen.keys)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
     if stored.raw or not chosen.decode:  # with decoding, the gain would not be noticed
@@ -80,10 +81,12 @@ def load(
     return {name: _load_split(stored, name, chosen, following) for name in stored.splits}
 
 
-def open_for_reading(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
+def open_for_reading(
+    directory: str | os.PathLike[str], at: int | None = None, named: NamedKeys = NO_KEYS
+) -> StoredDataset:
     """`open_dataset` through TensorFlow's file systems."""
-    where = os.fspath(directory)
-    return open_dataset(where, files_of(where), at)
+    where = storage.given_path(directory)
+    return open_dataset(where, files_of(where), at, named)
 
 
 def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Following | None:
@@ -92,7 +95,7 @@ def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Follo
         return None
     if options.is_forward:
         hear_ctrl_c()
-    where = os.fspath(directory)
+    where = storage.given_path(directory)
     return Following(where, lambda: files_of(where), options)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder.options.checks import flag, is_whole, one_of, whole
@@ -49,6 +49,8 @@ class LoadOptions(FollowOptions):
             that the schema marks as targets.
         max_boxes: pad the boxes of each image to this many, with zeros and the class -1, and leave
             out any more; None gives all of them, and batches are ragged.
+        image, label: the keys of the image and the label, for records of other tools whose keys we
+            do not know, such as image="img".  None takes the usual ones.
         at: for a dataset that was appended to, the number of the last generation to read, from 0;
             None reads all that are there when it is opened.
         follow: True looks for new generations at the beginning of each epoch.  "forward" gives
@@ -74,7 +76,7 @@ class LoadOptions(FollowOptions):
     """
 
     batch_size: int | None = None
-    drop_remainder: bool = False
+    drop_remainder: bool = field(default=False, metadata={"needs": ("batch_size",)})
     shuffle: bool | int | str | None = None
     deterministic: bool | None = None
     cache: bool | str = False
@@ -151,8 +153,6 @@ def _conflict(options: LoadOptions) -> str | None:
         )
     if options.is_exact and options.cache:
         return "shuffle='exact': a cache keeps the records in one order; leave out one of the two."
-    if options.drop_remainder and options.batch_size is None:
-        return "drop_remainder=True: there are no batches; give batch_size."
     return None
 
 

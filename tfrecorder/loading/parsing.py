@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from tfrecorder.images.picture import Picture
+from tfrecorder.indexed.elements import NO_BOX, together
 from tfrecorder.loading.decoding import decode, decode_raw, shape_of
+from tfrecorder.loading.faults import refused_in_words
 from tfrecorder.loading.geometry import decode_mask, decode_masks, place_boxes
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.schema.fields import Field, primary_image
@@ -19,9 +21,6 @@ from tfrecorder.stored.dataset import StoredDataset
 
 DTYPES = {"image": tf.string, "mask": tf.string, "text": tf.string, "bytes": tf.string}
 DTYPES |= {"int64": tf.int64, "label": tf.int64, "bool": tf.int64, "float": tf.float32}
-
-#: The class of a missing box in padded batches.
-NO_BOX = -1
 
 Features = dict[str, tf.Tensor]
 
@@ -71,8 +70,8 @@ def parser(stored: StoredDataset, options: LoadOptions, batch: bool) -> Callable
                 return pixels[field.key]
             return _value(stored, field, features, pictures, options, seed)
 
-        given = _together(inputs, value)
-        return (given, _together(targets, value)) if targets else given
+        given = together(inputs, value)
+        return (given, together(targets, value)) if targets else given
 
     return parse
 
@@ -114,6 +113,8 @@ def _decoded(
     seed: tf.Tensor | None,
 ) -> tf.Tensor:
     encoded, picture = features[field.encoded_key], pictures[field.key]
+    if stored.form != "tfrecorder":
+        encoded = refused_in_words(encoded, stored, field.encoded_key)
     if isinstance(field.kind, Mask):
         return decode_mask(encoded, picture, seed)
     if stored.raw:
@@ -219,10 +220,3 @@ def _all_features(stored: StoredDataset, features: Features, pixels: Features) -
     }
     of_images = {one.key: one.encoded_key for one in stored.fields if one.key in pixels}
     return found | {of_images[key]: value for key, value in pixels.items()}
-
-
-def _together(fields: Sequence[Field], value: Callable[[Field], Any]) -> Any:
-    """The value of one column, or a dict of the values of several."""
-    if len(fields) == 1:
-        return value(fields[0])
-    return {field.column: value(field) for field in fields}

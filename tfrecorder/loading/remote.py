@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfrecorder import storage
 from tfrecorder.dataset.compression import HEAD_BYTES, compression_of
 from tfrecorder.errors import DatasetError, PackageError, UnreachableError
-from tfrecorder.loading.start import HEADER, header
+from tfrecorder.loading.billing import HEADER, header
 from tfrecorder.stored.dataset import Files
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.threads import ThreadPool
@@ -51,7 +51,8 @@ def _read(path: str) -> bytes:
     except tf.errors.OpError as error:
         if "no user project" in error.message:
             raise DatasetError(f"{path} cannot be read: {_remedy()}") from error
-        raise OSError(f"{path}: {error.message}") from error
+        code = "not_found" if isinstance(error, tf.errors.NotFoundError) else "read_failed"
+        raise storage.UnreadableError(code, error.message) from error
 
 
 def _remedy() -> str:

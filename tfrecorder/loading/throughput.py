@@ -7,12 +7,10 @@ accelerator would wait.
 
 from __future__ import annotations
 
-import glob
 import os
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -23,23 +21,6 @@ from tfrecorder.loading.load import load, open_for_reading
 #: Batches before the measurement, so that caches fill and tf.data finds its parallelism.
 WARM_UP_BATCHES = 10
 WARM_UP_SECONDS = 2.0
-
-#: The stage that an operation in a trace belongs to, by its kernel's name.
-_STAGES = {
-    "DecodeJpeg": "decode",
-    "DecodeAndCropJpeg": "decode",
-    "ExtractJpegShape": "decode",
-    "ResizeArea": "resize",
-    "ResizeBilinear": "resize",
-    "ScaleAndTranslate": "resize",
-    "Pad": "resize",
-    "ReverseV2": "resize",
-    "ParseExampleV2": "parse",
-    "Cast": "convert",
-    "AddV2": "convert",
-    "Mul": "convert",
-}
-STAGES = ("read", "parse", "decode", "resize", "convert", "batch and the rest")
 
 
 @dataclass(frozen=True)
@@ -55,7 +36,6 @@ class Throughput:
         step_ms: duration of the simulated training step; None without one.
         waiting: share of the time, 0 to 1, in which the next batch was not ready; None without
             `step_ms`.
-        stages: each stage's share of the CPU time, if it was traced.
     """
 
     images: int
@@ -65,7 +45,6 @@ class Throughput:
     first_batch_seconds: float
     step_ms: float | None = None
     waiting: float | None = None
-    stages: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def images_per_second(self) -> float:
@@ -87,9 +66,6 @@ class Throughput:
                 f"{self.waiting:.1%} of the time waiting for input, with a step of "
                 f"{self.step_ms:g} ms"
             )
-        if self.stages:
-            shares = ", ".join(f"{name} {share:.0%}" for name, share in self.stages.items())
-            lines.append(f"CPU time: {shares}")
         return "\n".join(lines)
 
 
@@ -101,7 +77,6 @@ def benchmark(
     image_size: int | tuple[int, int] | None = 224,
     seconds: float = 10.0,
     step_ms: float | None = None,
-    trace: bool = False,
     **options: Any,
 ) -> Throughput:
     """Read a split over and over for some seconds, and measure.
@@ -114,7 +89,6 @@ def benchmark(
         seconds: how long to measure, after a warm-up of ten batches or two seconds; more than 0.
         step_ms: milliseconds that a training step would take on an accelerator, while the CPU is
             free for reading; None takes batches as fast as they come.
-        trace: also measure the stages, afterwards and for at most as long again.
         **options: of `load`.
 
     Raises:
@@ -147,7 +121,6 @@ def benchmark(
         first_batch_seconds=first,
         step_ms=step_ms,
         waiting=None if step_ms is None else waited / lasted,
-        stages=_traced(batches, seconds) if trace else {},
     )
 
 
@@ -172,48 +145,3 @@ def _record_bytes(directory: str | os.PathLike[str], split: str) -> float:
     stored = open_for_reading(directory)
     name = stored.split(split)
     return stored.bytes(name) / (stored.records(name) or 1)
-
-
-def _traced(batches: Iterator[Any], seconds: float) -> dict[str, float]:
-    """Each stage's share of the CPU time, from TensorFlow's own trace."""
-    options = tf.profiler.experimental.ProfilerOptions(
-        host_tracer_level=3, python_tracer_level=0, device_tracer_level=0
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        cpu = time.process_time()
-        tf.profiler.experimental.start(folder, options=options)
-        try:
-            _run(batches, min(seconds, 3.0), None)
-            cpu = time.process_time() - cpu
-        finally:
-            tf.profiler.experimental.stop()
-        (path,) = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
-        found = _stage_seconds(path)
-    found["batch and the rest"] = max(0.0, cpu - sum(found.values()))
-    total = sum(found.values())
-    return {stage: found[stage] / total for stage in STAGES}
-
-
-def _stage_seconds(path: str) -> dict[str, float]:
-    """Seconds of each stage, added over all threads."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2  # there is no public reader of traces
-
-    space = xplane_pb2.XSpace()
-    with open(path, "rb") as file:
-        space.ParseFromString(file.read())
-    seconds = dict.fromkeys(STAGES, 0.0)
-    for plane in space.planes:
-        stages = {key: _stage_of(meta.name) for key, meta in plane.event_metadata.items()}
-        for line in plane.lines:
-            for event in line.events:
-                if stage := stages[event.metadata_id]:
-                    seconds[stage] += event.duration_ps / 1e12
-    return seconds
-
-
-def _stage_of(event: str) -> str | None:
-    """The stage of an event: an operation is "name:Kernel", an iterator "Iterator::A::B"."""
-    name = event.partition("#")[0]
-    if name.startswith("Iterator::"):
-        return "read" if name.endswith("::TFRecord") else None
-    return _STAGES.get(name.rpartition(":")[2])

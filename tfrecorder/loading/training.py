@@ -20,10 +20,18 @@ from typing import Any
 
 import keras
 
+from tfrecorder.dataset.json_form import each, either, null, parse, record, table, text, whole
 from tfrecorder.errors import OptionError
 from tfrecorder.options.checks import is_whole
 
 _POINTER = "position.json"
+
+
+def _shape(value: Any) -> str | None:
+    return either(null, whole(), each(_shape), table(_shape))(value)
+
+
+_FORM = record({"epoch": whole(), "step": whole(), "variables": text}, {"input_shape": _shape})
 
 
 class TrainingPosition(keras.callbacks.Callback):
@@ -124,7 +132,12 @@ class TrainingPosition(keras.callbacks.Callback):
         pointer = self._directory / _POINTER
         if not pointer.exists():
             return
-        document = json.loads(pointer.read_text())
+        try:
+            document = parse(pointer.read_bytes(), _FORM)
+        except ValueError as error:
+            raise OptionError(
+                f"{pointer} is damaged: {error}; copy it again, or begin anew in another directory."
+            ) from error
         self.epoch, self.step = document["epoch"], document["step"]
         self._saved = self.step
         self._unread = self._directory / document["variables"]

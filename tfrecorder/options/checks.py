@@ -11,7 +11,7 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tfrecorder.errors import OptionError
@@ -40,9 +40,13 @@ def by_present_names(options: Mapping[str, Any]) -> dict[str, Any]:
     return {RENAMED.get(name, name): value for name, value in options.items()}
 
 
-def refuse_unknown(options: Mapping[str, Any], cls: type) -> None:
-    """Raise an OptionError, with the nearest name, if an option is not a field of a dataclass."""
-    known = [item.name for item in dataclasses.fields(cls)]
+def refuse_unknown(options: Mapping[str, Any], cls: type, *more: str) -> None:
+    """Raise an OptionError, with the nearest name, if an option is no field of a dataclass.
+
+    Args:
+        more: names of other options.
+    """
+    known = [*more, *(item.name for item in dataclasses.fields(cls))]
     for name in options:
         if name not in known and RENAMED.get(name, "").partition("=")[0] in known:
             raise OptionError(f"{name} was renamed: give {RENAMED[name]}.")
@@ -50,6 +54,24 @@ def refuse_unknown(options: Mapping[str, Any], cls: type) -> None:
             near = nearest(name, known)
             hint = f"did you mean {near}?" if near else f"the options are {', '.join(known)}."
             raise OptionError(f"there is no option {name!r}; {hint}")
+
+
+def refuse_idle(options: Any, given: Collection[str]) -> None:
+    """Raise an OptionError if one of the given options has no effect with the others."""
+    fields = {item.name: item for item in dataclasses.fields(options)}
+    changed = {name for name, item in fields.items() if getattr(options, name) != item.default}
+    for name in sorted(changed.intersection(given)):
+        needs = fields[name].metadata.get("needs", ())
+        if needs and changed.isdisjoint(needs):
+            words = " or ".join(f"{other}=…" for other in needs)
+            value = getattr(options, name)
+            raise OptionError(f"{name}={value!r}: it has no effect without {words}; give that too.")
+        for other, is_idle in fields[name].metadata.get("idle_with", {}).items():
+            if is_idle(of_other := getattr(options, other)):
+                raise OptionError(
+                    f"{name}={getattr(options, name)!r}: it has no effect with "
+                    f"{other}={of_other!r}; change one of the two."
+                )
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -9,10 +9,7 @@ from typing import Any
 
 from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
-from tfrecorder.options.checks import (
-    parse_size,
-    refuse_unknown,
-)
+from tfrecorder.options.checks import parse_size, refuse_idle, refuse_unknown
 from tfrecorder.options.convert_values import CHECKS, normal
 from tfrecorder.options.runner import RUNNERS
 from tfrecorder.options.text_form import TextForm
@@ -20,7 +17,7 @@ from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import to_plain
 from tfrecorder.schema.splits import Division
 
-#: What `append` does with rows whose image is already in the dataset.
+#: What `append` does with rows that are already in the dataset.
 DUPLICATES = ("skip", "keep")
 
 
@@ -41,9 +38,18 @@ DEFAULT_SHARD_SIZE = "128MiB"
 DEFAULT_VERSION = "1.0.0"
 
 
-def _option(default: Any, text: str, *, content: bool = False, metavar: str | None = None) -> Any:
-    """A field with its help text.  `content`: True if it decides what the files hold."""
-    return field(default=default, metadata={"help": text, "content": content, "metavar": metavar})
+_PLAIN: dict[str, Any] = {"content": False, "metavar": None, "needs": (), "idle_with": {}}
+
+
+def _option(default: Any, text: str, **more: Any) -> Any:
+    """A field with its help text.
+
+    Args:
+        more: `content`: True if it decides what the files hold; `metavar`; `needs`: the options
+            without all of which it has no effect; `idle_with`: other options, each with a
+            function that is true for the values with which it has none.
+    """
+    return field(default=default, metadata={**_PLAIN, "help": text, **more})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +117,7 @@ class ConvertOptions:
         "KiB, MiB, GiB.",
         content=True,
         metavar="SIZE",
+        idle_with={"num_shards": lambda number: isinstance(number, int)},
     )
     shuffle: bool = _option(
         True, "Shuffle the rows of each split, or keep the source's order.", content=True
@@ -163,6 +170,7 @@ class ConvertOptions:
         "How to fit an image with other proportions to height and width. stretch: distort it; "
         "crop: cut the longer side, centred; pad: add black; fit: shrink it to stay within.",
         content=True,
+        needs=("image_size",),
     )
     image_format: str = _option(
         "keep",
@@ -171,7 +179,12 @@ class ConvertOptions:
         content=True,
     )
     image_quality: int = _option(
-        95, "Quality of images that are encoded as JPEG, 1 to 100.", content=True, metavar="N"
+        95,
+        "Quality of images that are encoded as JPEG, 1 to 100.",
+        content=True,
+        metavar="N",
+        needs=("image_size", "image_format", "apply_exif"),
+        idle_with={"image_format": ("png", "raw").__contains__},
     )
     apply_exif: bool = _option(
         False, "Turn images upright, following their EXIF orientation.", content=True
@@ -193,6 +206,7 @@ class ConvertOptions:
         "The version that goes with --name, such as 1.0.1. Default: 1.0.0.",
         content=True,
         metavar="X.Y.Z",
+        needs=("name",),
     )
     on_error: str = _option(
         "reject",
@@ -203,8 +217,13 @@ class ConvertOptions:
         0.1,
         "Fail before the commit if more than this share of the rows is rejected; 0 to 1.",
         metavar="FRACTION",
+        idle_with={"on_error": "raise".__eq__},
     )
-    strict: bool = _option(False, "Treat the warnings of validation as errors.")
+    strict: bool | tuple[str, ...] = _option(
+        False,
+        "Treat the warnings of validation as errors: all of them, or those with these codes.",
+        metavar="[CODE,...]",
+    )
     overwrite: bool = _option(
         False,
         "Replace a dataset that tfrecorder wrote there before, once the new one is complete.",
@@ -228,8 +247,12 @@ class ConvertOptions:
         "With the DataflowRunner: wait until the job ends. Default: return at once. The other "
         "runners always wait.",
     )
-    project: str | None = _option(None, "Google Cloud project, for Dataflow.")
-    region: str | None = _option(None, "Google Cloud region, for Dataflow.")
+    project: str | None = _option(
+        None, "Google Cloud project, for Dataflow.", idle_with={"runner": "DirectRunner".__eq__}
+    )
+    region: str | None = _option(
+        None, "Google Cloud region, for Dataflow.", idle_with={"runner": "DirectRunner".__eq__}
+    )
     num_workers: int | None = _option(
         None,
         "Local worker processes, or the machines that Dataflow starts with. Default: one process "
@@ -272,8 +295,6 @@ class ConvertOptions:
                 "verify='none': images cannot be transformed without being decoded; give "
                 "verify='decode'."
             )
-        if self.version is not None and self.name is None:
-            raise OptionError(f"version={self.version!r}: a version needs a name; give name too.")
         if self.overwrite and self.retry_rejects:
             raise OptionError(
                 "overwrite=True and retry_rejects=True cannot be combined: the first starts again, "
@@ -284,7 +305,14 @@ class ConvertOptions:
     def of(cls, options: Mapping[str, Any]) -> ConvertOptions:
         """Options by name; a misspelt name is an OptionError that suggests the nearest."""
         refuse_unknown(options, cls)
-        return cls(**options)
+        chosen = cls(**options)
+        refuse_idle(chosen, options)
+        if chosen.resize != "stretch" and isinstance(chosen.image_size, int):
+            raise OptionError(
+                f"resize={chosen.resize!r}: with one number for image_size, images keep their "
+                "proportions; give height and width, such as image_size=(224, 224)."
+            )
+        return chosen
 
     @property
     def text_form(self) -> TextForm:

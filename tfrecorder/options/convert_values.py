@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
+from tfrecorder import storage
 from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options.checks import (
     flag,
     is_number,
     is_whole,
+    nearest,
     one_of,
     parse_size,
     whole,
@@ -28,6 +30,13 @@ from tfrecorder.schema.schema_file import as_schema
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 
 ON_ERROR = ("reject", "raise")
+
+#: The codes of a validation report that `strict` may name: its warnings and notes.
+WARNINGS = (
+    *("column_left_out", "conflicting_labels", "duplicate_row", "empty_split", "few_images"),
+    *("image_again", "label_gaps", "label_not_in_train", "leakage", "no_train", "rounded_number"),
+    *("similar_labels", "splits_ignored"),
+)
 
 #: The names and versions that TFDS finds in folders; it reads others in another way, or not at all.
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -42,7 +51,7 @@ def normal(name: str, value: Any) -> Any:
     if name == "image_size" and isinstance(value, Sequence):
         return tuple(map(operator.index, value))
     if name == "base" and value is not None:
-        return os.fspath(value)
+        return storage.given_path(value)
     if name == "encoding" and value is not None:
         # So that a byte order mark is not read as part of the first name.
         return "utf-8-sig" if codecs.lookup(value).name == "utf-8" else str(value)
@@ -50,7 +59,7 @@ def normal(name: str, value: Any) -> Any:
         return canonical_runner(value)
     if name == "runner_options":
         return {plain_name(word): given for word, given in (value or {}).items()}
-    if name == "labels" and value is not None:
+    if name in ("labels", "strict") and isinstance(value, Collection):
         return tuple(map(str, value))
     if name == "splits" and value is not None:
         return {_split_word(word): float(share) for word, share in value.items()}
@@ -230,6 +239,18 @@ def _check_fraction(value: Any) -> str | None:
     return None if ok else "give a number from 0 to 1."
 
 
+def _check_strict(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) or not isinstance(value, Collection) or not value:
+        return "give True, False, or a list of codes such as ['leakage']."
+    for code in value:
+        if code not in WARNINGS:
+            near = nearest(str(code), WARNINGS) or ", ".join(WARNINGS)
+            return f"there is no warning {code!r}; did you mean {near}?"
+    return None
+
+
 def _check_text(value: Any) -> str | None:
     return None if value is None or isinstance(value, str) else "give text."
 
@@ -270,7 +291,7 @@ CHECKS = {
     "apply_exif": flag,
     "on_error": one_of(*ON_ERROR),
     "max_reject_fraction": _check_fraction,
-    "strict": flag,
+    "strict": _check_strict,
     "overwrite": flag,
     "retry_rejects": flag,
     "runner": _check_runner,

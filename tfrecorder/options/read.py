@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import RESIZES
-from tfrecorder.options.checks import flag, is_whole, one_of, parse_size, refuse_unknown, whole
-from tfrecorder.options.memory import default_budget
+from tfrecorder.options.checks import (
+    flag,
+    is_whole,
+    one_of,
+    parse_size,
+    refuse_idle,
+    refuse_unknown,
+    whole,
+)
+from tfrecorder.process_limits import memory_limit
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
@@ -69,9 +77,18 @@ def check_shard(value: Any) -> str | None:
 
 
 def budget_of(ram_budget: int | str | None) -> int:
-    """`ram_budget` in bytes, or the default."""
-    return default_budget() if ram_budget is None else parse_size(ram_budget)
+    """`ram_budget` in bytes; by default a quarter of what the process may use."""
+    return memory_limit() // 4 if ram_budget is None else parse_size(ram_budget)
 
+
+class NamedKeys(NamedTuple):
+    """The keys of the image and the label in records of other tools; None if not named."""
+
+    image: str | None = None
+    label: str | None = None
+
+
+NO_KEYS = NamedKeys()
 
 #: The number of a generation; None means the newest.
 AT = whole(0, none=True)
@@ -103,8 +120,8 @@ class ReadOptions:
     """
 
     image_size: int | tuple[int, int] | None = None
-    resize: str = "stretch"
-    antialias: bool = True
+    resize: str = field(default="stretch", metadata={"needs": ("image_size",)})
+    antialias: bool = field(default=True, metadata={"needs": ("image_size",)})
     dtype: str = "uint8"
     value_range: tuple[float, float] | None = None
     decode: bool = True
@@ -115,6 +132,8 @@ class ReadOptions:
     inputs: Sequence[str] | None = None
     targets: Sequence[str] | None = None
     max_boxes: int | None = None
+    image: str | None = None
+    label: str | None = None
     at: int | None = None
 
     def __post_init__(self) -> None:
@@ -126,6 +145,7 @@ class ReadOptions:
                 raise OptionError(f"{name}={value!r}: {fault}")
         if fault := self._conflict():
             raise OptionError(fault)
+        refuse_idle(self, self._checks())
 
     def _checks(self) -> dict[str, Check]:
         return CHECKS
@@ -158,6 +178,11 @@ class ReadOptions:
         """Options by name; a misspelt name is an OptionError that suggests the nearest."""
         refuse_unknown(options, cls)
         return cls(**options)
+
+    @property
+    def keys(self) -> NamedKeys:
+        """The keys that the user names."""
+        return NamedKeys(self.image, self.label)
 
     @property
     def size(self) -> tuple[int, int] | None:

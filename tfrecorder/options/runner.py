@@ -28,6 +28,7 @@ REFUSED = {
     "leave it out. With the DataflowRunner, wait=False (the default) returns at once.",
     "template_location": "it makes a template instead of running the job; leave it out.",
     "output_executable_path": "it makes a file instead of running the job; leave it out.",
+    "update": "it replaces a running streaming job, and a conversion is not one; leave it out.",
     "dry_run": "it keeps the job from running; leave it out.",
 }
 

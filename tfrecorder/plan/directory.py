@@ -15,11 +15,16 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan, describe_difference
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.storage import folders
+from tfrecorder.stored.files import files_of
+from tfrecorder.stored.generations import own_metadata
 
 
 @contextlib.contextmanager
-def claim(output_dir: str) -> Iterator[None]:
+def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
     """Claim the directory for one conversion; the claim ends when its process ends.
+
+    Args:
+        has_plan: False if its plan is lost, so that nothing says which files are foreign.
 
     A bucket has no such claim.  Two runs of one plan do the same work there and write the same
     bytes; another plan is refused by `plan_to_continue`, and by workers that come across it.
@@ -29,7 +34,8 @@ def claim(output_dir: str) -> Iterator[None]:
     """
     try:
         with storage.failing_as(OutputError, output_dir):
-            refuse_foreign(output_dir)
+            if has_plan:
+                refuse_foreign(output_dir)
             if storage.is_local(output_dir):
                 for folder in (output_dir, layout.next_of(output_dir)):
                     folders.refuse_links(folder, layout.PRIVATE_FOLDERS)
@@ -54,7 +60,11 @@ def _locked(output_dir: str) -> Iterator[None]:
 
 
 def refuse_foreign(output_dir: str) -> None:
-    """Raise an OutputError if the directory holds anything not written by a conversion."""
+    """Raise an OutputError if the directory holds anything not written by a conversion.
+
+    Raises:
+        DatasetError: it is a dataset that has lost its metadata.
+    """
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
     plan = read_plan(output_dir)
@@ -67,6 +77,9 @@ def refuse_foreign(output_dir: str) -> None:
         names = set(storage.names(os.path.join(output_dir, layout.APPENDED)))
         others = {name for name in names if layout.generation_number(name) is None}
         foreign |= {f"{layout.APPENDED}/{name}" for name in others - layout.DESKTOP_FILES}
+    if foreign and plan is None:
+        files = files_of(output_dir)
+        own_metadata(output_dir, files.sizes(output_dir), files)  # a damaged dataset is named
     if foreign:
         raise OutputError(
             f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "

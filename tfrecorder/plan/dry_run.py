@@ -54,6 +54,7 @@ class DryRun(Report):
         pending: for a conversion that was begun, the shards still to write; None if it is new.
         passed_over: for a folder source, the files that made no row, by kind.
         report: what `tfrecorder.validate` says.
+        free: bytes that the disk of the directory has left; None if that is not known.
     """
 
     output_dir: str
@@ -62,6 +63,7 @@ class DryRun(Report):
     pending: int | None
     passed_over: Mapping[str, int]
     report: ValidationReport
+    free: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -72,6 +74,7 @@ class DryRun(Report):
             "class_names": None if self.class_names is None else list(self.class_names),
             "pending_shards": self.pending,
             "passed_over": dict(self.passed_over),
+            "free_bytes": self.free,
             "notes": list(self.report.notes),
             "warnings": count_warnings(self.report),
             "problems": problems(self.report),
@@ -101,6 +104,12 @@ class DryRun(Report):
         if words := passed_over_words(self.passed_over):
             notes.append(words)
         notes += self.report.notes
+        size = sum(split.bytes or 0 for split in self.splits.values())
+        if self.pending is None and self.free is not None and size > self.free:
+            notes.append(
+                f"the disk has too little room: {readable_bytes(self.free)} are free, about "
+                f"{readable_bytes(size)} would be written; free some, or choose another directory"
+            )
         found = summarize(self.report, shell=True, lines=self.report.lines)
         return [*notes, found] if len(self.report) else notes
 
@@ -113,12 +122,14 @@ def estimate(
     pending: int | None,
     report: ValidationReport,
     passed_over: Mapping[str, int],
+    free: int | None,
 ) -> DryRun:
     """What a plan would write.
 
     Args:
         sizes: file sizes in bytes of some of the images; None if they do not matter.
         pending: for a plan that is already staged, its shards that are not done.
+        free: as in `DryRun`.
     """
     row_bytes = None if not sizes else float(np.mean(sizes)) + RECORD_OVERHEAD
     splits = {
@@ -131,4 +142,4 @@ def estimate(
     }
     labels = class_field(plan.fields)
     names = labels.class_names if labels else None
-    return DryRun(output_dir, splits, names, pending, passed_over, report)
+    return DryRun(output_dir, splits, names, pending, passed_over, report, free)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
@@ -12,9 +11,6 @@ from tfrecorder.errors import (
 )
 from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
 from tfrecorder.options.convert_values import is_version
-
-if TYPE_CHECKING:
-    pass
 
 
 def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> str:
@@ -29,13 +25,14 @@ def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> 
     """
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
         raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
-    path = os.fspath(output_dir)
+    path = storage.given_path(output_dir)
     refusal = storage.refusal(storage.scheme(path))
     if refusal is not None:
         raise OptionError(
             f"output_dir={path!r}: a dataset cannot be written to {storage.scheme(path)}://: "
             f"{refusal}."
         )
+    storage.check_locale(path)
     if not path.isprintable():  # a NUL, or bytes that are not Unicode
         raise OptionError(f"output_dir={path!r}: give a path of printable characters.")
     if options.name is not None:

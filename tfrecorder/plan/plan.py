@@ -23,7 +23,7 @@ from tfrecorder.dataset.forms import PLAN_VERSION, parse_plan
 from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.tables import counted
 from tfrecorder.options.checks import by_present_names
-from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
 from tfrecorder.schema.fields import SPOOLED, Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
 from tfrecorder.schema.fields import to_json as fields_to_json
@@ -71,8 +71,9 @@ class Plan:
             "from".  None for any other dataset.
         spooled: the number of images that came as bytes, each counted once; they are in the spool
             until the commit.
-        earlier: the digest of a plan that an earlier version of this package staged, which can be
-            looked at but not continued; empty for all others.
+        earlier: the digest of the plan that this one stands for, which can be looked at but not
+            continued: an earlier version of this package staged it, or it was lost and `repair`
+            made this one from the records; empty for all others.
     """
 
     rows: int
@@ -148,17 +149,16 @@ class Plan:
             ValueError: the data are not such a plan.
         """
         values = parse_plan(data)
-        is_earlier = values.pop("version") != PLAN_VERSION
-        return cls(
-            **{**values, "fields": fields_from_json(values["fields"])},
-            earlier=digest_of_plan(json.loads(data)) if is_earlier else "",
-        )
+        if values.pop("version") != PLAN_VERSION:
+            values["earlier"] = digest_of_plan(json.loads(data))
+        return cls(**{**values, "fields": fields_from_json(values["fields"])})
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
     """A plan as JSON values."""
     found = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
-    del found["earlier"]
+    if not plan.earlier:
+        del found["earlier"]
     if plan.before is None:  # like plans from before there were generations
         del found["before"]
     if plan.streams is None:
@@ -177,12 +177,14 @@ class CopyOf(NamedTuple):
         file: the shard that holds the record, below the dataset; "" for a row that is a reject.
         offset, size: where the record is in it, and how long, with its framing.
         warning: for a suspect, the warning in the lists; "" for any other record.
+        base: the folder that the row's relative uris started from; "" if nobody noted it.
     """
 
     file: str
     offset: str
     size: str
     warning: str
+    base: str
 
 
 class RejectOf(NamedTuple):
@@ -352,12 +354,14 @@ def _statistics(checked: Checked, splits: pd.Series) -> dict[str, Any]:
     """Statistics of all rows' values, without those known to be rejects, which have no values."""
     import pyarrow.compute as pc
 
-    values = checked.values
+    values, missing = checked.values, checked.missing
     if REJECT_OF.reason in values:
         sound = pc.equal(values[REJECT_OF.reason], "")
         values = {name: column.filter(sound) for name, column in values.items()}
-        splits = splits[sound.to_numpy(zero_copy_only=False)]
-    return describe_columns(checked.fields, values, splits)
+        kept = sound.to_numpy(zero_copy_only=False)
+        missing = {name: rows[kept] for name, rows in missing.items()}
+        splits = splits[kept]
+    return describe_columns(checked.fields, values, splits, missing)
 
 
 def _spooled(values: Mapping[str, pa.Array]) -> int:
@@ -377,24 +381,35 @@ def _any_remote(uris: pd.Series) -> bool:
     return any(map(storage.scheme, with_scheme))
 
 
+#: Options that decide on the splits and values of rows: if one differs, it is what changed them.
+_OF_VALUES = frozenset(
+    ("columns", "schema", "labels", "background_class", "seed", "splits", "stratify", "split_by")
+)
+
+
 def describe_difference(staged: Plan, now: Plan) -> list[str]:
     """What keeps a staged plan from being continued, in words; empty if nothing does."""
+    # An option without an effect is not recorded.
+    usual = {**vars(ConvertOptions()), "version": DEFAULT_VERSION}
+    then, given = usual | by_present_names(staged.options), usual | now.options
+    changed = [name for name in sorted(then) if then[name] != given.get(name)]
     faults = []
     if staged.rows != now.rows:
         faults.append(f"the source had {counted(staged.rows, 'row')} and now has {now.rows:,}")
-    elif staged.fingerprint != now.fingerprint:
+    elif staged.fingerprint != now.fingerprint and not _OF_VALUES.intersection(changed):
         faults.append("the values in the source's rows have changed")
-    options = by_present_names(staged.options)
-    for name in sorted(options.keys() | now.options.keys()):
-        then, given = options.get(name), now.options.get(name)
-        if then != given:
-            was, now_is = ("not given" if one is None else repr(one) for one in (then, given))
-            faults.append(f"{name} was {was} and now is {now_is}")
+    for name in changed:
+        was, now_is = (_shown(options.get(name)) for options in (then, given))
+        faults.append(f"{name} was {was} and now is {now_is}")
     if staged.before != now.before:
         faults.append("the generations before it were different")
     if staged.streams and not now.streams:
         faults.append(f"it is a batch of a stream from {', '.join(staged.streams)}")
     return faults
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else repr(value)
 
 
 def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
@@ -403,7 +418,8 @@ def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
 
     digest = hashlib.sha256()
     split = pa.array(splits.astype(SPLIT_TYPE)).dictionary_decode().cast(pa.large_string())
-    for name, column in [(SPLIT_COLUMN, split), *values.items()]:
+    decisive = ((name, column) for name, column in values.items() if name != COPY_OF.base)
+    for name, column in [(SPLIT_COLUMN, split), *decisive]:
         digest.update(f"{name}:{column.type}:{len(column)}:".encode())
         _feed(digest, column)
     return digest.hexdigest()

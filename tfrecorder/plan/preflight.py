@@ -68,7 +68,7 @@ def _fault(path: str) -> str | None:
     try:
         storage.read_bytes(path)
     except storage.UnreadableError as error:
-        return f"{path}: {error.detail}"
+        return f"{path}: {error.detail}{storage.backslash_hint(path)}"
     return None
 
 

@@ -15,7 +15,7 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.dataset.earlier import URI_OF_ROWS, rows_as_now
 from tfrecorder.errors import OutputError
-from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.plan.plan import COPY_OF, Plan, PlannedRow
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 
@@ -71,7 +71,7 @@ def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     first = primary_image(plan.fields)
     known = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
     table = planned.replace_schema_metadata(known)
-    texts = [one.text_key for one in plan.fields if one.text_key]
+    texts = [COPY_OF.base, *(one.text_key for one in plan.fields if one.text_key)]
 
     def write(file: BinaryIO) -> None:
         buffered = io.BufferedWriter(file)

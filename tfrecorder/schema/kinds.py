@@ -180,7 +180,7 @@ class Number(_Values):
     """A number, or an array of numbers.
 
     Attributes:
-        dtype: "float32", "int64" or "bool".
+        dtype: "float32", "int64" or "bool".  float32 holds 7 digits; records have no float64.
         shape: () is one value, (None,) a list of any length, (3,) or (4, 4) an array of that shape.
         default: the value of rows where it is missing; None makes that an error.
         target: True if it is what a model learns to predict, such as a steering angle.
@@ -194,6 +194,11 @@ class Number(_Values):
         super().__post_init__()
         dtype = getattr(self.dtype, "name", self.dtype)
         object.__setattr__(self, "dtype", dtype)
+        if dtype == "float64":
+            raise OptionError(
+                "Number(dtype='float64'): records of TensorFlow have no float64; give 'float32', "
+                "'int64' for whole numbers up to 64 bits, or Text() to keep all digits."
+            )
         if dtype not in DTYPES:
             raise OptionError(f"Number(dtype={self.dtype!r}): give one of {', '.join(DTYPES)}.")
         _check_flag(self, "target")
@@ -346,8 +351,8 @@ def _reserve_background(boxes: Boxes) -> None:
     """Put the background's name first in a kind that has names."""
     if boxes.label is None:
         raise OptionError(
-            "Boxes(background_class=True): these boxes have no classes; name the column of their "
-            "classes with label='…', or leave background_class out."
+            "Boxes(background_class=True): these boxes have no classes; give Boxes the column of "
+            "their classes as label, or leave background_class out."
         )
     if boxes.names is None or boxes.names[0] == BACKGROUND:
         return

@@ -85,7 +85,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     """
     import yaml
 
-    where = os.fspath(path)
+    where = os.path.expanduser(path)
     try:
         with open(where, encoding="utf-8") as file:
             # JSON is YAML, except for tabs.

@@ -57,8 +57,10 @@ def _of_all(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
     if all("boxes" in one for one in parts):
         names = [name for name in BOX_NUMBERS if all(name in one["boxes"] for one in parts)]
         boxes = {"boxes": {name: _numbers([one["boxes"][name] for one in parts]) for name in names}}
+    absent = sum(one.get("missing", 0) for one in parts)
+    missing = {"missing": absent} if absent else {}
     if not any("top" in one for one in parts):
-        return {**_numbers(parts), **boxes}
+        return {**_numbers(parts), **boxes, **missing}
     if not all(one.get("distinct") == len(one.get("top", ())) for one in parts):
         return boxes
     counts: Counter[Any] = Counter()
@@ -66,7 +68,7 @@ def _of_all(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
         counts.update(dict(one["top"]))
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     top = [list(one) for one in ranked]
-    return {"count": counts.total(), "distinct": len(counts), "top": top, **boxes}
+    return {"count": counts.total(), "distinct": len(counts), "top": top, **boxes, **missing}
 
 
 def _numbers(parts: list[Mapping[str, Any]]) -> dict[str, Any]:

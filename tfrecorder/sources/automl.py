@@ -158,15 +158,23 @@ def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
             if not text.strip():
                 continue
             try:
-                line = json.loads(text)
+                line = json.loads(text, object_pairs_hook=_distinct)
             except ValueError as error:
-                raise SourceError(f"{path}: line {number} is not JSON: {error}.") from error
+                raise SourceError(f"{path}: line {number} is not sound JSON: {error}.") from error
             if not isinstance(line, dict) or "imageGcsUri" not in line:
                 raise SourceError(
                     f"{path}: line {number} has no imageGcsUri; give Vertex AI's form of JSON "
                     "Lines, an object a line, or read it with pandas and convert the frame."
                 )
             yield number, line
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object's values by name; `json` alone would keep the last of one name."""
+    line = dict(pairs)
+    if len(line) < len(pairs):
+        raise ValueError(f"a name is there twice among {[name for name, _ in pairs]}")
+    return line
 
 
 def _ml_use(line: dict[str, Any]) -> str:

@@ -39,8 +39,6 @@ def schema_of(table: pd.DataFrame, labels: Sequence[str] | None) -> Schema:
 def obvious_schema(table: pd.DataFrame) -> Schema | None:
     """The schema of a table with boxes or a mask in columns with the known names; else None."""
     names = [str(name) for name in table.columns]
-    if len(set(names)) < len(names):
-        return None
     has_boxes, has_mask = set(BOX_COLUMNS) <= set(names), MASK_COLUMN in names
     if URI_COLUMN not in names or not (has_boxes or has_mask):
         return None

@@ -82,6 +82,9 @@ def read_file(
             f"{path}: the rows have more values than the header has names; put a value that "
             "contains a comma in quotes."
         )
+    if len(set(first)) < len(first):
+        # pandas makes names differ: "label.1"; a column without a name keeps the one it gave it.
+        table.columns = [name or made for name, made in zip(first, table.columns, strict=True)]
     return table, None
 
 

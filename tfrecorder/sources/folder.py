@@ -98,6 +98,7 @@ def walk(folder: str) -> Iterator[tuple[str, ...]]:
             name for name in folders if not name.startswith(".") and not _leads_up(where, name)
         )
         for name in names:
+            storage.check_locale(os.path.join(where, name))
             yield (*above, name)
 
 

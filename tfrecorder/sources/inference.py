@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
@@ -80,7 +81,8 @@ def infer_schema(
         elif name in numbered and len(numbered) > 1:
             kinds.setdefault("labels", Labels(columns=tuple(numbered)))
         else:
-            kinds[name] = _known(name, column) or _guess(column, looks_like_image)
+            guess = _guess(column, looks_like_image)
+            kinds[name] = _known(name, column) or _with_default(guess, column)
     if all(isinstance(kind, (Ignore, Split)) for kind in kinds.values()):
         raise SourceError(f"no column could make a feature; the columns are {names}.")
     masks = [name for name, kind in kinds.items() if isinstance(kind, Mask)]
@@ -107,7 +109,10 @@ def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
     if not len(cells):
         return Ignore()
     if cells.map(is_list).all():
-        return _guess_lists([np.asarray(cell) for cell in cells])
+        try:
+            return _guess_lists([np.asarray(cell) for cell in cells])
+        except ValueError:  # lists of different lengths in a list
+            return Ignore()
     if cells.map(_holds_image).all():
         return Image()
     if cells.map(lambda cell: isinstance(cell, (bytes, bytearray))).all():
@@ -117,10 +122,37 @@ def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
     if cells.map(lambda cell: isinstance(cell, (bool, np.bool_))).all():
         return Number(dtype="bool")
     if cells.map(lambda cell: isinstance(cell, (int, np.integer))).all():
-        return Number(dtype="int64")
+        return _numbers(cells, "int64")
     if cells.map(lambda cell: isinstance(cell, (int, float, np.integer, np.floating))).all():
-        return Number()
+        return _numbers(cells, "float32")
     return Ignore()
+
+
+#: From here on, a number does not fit.
+_BEYOND = {"int64": 2.0**63, "float32": 2.0**128 - 2.0**103}
+
+
+def _numbers(values: Any, dtype: str, shape: Any = ()) -> Kind:
+    sizes = np.abs(np.asarray(values, np.float64))
+    beyond = (sizes >= _BEYOND[dtype]) & np.isfinite(sizes)
+    return Ignore() if beyond.any() else Number(dtype=dtype, shape=shape)
+
+
+#: What stands in a cell that is missing, by the type of its column.
+_FILLED = {"text": "", "bytes": b"", "bool": False, "int64": -1, "float32": -1.0}
+
+
+def _with_default(kind: Kind, column: pd.Series) -> Kind:
+    """The kind, with a value for missing cells if there are any, for the user to change."""
+    missing = column.isna()
+    if isinstance(kind, Number):
+        missing |= column.map(lambda cell: isinstance(cell, str) and not cell.strip())
+    if not isinstance(kind, (Number, Text, Bytes)) or not missing.any():
+        return kind
+    cell = _FILLED[kind.dtype if isinstance(kind, Number) else kind.word]
+    shape: Any = kind.shape
+    value = [] if shape == (None,) else np.full(shape, cell, dtype="O").tolist()
+    return replace(kind, default=value)
 
 
 def _holds_image(cell: Any) -> bool:
@@ -140,7 +172,8 @@ def _guess_texts(cells: pd.Series, looks_like_image: Any) -> Kind:
     if not len(filled) or numbers.isna().any():
         return Text()
     whole = filled.str.fullmatch(r"-?[0-9]{1,18}").all()
-    return Number(dtype="int64" if whole else "float32")
+    found = _numbers(numbers, "int64" if whole else "float32")
+    return Text() if isinstance(found, Ignore) else found
 
 
 def _guess_lists(arrays: Sequence[np.ndarray]) -> Kind:
@@ -148,8 +181,9 @@ def _guess_lists(arrays: Sequence[np.ndarray]) -> Kind:
     filled = [array for array in arrays if array.size]
     kinds = {array.dtype.kind for array in filled}
     fixed = len(shapes) == 1 and len(filled) == len(arrays)
-    # Lists of one length may be a coincidence; arrays with several axes are not.
-    shape: Any = shapes.pop() if fixed and arrays[0].ndim > 1 else (None,)
+    # Lists of one length may be a coincidence; several of numbers, or with several axes, are not.
+    alike = arrays[0].ndim > 1 or (len(arrays) > 1 and kinds <= {"f", "i", "u", "b"})
+    shape: Any = shapes.pop() if fixed and alike else (None,)
     if shape == (None,) and any(array.ndim != 1 for array in arrays):
         return Ignore()
     if kinds <= {"U"} and kinds:
@@ -158,6 +192,8 @@ def _guess_lists(arrays: Sequence[np.ndarray]) -> Kind:
         return Bytes(shape=shape)
     if kinds <= {"b"} and kinds:
         return Number(dtype="bool", shape=shape)
-    if kinds <= {"i", "u", "b"} and kinds:
-        return Number(dtype="int64", shape=shape)
-    return Number(shape=shape) if kinds <= {"f", "i", "u"} else Ignore()
+    whole = bool(kinds) and kinds <= {"i", "u", "b"}
+    if not whole and not kinds <= {"f", "i", "u"}:
+        return Ignore()
+    values = np.concatenate([np.empty(0), *(array.ravel() for array in filled)])
+    return _numbers(values, "int64" if whole else "float32", shape)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any, TypeGuard, cast
 
@@ -15,6 +16,8 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.display.commands import command
+from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.text_form import TextForm
@@ -79,10 +82,10 @@ def read_source(
         SourceError: there is no such file, or it cannot be read as a table.
     """
     if base is not None:
-        base = storage.absolute(base)
+        base = storage.absolute(storage.given_path(base))
         if storage.is_local(base) and not os.path.isdir(base):
             raise OptionError(f"base={base!r}: there is no such folder.")
-        if isinstance(source, (str, os.PathLike)) and os.path.isdir(source):
+        if isinstance(source, (str, os.PathLike)) and os.path.isdir(storage.given_path(source)):
             raise OptionError(
                 f"base={base!r}: the images of a folder are in that folder; leave base out."
             )
@@ -106,7 +109,7 @@ def read_source(
             f"source is a {type(source).__name__}; give a pandas frame, a Dataset of Hugging Face, "
             "or the path of a CSV file or of a folder of images."
         )
-    path = os.fspath(source)
+    path = storage.given_path(source)
     refusal = storage.refusal(storage.scheme(path))
     if refusal is not None:
         raise SourceError(f"source {path!r}: {storage.scheme(path)}:// cannot be read: {refusal}.")
@@ -166,7 +169,7 @@ def _read_path(
             raise OptionError("columns is for a frame or a CSV; a folder has no columns to rename.")
         if storage.exists(os.path.join(whole, layout.COMMIT)):
             raise SourceError(
-                f"source {path!r} is already a dataset; `tfrecorder info {path}` shows it, and "
+                f"source {path!r} is already a dataset; `{command('info', path)}` shows it, and "
                 f"tfrecorder.load({path!r}) reads it."
             )
         table, passed_over = read_folder(whole)
@@ -174,7 +177,8 @@ def _read_path(
         return replace(found, is_folder=True, passed_over=passed_over)
     if not is_file and not os.path.isfile(whole):
         looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
-        raise SourceError(f"source {path!r}: there is no such file or folder{looked}.")
+        hint = storage.backslash_hint(path)
+        raise SourceError(f"source {path!r}: there is no such file or folder{looked}{hint}.")
     if path.lower().endswith(IMAGE_ENDINGS):
         raise SourceError(
             f"source {path!r} is an image; give its folder, or a CSV that lists images."
@@ -229,6 +233,7 @@ def read_table(
         SourceError: the source cannot be read as a table.
     """
     if isinstance(source, pd.DataFrame):
+        _refuse_twice(map(str, source.columns))
         return source, obvious_schema(source) if _is_plain(source) else None
     if is_hugging_face(source):
         raise SourceError(
@@ -238,7 +243,7 @@ def read_table(
     if _is_open_file(source):
         spooled = Spooled(source)  # kept until it is read
         return _text_table("standard input", spooled.path, form)
-    path = os.fspath(cast("str | os.PathLike[str]", source))
+    path = storage.given_path(cast("str | os.PathLike[str]", source))
     whole = storage.absolute(path)
     with storage.failing_as(SourceError, path):
         is_file = os.path.isfile(whole) or storage.size(whole) is not None
@@ -250,6 +255,7 @@ def read_table(
 
 def _text_table(path: str, copy: str, form: TextForm) -> Table:
     table, stated = read_file(path, copy, (), form)
+    _refuse_twice(table.columns)
     return (table if stated else _with_integers(table, DEFAULT_SCHEMA)), stated
 
 
@@ -272,6 +278,8 @@ def _as_source(
 ) -> Source:
     """Rename, keep the schema's columns, and remember the others; the table is not modified."""
     have = [str(name) for name in table.columns]
+    if bad := [name for name in have if escaped(name) != name]:
+        raise SourceError(f"the source's column {bad[0]!r} is not valid Unicode; rename it.")
     _refuse_index(table, {*COLUMNS, *columns, *(schema.source_columns() if schema else ())})
     for theirs, ours in columns.items():
         if theirs not in have:
@@ -282,11 +290,10 @@ def _as_source(
                 f"{ours!r}; drop or rename one of them."
             )
     names = [columns.get(name, name) for name in have]
+    needed = schema.source_columns() if schema else [*COLUMNS, *BOX_COLUMNS, MASK_COLUMN]
+    _refuse_twice(name for name in have if columns.get(name, name) in needed or name == split_by)
     schema = schema or schema_of(table.set_axis(names, axis=1), labels)
     kept = schema.source_columns()
-    twice = sorted({name for name in names if name in set(kept) and names.count(name) > 1})
-    if twice:
-        raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
     picked = {name: table.iloc[:, at] for at, name in enumerate(names) if name in kept}
     rows = pd.RangeIndex(len(table))
     frame = pd.DataFrame(
@@ -306,6 +313,13 @@ def _as_source(
         groups=None if split_by is None else _groups(table, have, split_by).set_axis(rows),
         split_like=split_like,
     )
+
+
+def _refuse_twice(names: Iterable[str]) -> None:
+    """Raise a SourceError if two columns have the same name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
 
 
 def _groups(table: pd.DataFrame, names: list[str], split_by: str) -> pd.Series:

@@ -46,6 +46,7 @@ from tfrecorder.storage.files import (
     write_all,
 )
 from tfrecorder.storage.known_folders import KnownFolders
+from tfrecorder.storage.local import check_locale
 from tfrecorder.storage.retry import impatient, retried
 from tfrecorder.storage.services import waits
 from tfrecorder.storage.store import (
@@ -55,7 +56,15 @@ from tfrecorder.storage.store import (
     UnreadableError,
     UnwritableError,
 )
-from tfrecorder.storage.uris import absolute, is_local, parent, resolve, scheme
+from tfrecorder.storage.uris import (
+    absolute,
+    backslash_hint,
+    given_path,
+    is_local,
+    parent,
+    resolve,
+    scheme,
+)
 
 __all__ = [
     "KnownFolders",
@@ -72,6 +81,8 @@ __all__ = [
     "access",
     "accessing",
     "acting_as",
+    "check_locale",
+    "backslash_hint",
     "crc32c_or_none",
     "describe",
     "descriptions",
@@ -80,6 +91,7 @@ __all__ = [
     "failing_as",
     "files_below",
     "find_credentials",
+    "given_path",
     "impatient",
     "is_folder",
     "is_local",

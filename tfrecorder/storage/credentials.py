@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from tfrecorder.storage.store import TransientError
+
 #: The variable that names the project to bill for requests to requester-pays buckets, the same as
 #: in GDAL.  Google's own tools take it as an option of each command.
 USER_PROJECT = "GS_USER_PROJECT"
@@ -71,13 +73,23 @@ def find_credentials(account: str | None, scopes: Sequence[str]) -> Any:
     import google.auth
     from google.auth import impersonated_credentials
 
-    own, _ = google.auth.default(scopes=scopes)
-    if account is None:
-        return own
-    *delegates, target = account.split(",")
-    return impersonated_credentials.Credentials(
-        source_credentials=own,
-        target_principal=target,
-        delegates=delegates,
-        target_scopes=list(scopes),
-    )
+    found: Any = google.auth.default(scopes=scopes)[0]
+    if account is not None:
+        *delegates, target = account.split(",")
+        found = impersonated_credentials.Credentials(
+            source_credentials=found,
+            target_principal=target,
+            delegates=delegates,
+            target_scopes=list(scopes),
+        )
+    found.refresh = _waited_for()(found.refresh)
+    return found
+
+
+@contextlib.contextmanager
+def _waited_for() -> Iterator[None]:
+    """A refresh of a token; google-auth takes an answer that is not JSON, of a gateway, for one."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise TransientError("what came back is not a token") from error

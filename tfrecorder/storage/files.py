@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage.known_folders import KnownFolders
-from tfrecorder.storage.local import LocalStore
+from tfrecorder.storage.local import LocalStore, check_locale
 from tfrecorder.storage.retry import impatient, retried
 from tfrecorder.storage.store import (
     Claim,
@@ -414,6 +414,8 @@ def is_unsigned(path: str) -> bool:
 
 def _store(path: str) -> Store:
     kind = scheme(path)
+    if not kind:
+        check_locale(path)
     return _remote_store(kind) if kind else _LOCAL
 
 

@@ -360,7 +360,8 @@ def _in_our_terms(error: Exception) -> Exception | None:
         case DataCorruption() | TransportError() | requests.RequestException() | ConnectionError():
             # This includes a body that was cut short: its checksum does not match.
             return TransientError(failure_words(error))
-        case GoogleAuthError() if error.retryable:  # the token server is busy
+        case GoogleAuthError() if error.retryable or isinstance(error.__cause__, ValueError):
+            # The token server is busy, or a gateway answered for it.
             return TransientError(failure_words(error))
         case GoogleAuthError():
             return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({failure_words(error)})")

@@ -75,6 +75,7 @@ _MOST_ZIPPED = 2**16
 _PART_BYTES = 2**20
 
 _NOT_WHOLE = "the bytes received are not those that are stored"
+_NOT_AN_ANSWER = "what came back is not an answer from the service"
 _NOT_ZIPPED = "its Content-Encoding is gzip, but it is not zipped; correct it in the bucket"
 
 
@@ -130,10 +131,8 @@ def read_object(ask: Ask, bucket: str, name: str) -> bytes:
     with ask(_media(bucket, name)) as response:
         if response.length is not None and response.length > MAX_FILE_BYTES:
             raise too_large(response.length)
-        stored = _stored_crc32c(response)
         data = response.read()
-        if stored is not None and google_crc32c.value(data) != stored:
-            raise TransientError(_NOT_WHOLE)
+        _check_whole(ask, bucket, name, response, len(data), google_crc32c.value(data))
         # A gzipped object is sent as stored only if its owner forbids decompression in transit.
         return _unzipped(data) if response.headers["Content-Encoding"] == "gzip" else data
 
@@ -141,25 +140,28 @@ def read_object(ask: Ask, bucket: str, name: str) -> bytes:
 def fetch_object(ask: Ask, bucket: str, name: str, file: BinaryIO) -> None:
     """Copy an object's bytes to a file, checked as in `read_object`."""
     with ask(_media(bucket, name)) as response:
-        stored, crc = _stored_crc32c(response), 0
+        size = crc = 0
         is_zipped = response.headers["Content-Encoding"] == "gzip"
         unzip = zlib.decompressobj(wbits=31).decompress if is_zipped else bytes
         while data := response.read(_PART_BYTES):
-            crc = google_crc32c.extend(crc, data)
+            size, crc = size + len(data), google_crc32c.extend(crc, data)
             try:
                 file.write(unzip(data))
             except OSError as error:  # on this machine: its disk is full
                 raise UnreadableError("read_failed", failure_words(error)) from error
             except zlib.error as error:
                 raise UnreadableError("read_failed", _NOT_ZIPPED) from error
-        if response.length or (stored is not None and crc != stored):
+        if response.length:
             raise TransientError(_NOT_WHOLE)
+        _check_whole(ask, bucket, name, response, size, crc)
 
 
 def read_range(ask: Ask, bucket: str, name: str, generation: int, start: int, end: int) -> bytes:
     """The bytes from `start` up to, not including, `end` of one generation of an object."""
     wanted = {"Range": f"bytes={start}-{end - 1}"}
     with ask(f"{_media(bucket, name)}&generation={generation}", headers=wanted) as response:
+        if response.status != 206:  # the page of a gateway may be as long as the range
+            raise TransientError(_NOT_WHOLE)
         return response.read()
 
 
@@ -205,7 +207,8 @@ def delete_object(ask: Ask, bucket: str, name: str, generation: int | None = Non
     only = "" if generation is None else f"?ifGenerationMatch={generation}"
     try:
         with ask(f"{_place(bucket, name)}{only}", "DELETE") as response:
-            response.read()
+            if response.read().lstrip().startswith(b"<"):
+                raise TransientError(_NOT_AN_ANSWER)
     except UnreadableError as error:
         if error.code != "not_found":
             raise
@@ -239,7 +242,7 @@ def _json(ask: Ask, path: str, method: str = "GET") -> dict[str, Any]:
         found = json.loads(text)
         if isinstance(found, dict):
             return found
-    raise TransientError("what came back is not an answer from the service")
+    raise TransientError(_NOT_AN_ANSWER)
 
 
 def _description(found: Mapping[str, Any]) -> Description:
@@ -308,26 +311,34 @@ def _unzipped(data: bytes) -> bytes:
         raise UnreadableError("read_failed", _NOT_ZIPPED) from error
 
 
-def _stored_crc32c(response: HTTPResponse) -> int | None:
-    """The CRC32C of the bytes to come; None if they are not sent in the form they are stored in.
+def _check_whole(
+    ask: Ask, bucket: str, name: str, response: HTTPResponse, size: int, crc: int
+) -> None:
+    """Compare the size and CRC32C of a whole answer with those of the stored object.
+
+    Nothing is compared if the service unpacked the object on the way.
 
     Raises:
-        TransientError: there is neither a length nor a checksum: the response's headers may have
-            been cut off.
+        TransientError: the answer is not the object, or cannot be compared: a gateway took the
+            headers away, or answers itself.
     """
     sent = response.headers.get("Content-Encoding", "identity")
-    stored = None
-    if response.headers.get("X-Goog-Stored-Content-Encoding", "identity") == sent:
-        # All in one header or one header each, in any order.
-        hashes = ",".join(response.headers.get_all("X-Goog-Hash", [])).split(",")
-        sums: dict[str, str] = dict(one.strip().partition("=")[::2] for one in hashes)
-        try:
-            stored = decode_crc32c(sums.get("crc32c"))
-        except ValueError as error:  # not base64: the header was damaged
-            raise TransientError(_NOT_WHOLE) from error
+    is_unpacked = response.headers.get("X-Goog-Stored-Content-Encoding", sent) != sent
+    # All in one header or one header each, in any order.
+    hashes = ",".join(response.headers.get_all("X-Goog-Hash", [])).split(",")
+    sums: dict[str, str] = dict(one.strip().partition("=")[::2] for one in hashes)
+    try:
+        stored = decode_crc32c(sums.get("crc32c"))
+    except ValueError as error:  # not base64: the header was damaged
+        raise TransientError(_NOT_WHOLE) from error
     if stored is None and response.length is None and not response.chunked:
         raise TransientError("the answer ended within the headers, or has no length")
-    return stored
+    if stored is None and not is_unpacked:
+        found = _json(ask, f"{_place(bucket, name)}?fields={_DESCRIBED},contentEncoding")
+        is_unpacked = found.get("contentEncoding") == "gzip" != sent
+        stored = crc if _description(found).is_of(size, crc) else None
+    if not is_unpacked and stored != crc:
+        raise TransientError(_NOT_WHOLE)
 
 
 def decode_crc32c(encoded: str | None) -> int | None:

@@ -7,11 +7,12 @@ import errno
 import os
 import shutil
 import stat
+import sys
 import uuid
 from collections.abc import Hashable, Iterator
 from typing import BinaryIO
 
-from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.errors import OptionError, OutputError, TfrecorderError
 from tfrecorder.storage import folders
 from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
@@ -23,7 +24,7 @@ from tfrecorder.storage.store import (
     may_pass,
     too_large,
 )
-from tfrecorder.storage.uris import scheme
+from tfrecorder.storage.uris import given_path, scheme
 
 _CODES = {
     errno.ENOENT: "not_found",
@@ -42,6 +43,21 @@ TMP = f"{folders.PRIVATE}/tmp"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 _SPECIAL = "it is a folder, a device or a pipe"
+
+
+_ENCODING = sys.getfilesystemencoding()
+
+
+def check_locale(path: str) -> None:
+    """Raise a TfrecorderError if a path has characters that this process's locale does not have.
+
+    In a UTF-8 locale such a character is a fault of the name.
+    """
+    if _ENCODING != "utf-8" and path.encode(_ENCODING, "replace").decode(_ENCODING) != path:
+        raise TfrecorderError(
+            f"the locale of this process ({_ENCODING}) does not have all characters of {path!a}: "
+            "set PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8."
+        )
 
 
 class LocalStore:
@@ -232,7 +248,7 @@ def local_path(name: str, value: str | os.PathLike[str]) -> str:
     Raises:
         OptionError: it is not a path on this machine.
     """
-    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else ""
+    path = given_path(value) if isinstance(value, (str, os.PathLike)) else ""
     if not isinstance(path, str) or not path:
         raise OptionError(f"{name}={value!r}: give a path.")
     if scheme(path):

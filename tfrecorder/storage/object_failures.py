@@ -45,9 +45,11 @@ _METADATA = re.compile(
     r"169\.254\.|fd00:ec2|metadata\.google|External \w+ credential|azure cli", re.I
 )
 
-#: Failures of the connection, before or during a response.
+#: Failures of the connection, before or during a response, and responses of a gateway.
 _ON_THE_WAY = re.compile(
-    r"HTTP error|response body|error sending|error decoding|connection|timed out", re.I
+    r"HTTP error|response body|error sending|error decoding|connection|timed out"
+    r"|Got invalid \w+ response|metadata from headers|non-partial response",
+    re.I,
 )
 
 #: The system's message in a chain of causes, in Rust's debug format.

@@ -19,6 +19,7 @@ from tfrecorder.storage.store import (
     Claim,
     Description,
     OtherStandsError,
+    TransientError,
     UnreadableError,
     put_claimed,
     read_request,
@@ -59,7 +60,7 @@ class ObjectStore:
         import obstore
 
         def read(client: Client, name: str) -> bytes:
-            found = obstore.get(client.short, name)
+            found = _answered(obstore.get(client.short, name))
             if found.meta["size"] > MAX_FILE_BYTES:
                 raise too_large(found.meta["size"])
             return found.bytes().to_bytes()
@@ -69,12 +70,11 @@ class ObjectStore:
     def open(self, path: str) -> BinaryIO:
         import obstore
 
-        found = self._request(path, lambda client, name: obstore.head(client.short, name))
+        found = self._request(path, _described)
 
         def read_range(start: int, end: int) -> bytes:
             # From the object just described, so that two versions are never mixed.
-            only = {"if_match": found["e_tag"]} if found["e_tag"] else {}
-            options: Any = {"range": (start, end), **only}
+            options: Any = {"range": (start, end), "if_match": found["e_tag"]}
             try:
                 return self._request(
                     path,
@@ -92,7 +92,8 @@ class ObjectStore:
         import obstore
 
         def fetch(client: Client, name: str) -> None:
-            for part in obstore.get(client.short, name).stream(min_chunk_size=_PART_BYTES):
+            answer = _answered(obstore.get(client.short, name))
+            for part in answer.stream(min_chunk_size=_PART_BYTES):
                 try:
                     file.write(part)
                 except OSError as error:  # on this machine: its disk is full
@@ -190,6 +191,8 @@ class ObjectStore:
                 if error.code != "not_found" or self.size(target) is None:
                     raise
                 return
+            if self.size(target) != self.size(source):  # a gateway answered, nothing was copied
+                raise TransientError("the copy is not there")
             self._delete(source)
 
         write_request(move, _already_ours)
@@ -230,12 +233,10 @@ class ObjectStore:
 
     def _head(self, path: str) -> Any:
         """What the service says about an object; None if there is none."""
-        import obstore
-
         if not split_path(path)[1]:
             return None
         try:
-            return self._request(path, lambda client, name: obstore.head(client.short, name))
+            return self._request(path, _described)
         except UnreadableError as error:
             if error.code == "not_found":
                 return None
@@ -309,6 +310,19 @@ def _without_markers(names: list[str]) -> list[str]:
         while (name := os.path.dirname(name)) and name not in folders:
             folders.add(name)
     return [name for name in names if name not in folders]
+
+
+def _described(client: Client, name: str) -> Any:
+    import obstore
+
+    return _answered(obstore.head(client.short, name))
+
+
+def _answered(answer: Any) -> Any:
+    """An answer about an object: the service always names the tag, a gateway's page does not."""
+    if not getattr(answer, "meta", answer)["e_tag"]:
+        raise TransientError("what came back has no entity tag, so it is not the service's answer")
+    return answer
 
 
 def _description(found: Any) -> Description:

@@ -37,6 +37,21 @@ def resolve(uri: str, base: str) -> str:
     return uri
 
 
+def given_path(path: str | os.PathLike[str]) -> str:
+    """A path as a user gives it; "~" at its start becomes the home folder, as in a shell.
+
+    >>> given_path("~x/a.csv"), given_path("~/a.csv").startswith("~")
+    ('~x/a.csv', False)
+    """
+    text = os.fspath(path)
+    return os.path.expanduser(text) if text == "~" or text.startswith("~/") else text
+
+
+def backslash_hint(path: str) -> str:
+    """What to add to a message about a missing file whose path is written as on Windows, or ""."""
+    return "; write / between folders, not \\, and no drive" if "\\" in path else ""
+
+
 def absolute(path: str) -> str:
     """An absolute local path, unaffected by later changes of directory; a uri as it is."""
     match = _SCHEME.match(path)

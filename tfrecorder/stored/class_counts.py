@@ -13,6 +13,7 @@ import numpy as np
 from tfrecorder import storage
 from tfrecorder.dataset import earlier, layout
 from tfrecorder.dataset.lists import value_of
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
@@ -48,8 +49,8 @@ def count_classes(
     if len(numbers) != sum(split_rows.values()):
         raise DatasetError(
             f"{os.path.join(directory, layout.PLAN_ROWS)} has {len(numbers):,} rows, but "
-            f"{sum(split_rows.values()):,} were planned. Copy it again; `tfrecorder verify "
-            f"{directory}` checks every file."
+            f"{sum(split_rows.values()):,} were planned. Copy it again; "
+            f"`{command('verify', directory)}` checks every file."
         )
     kept = ~np.isin(numbers, rejected_rows(directory))
     ends = np.cumsum(list(split_rows.values()))
@@ -107,7 +108,7 @@ def read_side_file(directory: str, name: str) -> Sequence[Sequence[str]]:
     if not all(row and row[0].isdecimal() for row in rows):
         raise DatasetError(
             f"{path} is damaged: a line of it has no row number. Copy it again; "
-            f"`tfrecorder verify {directory}` checks every file."
+            f"`{command('verify', directory)}` checks every file."
         )
     return rows
 

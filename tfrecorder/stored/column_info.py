@@ -73,10 +73,13 @@ def column_tables(
     for name, column in columns.items():
         classes = "" if column.num_classes is None else f"{column.num_classes:,}"
         kinds.append([one_line(name), column.kind, column.dtype, classes, str(column.shape)])
-    numbers = [["numbers", "split", "count", "min", "max", "mean", "std"]]
-    values = [["values", "split", "count", "distinct", "most frequent"]]
-    for name, split, found in by_name(statistics):
-        cells = [one_line(name), split, f"{found['count']:,}"]
+    described = list(by_name(statistics))
+    absent = ["missing"] if any("missing" in found for _, _, found in described) else []
+    numbers = [["numbers", "split", "count", *absent, "min", "max", "mean", "std"]]
+    values = [["values", "split", "count", *absent, "distinct", "most frequent"]]
+    for name, split, found in described:
+        counts = [f"{found.get(what, 0):,}" for what in ("count", *absent)]
+        cells = [one_line(name), split, *counts]
         if "top" in found:
             values.append([*cells, f"{found['distinct']:,}", _most_frequent(found)])
         else:

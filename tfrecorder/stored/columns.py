@@ -47,7 +47,8 @@ def selected(
 def _refuse_empty(stored: StoredDataset) -> None:
     """Refuse files of other tools without any record: we cannot know their columns."""
     if not stored.fields:
-        raise DatasetError(f"{stored.directory}: there is no record in any file. Check the path.")
+        nothing = f"{stored.directory}: there is no record in any file, or none with a value."
+        raise DatasetError("; ".join(stored.unread.values()) or f"{nothing} Check the path.")
 
 
 def unread_words(stored: StoredDataset) -> str:

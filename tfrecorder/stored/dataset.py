@@ -10,6 +10,7 @@ from dataclasses import field as dataclass_field
 from typing import Any
 
 from tfrecorder.dataset.json_form import anything, parse
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.keys import Feature
@@ -48,6 +49,8 @@ class StoredDataset:
         splits: the shards of each split, in order.
         fields: the columns.
         record: every key of a record.
+        unread: keys of images, labels, boxes and masks in other tools' records that we do not
+            understand, with a sentence on each.
         shapes: for each key of encoded images, their common (height, width, channels), with None
             where they differ.
         sides: (smallest, largest) of the shorter sides and of the longer sides of the first image
@@ -55,8 +58,6 @@ class StoredDataset:
         raw: images are stored as pixels.
         generations: the directories that hold the records, oldest first; only the dataset's own if
             it was never appended to.
-        unread: keys of labels, boxes and masks in other tools' records that we do not understand,
-            with a sentence on each.
     """
 
     directory: str
@@ -64,11 +65,11 @@ class StoredDataset:
     splits: dict[str, tuple[ShardFile, ...]]
     fields: tuple[Field, ...]
     record: tuple[Feature, ...]
+    unread: Mapping[str, str] = dataclass_field(default_factory=dict)
     shapes: Mapping[str, Shape] = dataclass_field(default_factory=dict)
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None
     raw: bool = False
     generations: tuple[str, ...] = ()
-    unread: Mapping[str, str] = dataclass_field(default_factory=dict)
 
     @property
     def features(self) -> dict[str, str]:
@@ -150,6 +151,11 @@ class StoredDataset:
             shards[os.path.dirname(shard.path)].append(shard)
         return list(map(tuple, shards.values()))
 
+    @property
+    def generation(self) -> int:
+        """The number of the last generation, from 0."""
+        return max(0, len(self.generations) - 1)
+
     def first(self, generations: int) -> StoredDataset:
         """Only the records of the first generations, still as the newest one describes them."""
         kept = self.generations[:generations]
@@ -165,7 +171,7 @@ class Files:
     """How files are read: from the local disk, a bucket, or TensorFlow's file systems.
 
     Attributes:
-        read: a path -> its bytes; raises `UnreadableError` or `OSError`.
+        read: a path -> its bytes; raises `UnreadableError`.
         sizes: a folder -> the size of each file in it; empty if there is no such folder.
         folders: a folder -> the names of the folders in it; none if there is no such folder.
         glob: a pattern -> the matching paths, sorted.
@@ -242,6 +248,6 @@ def exchange_words(directory: str) -> str:
     """The message for a directory in the middle of an exchange, with the way to finish it."""
     return (
         f"{directory} is not committed: a new dataset is about to take the place of the old one. "
-        f"Wait for it; or, if it was interrupted, run `tfrecorder repair {directory}` or the same "
+        f"Wait for it; or, if it was interrupted, run `{command('repair', directory)}` or the same "
         "conversion again to complete it."
     )

@@ -16,6 +16,11 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.stored.dataset import Files
 
 
+def files_of(directory: str) -> Files:
+    """How our own stores read the files of a directory."""
+    return local_files() if storage.is_local(directory) else stored_files()
+
+
 def local_files() -> Files:
     """The local disk."""
     return Files(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError, UnreachableError
@@ -44,7 +45,7 @@ class Following:
     def __init__(
         self, directory: str | os.PathLike[str], files: Callable[[], Files], options: ReadOptions
     ) -> None:
-        self._directory, self._files = os.fspath(directory), files
+        self._directory, self._files = storage.given_path(directory), files
         self._options = options
         self._known: Sequence[Generation] = ()
         self._opened: StoredDataset | None = None
@@ -56,7 +57,9 @@ class Following:
             DatasetError: it is not whole, was rewritten, was not written by this package, or its
                 elements no longer have the form they had on the first call.
         """
-        found, known = open_generations(self._directory, self._files(), known=self._known)
+        found, known = open_generations(
+            self._directory, self._files(), named=self._options.keys, known=self._known
+        )
         if not known:
             raise DatasetError(
                 f"follow: {self._directory} has no generations, as it was not written by "

@@ -15,6 +15,7 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.errors import DatasetError
+from tfrecorder.options.read import NamedKeys
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.stored.dataset import (
     Files,
@@ -56,20 +57,23 @@ def is_record_file(name: str) -> bool:
     return not hidden_or_other and (".tfrecord" in name or bool(_RECORDS.search(name)))
 
 
-def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
+def open_uncommitted(
+    directory: str, sizes: dict[str, int], files: Files, named: NamedKeys
+) -> StoredDataset:
     """A directory without `dataset_info.json`: files of records, or an error that says why."""
     if layout.COMMIT in files.sizes(layout.next_of(directory)):
         raise DatasetError(exchange_words(directory))
-    if files.sizes(os.path.join(directory, layout.PRIVATE)):
+    if not {layout.PRIVATE, layout.APPENDED}.isdisjoint(files.folders(directory)):
         raise DatasetError(
             f"{directory} is not committed yet: its conversion is under way or was interrupted. "
             "Wait for it, or run the same conversion again to complete it."
         )
     paths = [os.path.join(directory, name) for name in sorted(sizes) if is_record_file(name)]
     if paths:
-        return open_files(directory, paths, files)
+        return open_files(directory, paths, files, named)
     if not sizes and not files.glob(directory):
-        raise DatasetError(f"{directory}: there is no such directory. Check the path.")
+        hint = storage.backslash_hint(directory)
+        raise DatasetError(f"{directory}: there is no such directory. Check the path{hint}.")
     raise DatasetError(
         f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any file of records, "
         "such as a.tfrecord or train-00000-of-00002. Give the output_dir of a conversion, a TFDS "
@@ -77,13 +81,13 @@ def open_uncommitted(directory: str, sizes: dict[str, int], files: Files) -> Sto
     )
 
 
-def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
+def open_files(pattern: str, paths: list[str], files: Files, named: NamedKeys) -> StoredDataset:
     """Record files without metadata; the file's name gives its split, or else it is TRAIN.
 
     If none of them has a record, there are no columns.
 
     Raises:
-        DatasetError: there is no file, or their records have no image.
+        DatasetError: there is no file, or a named key does not fit.
     """
     if not paths:
         raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
@@ -96,17 +100,10 @@ def open_files(pattern: str, paths: list[str], files: Files) -> StoredDataset:
     in_order = {name: tuple(splits[name]) for name in sorted(splits, key=_split_order)}
     if len(folders) == 1 and layout.FEATURES in (found := next(iter(folders.items())))[1]:
         keys = _tfds_keys(found[0], files)
-        meaning, shapes = meaning_of(_found_by_tfds(*found, keys, None, files)), _shapes(keys)
-    else:
-        meaning, shapes = _meaning_by_samples(in_order, folders, files), {}
+        meaning = meaning_of(_found_by_tfds(*found, keys, None, named, files))
+        return StoredDataset(pattern, "files", in_order, *meaning, shapes=_shapes(keys))
     return StoredDataset(
-        directory=pattern,
-        form="files",
-        splits=in_order,
-        fields=meaning.fields,
-        record=meaning.record,
-        shapes=shapes,
-        unread=meaning.unread,
+        pattern, "files", in_order, *_meaning_by_samples(in_order, folders, named, files)
     )
 
 
@@ -128,6 +125,7 @@ def _shard(path: str, size: int, before: Sequence[ShardFile], files: Files) -> S
 def _meaning_by_samples(
     splits: Mapping[str, Sequence[ShardFile]],
     folders: Mapping[str, Mapping[str, int]],
+    named: NamedKeys,
     files: Files,
 ) -> Meaning:
     """What the keys mean, judging by some records of each split."""
@@ -137,7 +135,8 @@ def _meaning_by_samples(
     features, faults = features_of(samples, USUAL_KINDS)
     folder = next(iter(folders))
     names = partial(_names, folder, folders[folder], files)
-    return meaning_of(Found(samples[0].path, features, samples, faults, names=names))
+    where = samples[0].path
+    return meaning_of(Found(where, features, samples, faults, named=named, names=names))
 
 
 def _split_of(name: str) -> str:
@@ -153,7 +152,7 @@ def _split_order(split: str) -> int:
 
 
 @contextlib.contextmanager
-def _in_tfds_form(directory: str) -> Iterator[None]:
+def in_tfds_form(directory: str) -> Iterator[None]:
     """A block that parses TFDS's metadata, which may have been written by anybody else too."""
     try:
         yield
@@ -164,17 +163,14 @@ def _in_tfds_form(directory: str) -> Iterator[None]:
         ) from error
 
 
-def open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
-    """A TFDS directory of images.
+def open_tfds(
+    directory: str, sizes: dict[str, int], files: Files, named: NamedKeys
+) -> StoredDataset:
+    """A TFDS directory.
 
     Raises:
-        DatasetError: it is not whole, or its records have no image.
+        DatasetError: it is not whole, or a named key does not fit.
     """
-    with _in_tfds_form(directory):
-        return _open_tfds(directory, sizes, files)
-
-
-def _open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredDataset:
     info = parse_json(files.read(os.path.join(directory, layout.COMMIT)), directory, layout.COMMIT)
     if layout.FEATURES not in sizes:
         raise DatasetError(
@@ -191,23 +187,15 @@ def _open_tfds(directory: str, sizes: dict[str, int], files: Files) -> StoredDat
         SPELLINGS.get(split["name"], split["name"]): _tfds_shards(directory, sizes, info, split)
         for split in info.get("splits", ())
     }
-    named = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
-    check_shards(directory, sizes, named, "Copy the files again from where they were written.")
-    meaning = meaning_of(_found_by_tfds(directory, sizes, keys, _supervised(info), files))
-    return StoredDataset(
-        directory=directory,
-        form="tfds",
-        splits=splits,
-        fields=meaning.fields,
-        record=meaning.record,
-        shapes=_shapes(keys),
-        unread=meaning.unread,
-    )
+    listed = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
+    check_shards(directory, sizes, listed, "Copy the files again from where they were written.")
+    found = _found_by_tfds(directory, sizes, keys, _supervised(info), named, files)
+    return StoredDataset(directory, "tfds", splits, *meaning_of(found), shapes=_shapes(keys))
 
 
 def _tfds_keys(directory: str, files: Files) -> list[TfdsKey]:
     path = os.path.join(directory, layout.FEATURES)
-    with _in_tfds_form(directory):
+    with in_tfds_form(directory):
         return tfds_keys(parse_json(files.read(path), directory, layout.FEATURES))
 
 
@@ -216,6 +204,7 @@ def _found_by_tfds(
     sizes: Mapping[str, int],
     keys: Sequence[TfdsKey],
     supervised: tuple[str, str] | None,
+    named: NamedKeys,
     files: Files,
 ) -> Found:
     """The keys listed in `features.json`."""
@@ -226,6 +215,7 @@ def _found_by_tfds(
         classes={one.feature.key: one.classes for one in keys if one.feature.kind == "label"},
         units={one.feature.key: one.unit for one in keys if one.unit},
         supervised=supervised,
+        named=named,
         names=partial(_names, directory, sizes, files),
     )
 

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.dataset.example import Values, parse_example
-from tfrecorder.dataset.tfrecord import CorruptRecordError, read_records
+from tfrecorder.dataset.example import Values, parse_features
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.options.read import NamedKeys
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Label, Labels, Mask, Number, Text
 from tfrecorder.schema.schema_file import kind_of
-from tfrecorder.stored.dataset import StoredDataset
+from tfrecorder.stored.dataset import Files, StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.stored.foreign_frame import foreign_frame
+from tfrecorder.stored.foreign_frame import (
+    Cells,
+    Row,
+    foreign_columns,
+    foreign_fields,
+    foreign_frame,
+)
 from tfrecorder.stored.open import open_generations
 
 IMAGES = ("uri", "bytes")
+
+#: Records that are in memory together.
+_TOGETHER = 64
+
+#: The number of a record's row in the source, read as if it were a column; no column has this name.
+_SOURCE_ROW = Field("", Text(), keys.SOURCE_ID)
 
 
 def to_frame(
@@ -31,23 +46,29 @@ def to_frame(
     split: str | None = None,
     images: str = "uri",
     at: int | None = None,
+    image: str | None = None,
+    label: str | None = None,
 ) -> pd.DataFrame:
     """The rows and columns that a dataset was made from, without TensorFlow.
 
-    Everything is in memory at once, with images="bytes" every image too.
+    The frame is in memory as a whole, with images="bytes" every image too.
 
     Args:
         directory: what `convert` wrote; or records of other tools, as for `load`.
         split: read only this split; None reads all.
         images: "uri" gives images and masks as the source named them, "bytes" as stored.
         at: read a dataset that was appended to only up to this generation; None is the newest.
+        image, label: as for `load`.
 
     Returns:
-        The columns of the schema, with rows in the source's order.  A column `split` is added if
-        the schema has none.  The index is the row number, which continues from one generation to
-        the next.  Arrays are NumPy arrays, lists are lists; boxes are rows or lists, as in the
-        source.  Rejects are missing.  For records of other tools: every column that `info` lists,
-        with rows numbered in file order, and boxes as lists in the unit of the record.
+        The columns of the schema, split after split, with the rows of each in the order of
+        `Records`: row 7 of `to_frame("out", "TRAIN")` is record 7.  A column `split` is added if
+        the schema has none.  The index is the number of the row in the source, which continues
+        from one generation to the next: `sort_index()` restores the order of the source.  Boxes
+        that came one a row are rows again, one after the other, and share the number of their
+        image.  Arrays are NumPy arrays, lists are lists.  Rejects are missing.  For records of
+        other tools: every column that `info` lists, with rows numbered in file order, and boxes
+        as lists in the unit of the record.
 
     Raises:
         DatasetError: the directory is not a whole dataset, or has no such split.
@@ -59,48 +80,68 @@ def to_frame(
     """
     if images not in IMAGES:
         raise OptionError(f"images={images!r}: give one of {', '.join(map(repr, IMAGES))}.")
-    where = os.fspath(directory)
+    where = storage.given_path(directory)
     files = local_files() if not storage.scheme(where) else stored_files()
-    stored, found = open_generations(where, files, at)
+    stored, generations = open_generations(where, files, at, NamedKeys(image, label))
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
+    rows = _read_rows(stored, chosen, images, files)
     if stored.form != "tfrecorder":
-        return foreign_frame(stored, chosen, images, files)
-    options = found[-1].metadata.get("options", {})
-    rows = [
-        (int(features[keys.SOURCE_ID][0]), name, features)
-        for name in chosen
-        for features in _records(stored, name)
-    ]
-    rows.sort(key=lambda row: row[0])
-    frame = _frame(stored.fields, options, rows, images)
+        fields = foreign_fields(stored, images)
+        splits, cells = _gather(rows, fields, partial(foreign_columns, stored, images))
+        return foreign_frame(splits, cells)
+    splits, cells = _gather(rows, (*stored.fields, _SOURCE_ROW), partial(_columns, images))
+    frame = _frame(stored.fields, generations[-1].metadata.get("options", {}), splits, cells)
     boxes = [one for one in stored.fields if isinstance(one.kind, Boxes) and one.gathered]
     return _one_row_a_box(frame, boxes[0]) if boxes else frame
 
 
-def _records(stored: StoredDataset, split: str) -> Iterator[Mapping[str, Values]]:
-    for shard in stored.splits[split]:
-        with (
-            storage.failing_as(DatasetError, shard.path),
-            storage.open_seekable(shard.path) as file,
-        ):
-            try:
-                for _, data in read_records(file):
-                    yield parse_example(data)
-            except (CorruptRecordError, ValueError) as error:
-                raise DatasetError(
-                    f"{shard.path} is damaged: {error}. `tfrecorder verify {stored.directory}` "
-                    "says where."
-                ) from error
+def _read_rows(
+    stored: StoredDataset, splits: Sequence[str], images: str, files: Files
+) -> Iterator[tuple[str, Row]]:
+    """The split and the values of each record, without the pixels where only uris are wanted."""
+    wanted = set(stored.features)
+    if images == "uri":
+        pixels = (one for one in stored.fields if isinstance(one.kind, (Image, Mask)))
+        wanted -= {one.encoded_key for one in pixels}
+    own = f"`{command('verify', stored.directory)}` says where."
+    remedy = own if stored.form == "tfrecorder" else "Copy it again."
+    for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:
+        try:
+            with storage.failing_as(DatasetError, shard.path):
+                for data in files.records(shard.path, shard.compression):
+                    yield split, parse_features(data, wanted, bytes)
+        except ValueError as error:
+            raise DatasetError(f"{shard.path} is damaged: {error}. {remedy}") from error
+
+
+def _gather(
+    rows: Iterator[tuple[str, Row]],
+    fields: Sequence[Field],
+    columns: Callable[[Field, Sequence[Row]], dict[str, list[Any]]],
+) -> tuple[list[str], Cells]:
+    """The split of each record, and the cells of all columns.
+
+    Only a few records are in memory at a time: what is not in a cell is forgotten.
+    """
+    splits: list[str] = []
+    cells: Cells = {field.column: {} for field in fields}
+    some: list[tuple[str, Row]] = []  # first none: a dataset without records has columns too
+    while True:
+        splits += [split for split, _ in some]
+        for field in fields:
+            for column, values in columns(field, [row for _, row in some]).items():
+                cells[field.column].setdefault(column, []).extend(values)
+        if not (some := list(itertools.islice(rows, _TOGETHER))):
+            return splits, cells
 
 
 def _frame(
     fields: Sequence[Field],
     options: Mapping[str, Any],
-    rows: Sequence[tuple[int, str, Mapping[str, Values]]],
-    images: str,
+    splits: Sequence[str],
+    cells: Cells,
 ) -> pd.DataFrame:
-    index = pd.Index([number for number, _, _ in rows], dtype=np.int64)
-    splits = pd.Series([name for _, name, _ in rows], index=index)
+    index = pd.Index([int(row) for row in cells[_SOURCE_ROW.column][""]], dtype=np.int64)
     columns: dict[str, pd.Series] = {}
     plain = (options.get("schema") or {}).items()
     order = [name for name, _ in plain] or [SPLIT_COLUMN, *(one.column for one in fields)]
@@ -111,19 +152,16 @@ def _frame(
         order = [split_column, *order]
     for name in order:
         if name == split_column and name not in by_name:
-            columns[name] = splits
+            columns[name] = pd.Series(splits, index=index)
             continue
         if name not in by_name or by_name[name].is_unlabelled:
             continue
-        field = by_name[name]
-        for column, values in _columns(field, [row for _, _, row in rows], images).items():
-            columns[column] = _series(field, column, values, index)
+        for column, values in cells[name].items():
+            columns[column] = _series(by_name[name], column, values, index)
     return pd.DataFrame(columns, index=index)
 
 
-def _columns(
-    field: Field, rows: Sequence[Mapping[str, Values]], images: str
-) -> dict[str, list[Any]]:
+def _columns(images: str, field: Field, rows: Sequence[Row]) -> dict[str, list[Any]]:
     """The source columns that a field was made from."""
     kind, key = field.kind, field.key
     if isinstance(kind, (Image, Mask)):
@@ -143,7 +181,7 @@ def _text(value: Any) -> str:
     return bytes(value).decode()
 
 
-def _labels(field: Field, key: str, row: Mapping[str, Values]) -> list[Any]:
+def _labels(field: Field, key: str, row: Row) -> list[Any]:
     if field.integer:
         return [int(number) for number in row[f"{key}/label"]]
     return [_text(text) for text in row[f"{key}/text"]]
@@ -160,7 +198,7 @@ def _several(field: Field, kind: Labels, lists: list[list[Any]]) -> dict[str, li
     return {field.column: list(lists)}
 
 
-def _boxes(field: Field, kind: Boxes, rows: Sequence[Mapping[str, Values]]) -> dict[str, list[Any]]:
+def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for column, key in zip(kind.columns, field.edges, strict=True):
         found[column] = [_edges(kind, key, row) for row in rows]
@@ -169,7 +207,7 @@ def _boxes(field: Field, kind: Boxes, rows: Sequence[Mapping[str, Values]]) -> d
     return found
 
 
-def _edges(kind: Boxes, key: str, row: Mapping[str, Values]) -> list[float]:
+def _edges(kind: Boxes, key: str, row: Row) -> list[float]:
     edges = np.asarray(row[key], np.float32)
     if kind.unit == "fraction":
         return [float(edge) for edge in edges]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from tfrecorder.dataset import layout
 from tfrecorder.dataset.forms import parse_metadata
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.read import AT
-from tfrecorder.stored.dataset import Files, damaged
-from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.dataset import Files
+from tfrecorder.stored.files import files_of
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ def generations(directory: str | os.PathLike[str], at: int | None = None) -> lis
         >>> tfrecorder.generations("out")  # doctest: +SKIP
         ['out/appended/00002', 'out/appended/00001', 'out']
     """
-    where = os.fspath(directory)
-    files = stored_files() if storage.scheme(where) else local_files()
+    where = storage.given_path(directory)
+    files = files_of(where)
     with storage.failing_as(DatasetError, where):
         sizes = files.sizes(where)
-        metadata = read_metadata(where, files) if layout.COMMIT in sizes else None
+        metadata = own_metadata(where, sizes, files)
         if metadata is None:
             raise DatasetError(f"{where} is not a finished dataset that tfrecorder wrote.")
         found = read_generations(where, sizes, metadata, files, at)
@@ -100,7 +100,7 @@ def read_generations(
         )
     found = [Generation(0, directory, sizes, metadata), *known[1:]]
     check_at(at)
-    numbers = begun_numbers(files.folders(os.path.join(directory, layout.APPENDED)))
+    numbers = _numbers(directory, files)
     last = found[-1].number
     wanted = [number for number in numbers if last < number and (at is None or number <= at)]
 
@@ -109,10 +109,7 @@ def read_generations(
         of_number = files.sizes(where)
         if layout.COMMIT not in of_number:
             return None
-        known = read_metadata(where, files)
-        if known is None:
-            raise damaged(where, layout.METADATA, "it is missing")
-        return Generation(number, where, of_number, known)
+        return Generation(number, where, of_number, read_metadata(where, files))
 
     read_all = storage.each(read, wanted, directory)
     found += [one for one in read_all if one is not None]
@@ -121,6 +118,25 @@ def read_generations(
     for one, next_one in itertools.pairwise(found[last:]):
         _check_follows(one, next_one)
     return found
+
+
+def _numbers(directory: str, files: Files) -> list[int]:
+    """The numbers of the generations with a folder in `appended/`, ascending.
+
+    Raises:
+        DatasetError: something else is in the place of such a folder, such as a broken link.
+    """
+    appended = os.path.join(directory, layout.APPENDED)
+    names = storage.names(appended) if storage.is_local(directory) else files.folders(appended)
+    numbers = begun_numbers(names)
+    if storage.is_local(directory):
+        for folder in (appended, *(layout.generation_of(directory, one) for one in numbers)):
+            if os.path.lexists(folder) and not os.path.isdir(folder):
+                raise DatasetError(
+                    f"{folder} holds records of the dataset, but is a file or a link that leads "
+                    "nowhere. Put the folder back, or copy it from another copy of the dataset."
+                )
+    return numbers
 
 
 def begun_numbers(names: Sequence[str]) -> list[int]:
@@ -136,8 +152,8 @@ def committed_directories(directory: str, at: int | None = None) -> list[str]:
         DatasetError, OptionError: as `generations`.
     """
     check_at(at)
-    names = storage.names(os.path.join(directory, layout.APPENDED))
-    numbers = [number for number in begun_numbers(names) if at is None or number <= at]
+    begun = _numbers(directory, files_of(directory))
+    numbers = [number for number in begun if at is None or number <= at]
 
     def is_committed(number: int) -> bool:
         where = layout.generation_of(directory, number)
@@ -187,16 +203,76 @@ def _check_follows(one: Generation, next_one: Generation) -> None:
         )
 
 
-def read_metadata(directory: str, files: Files) -> dict[str, Any] | None:
-    """The metadata that this package wrote about a dataset; None if there is none.
+def own_metadata(directory: str, sizes: Mapping[str, int], files: Files) -> dict[str, Any] | None:
+    """The metadata of generation 0; None if the dataset is not committed, or of another tool.
+
+    Args:
+        sizes: of the files in the directory, by name.
 
     Raises:
-        DatasetError: it is damaged.
+        DatasetError: as `read_metadata`.
     """
-    path = os.path.join(directory, layout.METADATA)
-    try:
-        return parse_metadata(files.read(path))
-    except (storage.UnreadableError, OSError):
+    if layout.COMMIT not in sizes:
         return None
+    try:
+        return _parsed(directory, files)
+    except storage.UnreadableError as error:
+        if error.code == "not_found" and not is_own(directory, sizes, files):
+            return None
+        raise _no_metadata(directory, error) from error
+
+
+def is_own(directory: str, names: Iterable[str], files: Files) -> bool:
+    """True if what is left in a directory shows that this package wrote it.
+
+    Args:
+        names: of the files in it.
+    """
+    names = set(names)
+    return (
+        (layout.FEATURES in names and any(map(layout.parse_shard, names)))
+        or layout.PRIVATE in files.folders(directory)
+        or bool(begun_numbers(files.folders(os.path.join(directory, layout.APPENDED))))
+    )
+
+
+def read_metadata(directory: str, files: Files) -> dict[str, Any]:
+    """The metadata of a committed generation.
+
+    Raises:
+        DatasetError: it is missing, cannot be read, or is damaged.
+    """
+    try:
+        return _parsed(directory, files)
+    except storage.UnreadableError as error:
+        raise _no_metadata(directory, error) from error
+
+
+def _parsed(directory: str, files: Files) -> dict[str, Any]:
+    try:
+        return parse_metadata(files.read(os.path.join(directory, layout.METADATA)))
     except ValueError as error:
-        raise damaged(directory, layout.METADATA, error) from error
+        raise _no_metadata(directory, f"is damaged: {error}") from error
+
+
+def _no_metadata(directory: str, fault: storage.UnreadableError | str) -> DatasetError:
+    access = ""
+    if isinstance(fault, storage.UnreadableError):
+        is_missing = fault.code == "not_found"
+        access = "" if is_missing else " If you may not read it, ask for access; otherwise"
+        fault = "is missing" if is_missing else f"cannot be read: {fault}"
+    return DatasetError(
+        f"{os.path.join(directory, layout.METADATA)} {fault}. It says which records the dataset "
+        f"has.{access} `tfrecorder repair {layout.grown_of(directory)}` writes it again."
+    )
+
+
+def before_next(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a plan says about the generations before it, whose newest has this metadata."""
+    earlier = metadata.get("before") or {"rows": 0}
+    return {
+        "plan": metadata.get("plan", ""),
+        "rows": earlier["rows"] + metadata["source_rows"],
+        "image_shapes": metadata["image_shapes"],
+        "image_sides": metadata.get("image_sides"),
+    }

@@ -10,16 +10,18 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, one_line, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.checks import by_present_names
+from tfrecorder.options.read import NamedKeys
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.kinds import Label
 from tfrecorder.schema.statistics import merged
 from tfrecorder.stored.class_counts import count_classes
 from tfrecorder.stored.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.stored.dataset import Shape, StoredDataset
-from tfrecorder.stored.files import local_files, stored_files
+from tfrecorder.stored.files import files_of
 from tfrecorder.stored.generations import Generation
 from tfrecorder.stored.open import open_generations
 
@@ -73,13 +75,14 @@ class DatasetInfo(Report):
         oriented: number of records whose image has an EXIF orientation other than upright.
         options: of the conversion, by name; empty for datasets of other tools.
         statistics: of the source, by column and split.  Numbers have count, min, max, mean and
-            std; other columns have count, distinct and the most frequent values.  Boxes also have,
+            std; other columns have count, distinct and the most frequent values; both have missing,
+            the rows that got the default and are not in the others, if there are any.  Boxes have,
             under "boxes", the statistics of per_image, x_min, y_min, x_max, y_max and area.
         columns: the kind, type and shape of each, by name.
         generations: records, shards and bytes of each, starting with generation 0; empty for
             datasets of other tools.
-        unread: keys of labels, boxes and masks in other tools' records that we do not understand,
-            with a sentence on each; `load` then needs `targets`.
+        unread: keys of images, labels, boxes and masks in other tools' records that we do not
+            understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
     """
 
     directory: str
@@ -216,7 +219,7 @@ class DatasetInfo(Report):
             return ""
         return (
             f"{count:,}, of {readable_bytes(mean)} on average; "
-            f"`tfrecorder compact {self.directory} NEW` copies them into one dataset"
+            f"`{command('compact', self.directory, 'NEW')}` copies them into one dataset"
         )
 
     def _list(self, name: str) -> str:
@@ -243,12 +246,18 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def info(directory: str | os.PathLike[str], at: int | None = None) -> DatasetInfo:
+def info(
+    directory: str | os.PathLike[str],
+    at: int | None = None,
+    image: str | None = None,
+    label: str | None = None,
+) -> DatasetInfo:
     """What a dataset directory holds; checks the names and sizes of its shards.
 
     Args:
         directory: as for `load`.
         at: read a dataset that was appended to only up to this generation; None is the newest.
+        image, label: as for `load`.
 
     Raises:
         DatasetError: the directory is not a whole dataset, or cannot be read.
@@ -257,13 +266,12 @@ def info(directory: str | os.PathLike[str], at: int | None = None) -> DatasetInf
         >>> tfrecorder.info("out").class_names  # doctest: +SKIP
         ('daisy', 'rose')
     """
-    where = os.fspath(directory)
+    where, named = storage.given_path(directory), NamedKeys(image, label)
     kind = storage.scheme(where)
     if storage.refusal(kind) is not None:
         raise DatasetError(f"{where}: {kind}:// cannot be read: {storage.refusal(kind)}.")
-    files = stored_files() if kind else local_files()
     with storage.failing_as(DatasetError, where):
-        return _info(*open_generations(where, files, at))
+        return _info(*open_generations(where, files_of(where), at, named))
 
 
 def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
@@ -345,12 +353,11 @@ def _stated_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] 
         return None
     place = {name: number for number, name in enumerate(labels.class_names or ())}
     counts: dict[str, dict[int, int]] = {}
-    for split in one.metadata["split_rows"]:
-        statistics = one.metadata["statistics"].get(labels.column, {}).get(split, {})
-        names = [name for name, _ in statistics.get("top", ())]
-        if not names or statistics["distinct"] != len(names) or not place.keys() >= {*names}:
+    for split, rows in one.metadata["split_rows"].items():
+        top = dict(one.metadata["statistics"].get(labels.column, {}).get(split, {}).get("top", ()))
+        if sum(top.values()) != rows or not place.keys() >= top.keys():
             return None
-        counts[split] = {place[name]: count for name, count in statistics["top"]}
+        counts[split] = {place[name]: count for name, count in top.items()}
     return counts
 
 

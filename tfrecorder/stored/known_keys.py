@@ -19,8 +19,11 @@ This is the only place where that is decided.  The keys are those written by
 | mask | `image/segmentation/class/encoded`, `image/panoptic/{category,instance}_mask`, and images
   of one channel that are named as masks |
 
-All other keys are columns with their values.  A key that looks like a label, boxes or a mask but is
-not understood is such a column too, and `unread` says why; a reader gives it only if asked to.
+The user may name the keys of the image and of the label, which then come first.
+
+All other keys are columns with their values.  A key that looks like an image, a label, boxes or a
+mask but is not understood is such a column too, and `unread` says why; a reader gives it only if
+asked to.
 """
 
 from __future__ import annotations
@@ -28,8 +31,11 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tfrecorder.errors import DatasetError
+from tfrecorder.options.checks import nearest
+from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import (
     ENCODED,
@@ -41,7 +47,7 @@ from tfrecorder.schema.keys import (
     Feature,
 )
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Kind, Label, Labels, Mask, Number, Text
-from tfrecorder.stored.samples import Sample, box_unit, mask_fault, unequal
+from tfrecorder.stored.samples import Sample, box_unit, encoded_keys, mask_fault, unequal
 
 _OBJECT = Field("boxes", Boxes(), "image/object")
 _OBJECT_LABEL, _OBJECT_TEXT = f"{_OBJECT.key}/class/label", f"{_OBJECT.key}/class/text"
@@ -56,6 +62,9 @@ _MASKS = (
     "segmentation_mask",
     "segmentation_label",
 )
+
+#: What the keys of a record's class start with.
+_CLASS = "image/class/"
 
 #: Column names that are shorter than the key.
 _COLUMNS = {ENCODED: URI_COLUMN, LABEL: LABEL_COLUMN, _MASK: "mask_uri"}
@@ -87,6 +96,7 @@ class Found:
         classes: the number of classes of each key that has classes.
         units: "fraction" or "pixel" for each array of boxes.
         supervised: the keys of input and target, if metadata name them.
+        named: the keys that the user names.
         names: a key with classes -> their names; None if they are not known.
     """
 
@@ -97,6 +107,7 @@ class Found:
     classes: Mapping[str, int | None] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     supervised: tuple[str, str] | None = None
+    named: NamedKeys = NO_KEYS
     names: Callable[[str], tuple[str, ...] | None] = lambda key: None
 
     def is_a(self, key: str, kinds: tuple[str, ...], shape: tuple[int | None, ...]) -> bool:
@@ -109,9 +120,13 @@ class Found:
         names = self.names(key)
         return names, self.classes.get(key) if names is None else len(names)
 
+    @property
+    def target(self) -> str | None:
+        """The key of the label, if the user or the metadata name it."""
+        return self.named.label or (self.supervised[1] if self.supervised else None)
 
-@dataclass(frozen=True)
-class Meaning:
+
+class Meaning(NamedTuple):
     """What the records hold.
 
     Attributes:
@@ -129,53 +144,62 @@ def meaning_of(found: Found) -> Meaning:
     """The columns that some keys make.
 
     Raises:
-        DatasetError: there is no image, or it is not clear which of several is meant.
+        DatasetError: a key that the user names is not there.
     """
+    for option, key in found.named._asdict().items():
+        if key not in (None, *found.features):
+            near = nearest(str(key), found.features) or reprlib.repr([*found.features])
+            raise DatasetError(f"{option}={key!r}: {found.where} has no such key; there is {near}.")
     unread: Unread = dict(found.faults)
     image = _image(found, unread)
-    labels = list(_labels(found, unread))
-    masks = list(_masks(found, unread))
-    boxes = list(_boxes(found, image.encoded_key, {one.column for one in labels}, unread))
-    made = (image, *labels, *boxes, *masks)
+    made = labels = list(_labels(found, unread))
+    if image is not None:
+        boxes = _boxes(found, image.encoded_key, {one.column for one in labels}, unread)
+        made = [image, *labels, *boxes, *_masks(found, unread)]
+    else:
+        of_images = (*_OBJECT.edges, *found.units, _ARRAY, *_MASKS)
+        for key in [key for key in of_images if key in found.features][:1]:
+            unread.setdefault(key, "belongs to an image, and no key is known to hold one")
     taken = {one.key for of_column in made for one in of_column.features}
     values = [_value(one, found, unread) for key, one in found.features.items() if key not in taken]
-    fields = (*made, *values)
+    fields = tuple(made + values)
     held = {one.key: one for of_column in fields for one in of_column.features}
     record = tuple(held[key] for key in found.features)
     return Meaning(fields, record, {key: f"{found.where}: {key} {unread[key]}" for key in unread})
 
 
-def _image(found: Found, unread: Unread) -> Field:
+def _image(found: Found, unread: Unread) -> Field | None:
+    """The column of the image; None if no key is known to hold it."""
     images = [key for key, one in found.features.items() if one.kind == "image"]
-    named = [found.supervised[0]] if found.supervised and found.supervised[0] in images else []
+    stated = [one for one in (found.supervised or ())[:1] if one in images]
+    named = [found.named.image] if found.named.image else stated
     usual = [key for key in (ENCODED, "image") if key in found.features]
     key = next(iter([*named, *usual, *(images if len(images) == 1 else [])]), None)
-    if key is None or not _is_one_image(found, key):
-        keys = ", ".join(found.features) or "none"
-        raise DatasetError(
-            f"{found.where} has no feature {ENCODED!r} or 'image' with one image in each record; "
-            f"its features are: {keys}. Read other records with tf.data.TFRecordDataset."
-        )
-    if key in found.faults:
-        raise DatasetError(
-            f"{found.where}: {key} {found.faults[key]}. Read it with tfds.builder_from_directory."
-        )
-    if not named:  # otherwise the metadata say what an element is
+    fault = "" if key is None else found.faults.get(key) or _image_fault(found, key)
+    if key is None or fault:
+        unread.update({key: fault} if key else {})
+        for other in images or encoded_keys(found.samples):
+            if other not in (key, *_MASKS, _OBJECT_MASK):
+                unread[other] = f"holds images; if it is the image to read, give image={other!r}"
+        return None
+    if not named:  # otherwise the metadata or the user say what an element is
         words = "is a further image, whose use is not known"
         unread.update({other: words for other in images if other != key})
     return Field(_COLUMNS.get(key, key), Image(), key, held=(Feature(key, "image"),))
 
 
-def _is_one_image(found: Found, key: str) -> bool:
-    """Whether no record has several images; one with none is damaged, and reading it fails."""
+def _image_fault(found: Found, key: str) -> str:
+    """Why a key does not hold one image per record, or ""; reading a record without one fails."""
     if not found.samples:
-        return found.is_a(key, ("image",), ())
-    values = [one.values.get(key, []) for one in found.samples]
-    return all(isinstance(some, list) and len(some) < 2 for some in values)
+        return "" if found.is_a(key, ("image",), ()) else "is not one image in each record"
+    if found.features[key].kind not in ("bytes", "text"):
+        return "holds numbers, not encoded images"
+    most = max(len(one.values.get(key, ())) for one in found.samples)
+    return f"holds {most} values in a record, not one image" if most > 1 else ""
 
 
 def _labels(found: Found, unread: Unread) -> Iterator[Field]:
-    named = [found.supervised[1]] if found.supervised else []
+    named = list(filter(None, [found.target]))
     usual = [key for key in (LABEL, LABEL_COLUMN) if key in found.features][:1]
     known = [key for key, one in found.features.items() if one.kind == "label" and "/" not in key]
     for key in named or usual or known:
@@ -183,16 +207,22 @@ def _labels(found: Found, unread: Unread) -> Iterator[Field]:
             held: tuple[Feature, ...] = (found.features[key],)
             yield Field(key, Labels(), key, *found.vocabulary(key), held=held)
         elif fault := _label_fault(found, key):
-            if key not in named:
+            is_number = found.features[key].kind in ("int64", "float", "bool")
+            if key not in named or (found.named.label and not is_number):
                 unread[key] = fault
         else:
             default = None if found.is_a(key, ("int64", "label"), ()) else NO_LABEL
             held = (Feature(key, "label", (), default),)
-            if key == LABEL and TEXT in found.features:
+            if key.startswith(_CLASS) and TEXT in found.features:
                 held = (*held, replace(found.features[TEXT], kind="text"))
             yield Field(_COLUMNS.get(key, key), Label(), key, *found.vocabulary(key), held=held)
-    if TEXT in found.features and LABEL not in found.features:
+    if named or LABEL in found.features:
+        return
+    if TEXT in found.features:
         unread[TEXT] = f"has the classes as text, without the integers of {LABEL}"
+    for key in found.features:
+        if key.startswith(_CLASS) and found.is_a(key, ("int64", "label"), ()):
+            unread[key] = f"may be the class; if it is, give label={key!r}"
 
 
 def _label_fault(found: Found, key: str) -> str:
@@ -322,11 +352,10 @@ def _value(one: Feature, found: Found, unread: Unread) -> Field:
     kinds = {"image": "bytes", "mask": "bytes", "label": "int64"}
     shape = (None,) if None in one.shape else one.shape
     held = Feature(one.key, kinds.get(one.kind, one.kind), shape)
-    is_target = found.supervised is not None and found.supervised[1] == one.key
     kind: Kind = Bytes(shape=shape)
     if held.kind == "text":
         kind = Text(shape=shape)
     elif held.kind in ("float", "int64", "bool"):
         dtype = {"float": "float32"}.get(held.kind, held.kind)
-        kind = Number(dtype=dtype, shape=shape, target=is_target)
+        kind = Number(dtype=dtype, shape=shape, target=found.target == one.key)
     return Field(one.key, kind, one.key, held=(held,))

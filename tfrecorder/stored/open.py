@@ -13,21 +13,26 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
-from tfrecorder.errors import DatasetError
+from tfrecorder.display.commands import command
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
+from tfrecorder.stored import foreign
 from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset, check_shards
-from tfrecorder.stored.foreign import is_record_file, open_files, open_tfds, open_uncommitted
 from tfrecorder.stored.generations import (
     Generation,
     check_at,
+    own_metadata,
     read_generations,
-    read_metadata,
 )
 
 
 def open_dataset(
-    directory: str | os.PathLike[str], files: Files, at: int | None = None
+    directory: str | os.PathLike[str],
+    files: Files,
+    at: int | None = None,
+    named: NamedKeys = NO_KEYS,
 ) -> StoredDataset:
     """The dataset in a directory; checks the names and sizes of its shards.
 
@@ -35,18 +40,22 @@ def open_dataset(
         directory: in a known form, or a pattern of TFRecord files such as "in/*.tfrecord".
         files: how to read them.
         at: the last generation to read, for a dataset that was appended to; None is the newest.
+        named: the keys of the image and the label in records of other tools.
 
     Raises:
         DatasetError: the form is not known, the dataset is not committed yet, a shard is missing,
-            has the wrong size or is from another conversion, or there is no generation `at`.
+            has the wrong size or is from another conversion, there is no generation `at`, or the
+            records do not have a named key.
+        OptionError: a key is named for a dataset of this package.
     """
-    return open_generations(directory, files, at)[0]
+    return open_generations(directory, files, at, named)[0]
 
 
 def open_generations(
     directory: str | os.PathLike[str],
     files: Files,
     at: int | None = None,
+    named: NamedKeys = NO_KEYS,
     known: Sequence[Generation] = (),
 ) -> tuple[StoredDataset, list[Generation]]:
     """`open_dataset`, with the generations, oldest first; other tools' datasets have none.
@@ -54,27 +63,40 @@ def open_generations(
     Args:
         known: generations that an earlier call found; only later ones are read.
     """
-    where = os.fspath(directory)
+    where = storage.given_path(directory)
     check_at(at)
-    sizes = {} if _is_pattern(where) else files.sizes(where)
-    metadata = read_metadata(where, files) if layout.COMMIT in sizes else None
-    if metadata is not None:
-        found = read_generations(where, sizes, metadata, files, at, known)
-        return _open_own(where, found), found
-    stored = _open_foreign(where, sizes, files)
+    with storage.failing_as(DatasetError, where):
+        sizes = {} if _is_pattern(where) else files.sizes(where)
+        metadata = own_metadata(where, sizes, files)
+        if metadata is not None:
+            _refuse_named_keys(where, named)
+            found = read_generations(where, sizes, metadata, files, at, known)
+            return _open_own(where, found), found
+        stored = _open_foreign(where, sizes, files, named)
     if at:
         raise DatasetError(f"at={at}: {where} has no generations; only `append` makes them.")
     return stored, []
 
 
-def _open_foreign(where: str, sizes: dict[str, int], files: Files) -> StoredDataset:
+def _refuse_named_keys(where: str, named: NamedKeys) -> None:
+    if given := [f"{one}={key!r}" for one, key in named._asdict().items() if key is not None]:
+        raise OptionError(
+            f"{', '.join(given)}: this is for records of other tools, but tfrecorder wrote "
+            f"{where}; leave it out, or choose columns with inputs and targets."
+        )
+
+
+def _open_foreign(
+    where: str, sizes: dict[str, int], files: Files, named: NamedKeys
+) -> StoredDataset:
     if _is_file(where):
-        return open_files(where, [where], files)
+        return foreign.open_files(where, [where], files, named)
     if _is_pattern(where):
-        return open_files(where, files.glob(where), files)
+        return foreign.open_files(where, files.glob(where), files, named)
     if layout.COMMIT not in sizes:
-        return open_uncommitted(where, sizes, files)
-    return open_tfds(where, sizes, files)
+        return foreign.open_uncommitted(where, sizes, files, named)
+    with foreign.in_tfds_form(where):
+        return foreign.open_tfds(where, sizes, files, named)
 
 
 def _is_file(where: str) -> bool:
@@ -85,14 +107,14 @@ def _is_pattern(where: str) -> bool:
     """True for TFRecord files, such as "in/*.tfrecord"; a directory may have such a name too."""
     if storage.is_local(where) and os.path.isdir(where):
         return False
-    named = is_record_file(os.path.basename(where))
+    named = foreign.is_record_file(os.path.basename(where))
     return named or _is_file(where) or any(mark in where for mark in "*?[")
 
 
 def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:
     """All generations as one dataset: in each split the oldest generation comes first."""
     remedy = (
-        f"`tfrecorder repair {directory}` restores it from the source; or copy the files again."
+        f"`{command('repair', directory)}` restores it from the source; or copy the files again."
     )
     splits: dict[str, list[ShardFile]] = {}
     for one in found:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -50,5 +51,5 @@ def read_planned(
             return found.select(names)
     except (OSError, storage.UnreadableError, pa.ArrowException) as error:
         raise DatasetError(
-            f"{path} cannot be read: {error}. `tfrecorder verify {directory}` checks every file."
+            f"{path} cannot be read: {error}. `{command('verify', directory)}` checks every file."
         ) from error

@@ -13,7 +13,9 @@ from tfrecorder import storage
 from tfrecorder.dataset import layout, tfrecord
 from tfrecorder.dataset.example import Values, parse_example
 from tfrecorder.dataset.tfrecord import unframe
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
+from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.stored.dataset import Files, ShardFile, StoredDataset
 from tfrecorder.stored.files import local_files, stored_files
 from tfrecorder.stored.open import open_dataset
@@ -34,17 +36,20 @@ class Record:
     features: dict[str, Values]
 
 
-def open_stored(directory: str | os.PathLike[str], at: int | None = None) -> StoredDataset:
+def open_stored(
+    directory: str | os.PathLike[str], at: int | None = None, named: NamedKeys = NO_KEYS
+) -> StoredDataset:
     """The dataset in a directory, for reading single records.
 
     Args:
         at: the last generation to read; None is the newest.
+        named: the keys of the image and the label in records of other tools.
 
     Raises:
         DatasetError: it is not a whole dataset, or its single records cannot be read.
     """
-    where = os.fspath(directory)
-    stored = open_dataset(where, files_by_number(where), at)
+    where = storage.given_path(directory)
+    stored = open_dataset(where, files_by_number(where), at, named)
     if words := stored.uncounted():
         raise DatasetError(words)
     return stored
@@ -56,7 +61,7 @@ def files_by_number(directory: str | os.PathLike[str]) -> Files:
     Raises:
         DatasetError: they cannot be.
     """
-    where = os.fspath(directory)
+    where = storage.given_path(directory)
     words = storage.refusal(storage.scheme(where))
     if words is not None:
         raise DatasetError(f"{where}: its records cannot be read here; {words}.")
@@ -81,7 +86,11 @@ def read_numbered(
             with open_shard(shard) as file:
                 for number in of_shard.tolist():
                     offset, size = places[number - start].tolist()
-                    yield Record(split, number, _read_features(file, shard, offset, size))
+                    framed = read_at(file, offset, size)
+                    try:
+                        yield Record(split, number, parse_example(unframe(framed)))
+                    except ValueError as error:
+                        raise damaged_record(shard, offset, error, stored.form) from error
         start = end
 
 
@@ -123,8 +132,8 @@ def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
 
 def _damaged(path: str, fault: str, directory: str) -> str:
     return (
-        f"{path} is damaged: {fault}. `tfrecorder verify {directory}` checks every byte, and "
-        f"`tfrecorder repair {directory}` writes it again."
+        f"{path} is damaged: {fault}. `{command('verify', directory)}` checks every byte, and "
+        f"`{command('repair', directory)}` writes it again."
     )
 
 
@@ -134,16 +143,14 @@ def _walk_places(shard: ShardFile) -> np.ndarray:
     return np.array(places, dtype=np.int64).reshape(-1, 2)
 
 
-def _read_features(file: BinaryIO, shard: ShardFile, offset: int, size: int) -> dict[str, Values]:
-    try:
-        return parse_example(unframe(read_at(file, offset, size)))
-    except ValueError as error:
-        raise damaged_record(shard, offset, error) from error
-
-
-def damaged_record(shard: ShardFile, offset: int, fault: object) -> DatasetError:
-    """The error for a record that is not as it was written."""
+def damaged_record(
+    shard: ShardFile, offset: int, fault: object, form: str = "tfrecorder"
+) -> DatasetError:
+    """The error for a record that cannot be read, in a dataset of this form."""
     words = f"of the record at byte {offset}, {fault}"
+    if form != "tfrecorder":
+        remedy = "Copy the file again or, if it was written so, write it again without the record."
+        return DatasetError(f"{shard.path} is damaged: {words}. {remedy}")
     return DatasetError(_damaged(shard.path, words, os.path.dirname(shard.path)))
 
 

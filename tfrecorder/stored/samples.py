@@ -28,6 +28,9 @@ _LARGEST_FRACTION = 1.5
 #: How far a box in pixels may extend beyond its image, as a fraction of the image's side.
 _BEYOND = 0.01
 
+#: The first bytes of a JPEG, PNG, GIF or BMP; no text begins so.
+_IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
+
 #: A PNG's first eight bytes, and the offsets of bit depth and colour type in its header.
 _PNG, _DEPTH, _COLOUR = b"\x89PNG\r\n\x1a\n", 24, 25
 
@@ -79,7 +82,9 @@ def features_of(
 ) -> tuple[dict[str, Feature], dict[str, str]]:
     """The keys of some records with their types, and what is wrong with any of them, in words.
 
-    A key has the shape () if every record holds one value of it, else the shape of a list.
+    A key has the shape () if every record holds one value of it.  Numbers of which every record
+    holds as many have that shape, such as (16,), unless they belong to boxes.  All other keys are
+    lists.
 
     Args:
         usual_kinds: the kinds of keys whose lists are empty in all records, because an empty list
@@ -88,6 +93,7 @@ def features_of(
     usual = [one.key for one in DEFAULT_FEATURES]
     present = dict.fromkeys(key for one in samples for key in one.values)
     keys = [key for key in usual if key in present] + [key for key in present if key not in usual]
+    of_boxes = {key.rpartition("/")[0] for key in usual_kinds}
     found, faults = {}, {}
     for key in keys:
         values = [one.values[key] for one in samples if len(one.values.get(key, ()))]
@@ -95,9 +101,13 @@ def features_of(
         if len(kinds) > 1:
             faults[key] = f"holds {' in some records and '.join(kinds)} in others"
         elif kinds:
-            single = len(values) == len(samples) and all(len(some) == 1 for some in values)
+            counts = {len(one.values.get(key, ())) for one in samples}
             kind = _text_or_bytes(values) if kinds == ["bytes"] else kinds[0]
-            found[key] = Feature(key, kind, () if single else (None,))
+            shape: tuple[int | None, ...] = () if counts == {1} else (None,)
+            numbers = kinds != ["bytes"] and key.rpartition("/")[0] not in of_boxes
+            if numbers and shape and len(counts) == 1 < len(samples):
+                shape = (*counts,)
+            found[key] = Feature(key, kind, shape)
         elif key in usual_kinds:
             found[key] = Feature(key, usual_kinds[key], (None,))
     return found, faults
@@ -117,6 +127,13 @@ def _text_or_bytes(values: Iterable[Values]) -> str:
     except UnicodeDecodeError:
         return "bytes"
     return "text"
+
+
+def encoded_keys(samples: Sequence[Sample]) -> list[str]:
+    """The keys with a value that begins as an encoded image does, sorted."""
+    values = [(key, some) for one in samples for key, some in one.values.items() if len(some)]
+    lists = [(key, some) for key, some in values if isinstance(some, list)]
+    return sorted({key for key, some in lists if some[0].startswith(_IMAGES)})
 
 
 def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str | None:

@@ -117,7 +117,7 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     if kind.label is not None:
         keys = f"{field.key}/class/label", f"{field.key}/class/text"
         labels = rows.frame[kind.label]
-        field, found, of_labels, _ = number_flat(field, labels, rows.sizes, kind.names, keys)
+        field, found, of_labels, *_ = number_flat(field, labels, rows.sizes, kind.names, keys)
         values |= found
         findings += of_labels
     return Outcome(field, {} if has_faults(findings) else values, findings)

@@ -30,12 +30,14 @@ class Outcome(NamedTuple):
         values: by key; empty if there is a fault.
         findings: what is wrong.
         column: one uri or one label per row, None for a faulty one; None for other kinds.
+        missing: marks the rows whose value is the default; None if no value was missing.
     """
 
     field: Field
     values: dict[str, pa.Array]
     findings: list[Finding]
     column: pd.Series | None = None
+    missing: np.ndarray | None = None
 
 
 def check_label(field: Field, column: pd.Series) -> Outcome:
@@ -43,7 +45,7 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
     import pyarrow as pa
 
     assert isinstance(field.kind, Label)
-    default = field.kind.default
+    default, missing = field.kind.default, None
     if default is not None:
         column = as_objects(column)
         missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
@@ -59,7 +61,7 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
     made = _with_classes(field, checked, numbers, names)
     if not field.num_classes:
         findings.append(_check_gaps(field.column, numbers, made))
-    return Outcome(made, values, findings, checked)
+    return Outcome(made, values, findings, checked, missing)
 
 
 def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:

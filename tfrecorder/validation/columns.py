@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import counted, cut
 from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.cells import Fault
 from tfrecorder.sources.table import as_objects, as_texts
@@ -207,8 +207,3 @@ def at(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
         else message
     )
     return Finding(code, list(found.index), str(column.name), values, messages)
-
-
-def cut(value: Any) -> Any:
-    """A value as a message shows it: not too long."""
-    return value[:99] + "…" if isinstance(value, str) and len(value) > 100 else value

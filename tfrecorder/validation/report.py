@@ -24,8 +24,8 @@ CODES = {
     "missing_column": (
         ERROR,
         "Rename the column, or map it: columns={{'{value}': '{column}'}}. Or give a schema, which "
-        "names the source's own columns (`tfrecorder schema` prints one). If it is something else, "
-        "drop it.",
+        "names the source's own columns and may do without an image (`tfrecorder.infer_schema` "
+        "and `tfrecorder schema` suggest one). If it is something else, drop it.",
     ),
     "empty_frame": (ERROR, "Give at least one row."),
     "null_uri": (ERROR, "Drop the row or give its image."),
@@ -57,6 +57,11 @@ CODES = {
         "Give the value, drop the row, or set a default in the schema: default=….",
     ),
     "wrong_value": (ERROR, "Correct the value, or give the column another kind."),
+    "rounded_number": (
+        WARNING,
+        "Numbers with a fraction are float32, exact only up to 16,777,216. Give the column the "
+        "dtype int64 if its numbers are whole; or store the difference from the first, or text.",
+    ),
     "bad_box": (ERROR, "Correct the box or drop its row."),
     "conflicting_rows": (
         ERROR,
@@ -71,6 +76,7 @@ CODES = {
     ),
     "leakage": (WARNING, "Keep each image in one split; otherwise the evaluation looks too good."),
     "duplicate_row": (WARNING, "Drop it, or it counts twice: df.drop_duplicates()."),
+    "image_again": (NOTE, "Fine if both are right. Otherwise keep one of these rows."),
     "conflicting_labels": (WARNING, "Keep one label for each image."),
     "similar_labels": (WARNING, "If they are one class, spell it the same way everywhere."),
     "label_gaps": (
@@ -99,8 +105,8 @@ CODES = {
 #: The remedies that a command line writes in another way.
 _SHELL_REMEDIES = {
     "missing_column": "Rename the column, or map it: --column '{value}={column}'. Or give a "
-    "--schema, which names the source's own columns (`tfrecorder schema` prints one). If it is "
-    "something else, drop it.",
+    "--schema, which names the source's own columns and may do without an image (`tfrecorder "
+    "schema` prints one). If it is something else, drop it.",
     "null_label": "Label the row or drop it; leave the label column out for a data set without "
     "labels.",
     "mixed_label_types": "Make all labels text or all integers.",
@@ -176,6 +182,10 @@ def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
             "value": pd.Series(columns["value"], dtype=object),
         }
     )
+    return _sorted(report)
+
+
+def _sorted(report: pd.DataFrame) -> pd.DataFrame:
     return report.sort_values(
         ["severity", "row"],
         key=lambda column: column.map(SEVERITIES.index) if column.name == "severity" else column,
@@ -185,9 +195,12 @@ def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
     )
 
 
-def as_errors(report: pd.DataFrame) -> pd.DataFrame:
-    """The report with warnings as errors; notes stay what they are."""
-    return report.replace({"severity": {WARNING: ERROR}})
+def as_errors(report: pd.DataFrame, strict: bool | Sequence[str]) -> pd.DataFrame:
+    """The report with warnings as errors: all, or those of the codes that `strict` names."""
+    if isinstance(strict, bool):
+        return report.replace({"severity": {WARNING: ERROR}}) if strict else report
+    severity = report["severity"].mask(report["code"].isin(strict), ERROR)
+    return _sorted(report.assign(severity=severity))
 
 
 def count_warnings(report: pd.DataFrame) -> dict[str, int]:
@@ -295,6 +308,9 @@ class Group(NamedTuple):
     remedy: str
 
 
+#: Codes that any column of a schema may have.
+_OF_COLUMNS = ("missing_value", "wrong_value", "rounded_number")
+
 #: How many findings of a code people see.
 EXAMPLES = 3
 
@@ -311,10 +327,11 @@ def groups_of(
     for code, found in report.groupby("code", sort=False):
         first, examples = found.iloc[0], []
         shown = found.head(EXAMPLES)
-        for row, message, other in zip(
-            shown["row"], shown["message"], shown["other_row"], strict=True
+        for row, column, message, other in zip(
+            *(shown[name] for name in ("row", "column", "message", "other_row")), strict=True
         ):
-            where = "" if pd.isna(row) else f"{_place(row, lines)}: "
+            named = f", column {column!r}" if code in _OF_COLUMNS else ""
+            where = "" if pd.isna(row) else f"{_place(row, lines)}{named}: "
             elsewhere = "" if pd.isna(other) else f" ({_place(other, lines)})"
             examples.append(f"{where}{message}{elsewhere}")
         remedy = first["remedy"]

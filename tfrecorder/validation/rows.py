@@ -2,95 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import counted, cut
+from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import Image, Label, Mask
 from tfrecorder.schema.splits import UNASSIGNED
-from tfrecorder.sources.table import as_texts
-from tfrecorder.validation.columns import cut
+from tfrecorder.sources.places import place_numbers
+from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: A class with fewer images than this has few images.
 FEW_IMAGES = 10
 
 
-def check_rows(frame: pd.DataFrame) -> Iterator[Finding]:
+#: The places of a row's first image, and of all its images and masks, as numbers.
+_IMAGE, _FILES = "place of the image", "places of the files"
+
+#: What the values of a column, as texts, are called.
+_VALUES = "values of "
+
+
+def check_rows(
+    frame: pd.DataFrame,
+    source: Source,
+    fields: Sequence[Field],
+    values: Mapping[str, pa.Array],
+    bad_texts: Collection[int | None] = (),
+) -> Iterator[Finding]:
     """What is odd about a table, such as images that are in several splits.
 
     Args:
         frame: the split of each row, and its image and its label if it has them.
+        source: where the rows come from.
+        fields, values: as in `Checked`.
+        bad_texts: rows with a lone surrogate; they are not compared with each other, because pandas
+            can hold it in an object, but not in a group or an index.
     """
     split = frame[SPLIT_COLUMN]
     if len(frame) and not split.isin(["TRAIN", UNASSIGNED]).any():
         yield Finding("no_train", [None], SPLIT_COLUMN, [None], "no row is in TRAIN")
-    if URI_COLUMN in frame:
-        uri = frame[URI_COLUMN]
-        repeated = frame[_are_repeated(uri)]
-        yield from _check_repeated(repeated.astype(object))
+    if (image := primary_image(fields)) is not None and URI_COLUMN in frame:
+        places = place_numbers(source, image.column).loc[frame.index]
+        repeated = (places >= 0) & places.duplicated(keep=False)
+        repeated &= ~frame.index.isin(list(bad_texts))
+        if repeated.any():
+            rows = frame[repeated].astype(object).assign(**{_IMAGE: places[repeated]})
+            numbers = np.flatnonzero(repeated)
+            of_rows = {name: column.take(numbers) for name, column in values.items()}
+            yield from _check_repeated(_with_all(rows, source, fields, of_rows))
     if LABEL_COLUMN in frame:
         yield from _check_classes(frame[[SPLIT_COLUMN, LABEL_COLUMN]].dropna())
 
 
-def _are_repeated(uris: pd.Series) -> np.ndarray:
-    """The uris that occur more than once."""
-    import pyarrow.compute as pc
-
-    texts = as_texts(uris)
-    if texts is not None and pc.count_distinct(texts).as_py() == len(texts):  # nearly always
-        return np.zeros(len(uris), dtype=bool)
-    return (uris.notna() & uris.duplicated(keep=False)).to_numpy(dtype=bool)
+def _with_all(
+    rows: pd.DataFrame, source: Source, fields: Sequence[Field], values: Mapping[str, pa.Array]
+) -> pd.DataFrame:
+    """Rows with the places of all their files, and all their values."""
+    places = {}
+    for field in fields:
+        keys = [one.key for one in field.features if one.key in values]
+        if isinstance(field.kind, (Image, Mask)):
+            places[field.column] = place_numbers(source, field.column).loc[rows.index]
+        elif keys and not (isinstance(field.kind, Label) and LABEL_COLUMN in rows):
+            cells = zip(*(values[key].to_pylist() for key in keys), strict=True)
+            rows[f"{_VALUES}{field.column}"] = list(map(repr, cells))
+    rows[_FILES] = pd.DataFrame(places).groupby([*places]).ngroup()
+    return rows
 
 
 def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
-    """Check the rows whose uri appears more than once."""
-    if rows.empty:
-        return
-    yield _check_agreement("leakage", rows, SPLIT_COLUMN, "is in {here} and also in {there}")
+    """Check the rows whose first image appears more than once."""
+    words = "is in {here} and also in {there}"
+    yield _check_agreement("leakage", rows, _IMAGE, SPLIT_COLUMN, words)
     yield _check_duplicates(rows)
     if LABEL_COLUMN in rows:
         words = "has the label {here!r} and also {there!r}"
-        yield _check_agreement("conflicting_labels", rows, LABEL_COLUMN, words)
+        yield _check_agreement("conflicting_labels", rows, _FILES, LABEL_COLUMN, words)
+    for name in (name for name in map(str, rows) if name.startswith(_VALUES)):
+        words = f"is also in a row with other values of {name.removeprefix(_VALUES)!r}"
+        yield _check_agreement("image_again", rows, _FILES, name, words)
 
 
-def _check_agreement(code: str, rows: pd.DataFrame, column: str, words: str) -> Finding:
-    """Each row whose uri has a different value in another row, with the first of these rows."""
+def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, words: str) -> Finding:
+    """Each row with the same `by` as another with a different value, with the first of these."""
     rows = rows[rows[column].notna()]
-    firsts = rows.drop_duplicates([URI_COLUMN, column])
-    is_first = ~firsts[URI_COLUMN].duplicated()
-    first = _row_of(firsts[is_first])
-    # For each uri with several values, the first row that does not have the first value.
-    second = _row_of(firsts[~is_first].drop_duplicates(URI_COLUMN))
-    rows = rows[rows[URI_COLUMN].isin(second.index)]
+    firsts = rows.drop_duplicates([by, column])
+    is_first = ~firsts[by].duplicated()
+    first = _row_of(firsts[is_first], by)
+    # For each image with several values, the first row that does not have the first value.
+    second = _row_of(firsts[~is_first].drop_duplicates(by), by)
+    rows = rows[rows[by].isin(second.index)]
     uris = rows[URI_COLUMN]
-    others = uris.map(first)
-    # As objects: pandas' own text, which the map would produce, cannot hold a lone surrogate.
-    firsts_of = others.map(rows[column]).astype(object)
+    others = rows[by].map(first)
+    firsts_of = rows.loc[others, column].set_axis(rows.index)
     as_first = (rows[column] == firsts_of).to_numpy(dtype=bool)
-    other_rows = others.where(~as_first, uris.map(second)).astype("int64").tolist()
+    other_rows = others.where(~as_first, rows[by].map(second)).astype("int64").tolist()
     there = rows.loc[other_rows, column].tolist()
     messages = [
-        f"{cut(uri)!r} {words.format(here=here, there=value)}"
+        f"{cut(uri)!r} {words.format(here=cut(here), there=cut(value))}"
         for uri, here, value in zip(uris, rows[column], there, strict=True)
     ]
     return Finding(code, list(rows.index), URI_COLUMN, uris.tolist(), messages, other_rows)
 
 
-def _row_of(rows: pd.DataFrame) -> pd.Series:
-    """The row of each uri."""
-    return pd.Series(rows.index, index=rows[URI_COLUMN])
+def _row_of(rows: pd.DataFrame, by: str) -> pd.Series:
+    return pd.Series(rows.index, index=rows[by])
 
 
 def _check_duplicates(rows: pd.DataFrame) -> Finding:
     """Each row that occurred before, with the first that is the same."""
-    same = rows[rows.duplicated(keep=False)]
-    groups = same.groupby(list(same.columns), sort=False, dropna=False).ngroup()
+    columns = [name for name in rows if name != URI_COLUMN]  # which may be spelled in other ways
+    same = rows[rows.duplicated(columns, keep=False)]
+    groups = same.groupby(columns, sort=False, dropna=False).ngroup()
     first = pd.Series(same.index, index=same.index).groupby(groups).transform("first")
-    again = same.duplicated().to_numpy(dtype=bool)
+    again = same.duplicated(columns).to_numpy(dtype=bool)
     uris = same.loc[again, URI_COLUMN]
     splits = same.loc[again, SPLIT_COLUMN]
     messages = [
@@ -111,19 +145,23 @@ def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:
     groups = [same for same in alike.values() if len(same) > 1]
     yield _whole_frame(
         "similar_labels",
-        [(same[0], f"labels {same} differ only in case or whitespace") for same in groups],
+        [
+            (same[0], f"labels {list(map(cut, same))} differ only in case or whitespace")
+            for same in groups
+        ],
     )
     trained = set(rows.loc[rows[SPLIT_COLUMN] == "TRAIN", LABEL_COLUMN].unique().tolist())
     if trained:
         absent = [label for label in labels if label not in trained]
         yield _whole_frame(
-            "label_not_in_train", [(label, f"label {label!r} is not in TRAIN") for label in absent]
+            "label_not_in_train",
+            [(label, f"label {cut(label)!r} is not in TRAIN") for label in absent],
         )
     few = counts[counts < FEW_IMAGES]
     yield _whole_frame(
         "few_images",
         [
-            (label, f"label {label!r} has {counted(count, 'image')}, fewer than {FEW_IMAGES}")
+            (label, f"label {cut(label)!r} has {counted(count, 'image')}, fewer than {FEW_IMAGES}")
             for label, count in zip(few.index.tolist(), few.tolist(), strict=True)
         ],
     )

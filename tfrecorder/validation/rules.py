@@ -73,6 +73,7 @@ class Checked:
         files: the uris of every column of images or masks, each under its name; the index is the
             row of the source.
         contents: for those of these columns whose images came as bytes.
+        missing: for columns with a default, which rows have it because their value is missing.
         source_rows: rows in the source; more than records if boxes have a row each.
         assigned: how rows that came without a split got one, in words.
     """
@@ -85,6 +86,7 @@ class Checked:
     source_rows: int = 0
     assigned: str = ""
     contents: Mapping[str, Contents] = dataclasses.field(default_factory=dict)
+    missing: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def report(self) -> pd.DataFrame:
@@ -145,7 +147,10 @@ def check_source(
     _assign(frame, {} if has_faults(findings) else values, division, source.groups)
     if not any(finding.code == "missing_column" for finding in findings):
         passed = _OF_WHOLE_DATASETS if known else ()
-        findings += (one for one in check_rows(frame) if one.code not in passed)
+        fields = [outcome.field for outcome in outcomes]
+        bad_texts = {row for one in findings if one.code == "bad_text" for row in one.rows}
+        of_rows = check_rows(frame, source, fields, values, bad_texts)
+        findings += (one for one in of_rows if one.code not in passed)
         findings += check_divided(frame[SPLIT_COLUMN], was_open, division)
     return Checked(
         frame=frame,
@@ -160,6 +165,7 @@ def check_source(
         source_rows=len(source.frame),
         assigned=describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups),
         contents=source.contents,
+        missing={one.field.column: one.missing for one in outcomes if one.missing is not None},
     )
 
 
@@ -201,8 +207,7 @@ def _check_columns(source: Source) -> Iterator[Finding]:
                 yield Finding("missing_column", [None], wanted, [near], message)
             elif is_required(kind):
                 message = f"there is no column {wanted!r}; the columns are {present + others}"
-                value = others[0] if others else "…"
-                yield Finding("missing_column", [None], wanted, [value], message)
+                yield Finding("missing_column", [None], wanted, ["…"], message)
     for name in others:
         if name not in suggested:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")

@@ -25,7 +25,10 @@ TOP_VALUES = 10
 
 
 def describe_columns(
-    fields: tuple[Field, ...], values: Mapping[str, pa.Array], splits: pd.Series
+    fields: tuple[Field, ...],
+    values: Mapping[str, pa.Array],
+    splits: pd.Series,
+    missing: Mapping[str, np.ndarray],
 ) -> dict[str, dict[str, Any]]:
     """Statistics of each column by split, as JSON values.
 
@@ -34,6 +37,10 @@ def describe_columns(
     frequent values with their counts.  For boxes: their count, the same for their classes, and
     under "boxes" the statistics of each of `BOX_NUMBERS`, in the unit of the source.  Images,
     masks, bytes and columns without labels have none.
+
+    Args:
+        missing: for columns with a default, which rows have it because their value is missing:
+            they are left out, and counted under "missing", if there are any.
     """
     of_split = {split: (splits == split).to_numpy() for split in SPLITS}
     of_split = {split: mask for split, mask in of_split.items() if mask.any()}
@@ -42,8 +49,16 @@ def describe_columns(
         if isinstance(field.kind, (Image, Mask, Bytes)) or field.is_unlabelled:
             continue
         describe = (_of_boxes if isinstance(field.kind, Boxes) else _of_values)(field, values)
-        found[field.column] = {split: describe(mask) for split, mask in of_split.items()}
+        absent = missing.get(field.column, np.zeros(len(splits), bool))
+        found[field.column] = {
+            split: {**describe(mask & ~absent), **_missing(mask & absent)}
+            for split, mask in of_split.items()
+        }
     return found
+
+
+def _missing(rows: np.ndarray) -> dict[str, int]:
+    return {"missing": int(rows.sum())} if rows.any() else {}
 
 
 def _of_values(field: Field, values: Mapping[str, pa.Array]) -> Describe:

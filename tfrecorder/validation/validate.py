@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
+from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.sources.files import line_numbers
@@ -36,7 +37,7 @@ def validate(
     seed: int = 0,
     verify: str = "decode",
     max_pixels: int = DEFAULT_MAX_PIXELS,
-    strict: bool = False,
+    strict: bool | Sequence[str] = False,
     splits: Mapping[str, float] | None = None,
     stratify: bool = False,
     split_by: str | None = None,
@@ -51,7 +52,8 @@ def validate(
             boxes in pixels with the size of their image.
         columns, schema, labels, background_class, sep, encoding, base, seed, verify, max_pixels,
             splits, stratify, split_by: as for `tfrecorder.ConvertOptions`.
-        strict: treat warnings as errors; notes stay notes.
+        strict: treat warnings as errors; notes stay notes.  Or the codes of those that are to be
+            errors, such as ["leakage", "duplicate_row"].
         progress: show progress, with `check_images` as a bar; None shows it only in a terminal or
             a notebook.
 
@@ -88,6 +90,9 @@ def validate(
             "progress": progress,
         }
     )
+    if not check_images and (verify, max_pixels) != ("decode", DEFAULT_MAX_PIXELS):
+        name = "max_pixels" if verify == "decode" else "verify"
+        raise OptionError(f"{name}: no image is opened without check_images=True; give it too.")
     with stage_line(is_shown(progress)) as begin:
         begin("reading the table")
         table = read_with(source, options)
@@ -112,10 +117,11 @@ def report_on(
     report: pd.DataFrame,
     table: Source,
     checked: Checked,
-    strict: bool,
+    strict: bool | Sequence[str],
     notes: tuple[str, ...] = (),
 ) -> ValidationReport:
     """A report as people see it, with line numbers; `strict` turns warnings into errors."""
     lines = line_numbers(table, shown_rows(report))
-    found = as_errors(report) if strict else report
-    return ValidationReport.of(found, len(table.frame), [*checked.notes, *notes], lines)
+    return ValidationReport.of(
+        as_errors(report, strict), len(table.frame), [*checked.notes, *notes], lines
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Bytes, Number, Text
+from tfrecorder.schema.kinds import Bytes, Label, Number, Text
 from tfrecorder.validation.classes import Outcome, as_lists
 from tfrecorder.validation.columns import at, check_unicode, has_faults
 from tfrecorder.validation.report import Finding
@@ -24,31 +25,40 @@ _DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.int64}
 
 def check_values(field: Field, column: pd.Series) -> Outcome:
     """A column with one value or one array per row."""
-    column, findings = _filled(field, column)
+    column, missing, findings = _filled(field, column)
     if has_faults(findings):
         return Outcome(field, {}, findings)
     check = _check_single if field.kind.shape == () else _check_arrays  # type: ignore[attr-defined]
     array, found = check(field, column)
     findings += found
-    return Outcome(field, {} if has_faults(findings) else {field.key: array}, findings)
+    values = {} if has_faults(findings) else {field.key: array}
+    return Outcome(field, values, findings, missing=missing)
 
 
-def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, list[Finding]]:
-    """The default for missing values; a fault if there is no default."""
+def default_of(field: Field) -> tuple[str, Any]:
+    """The key of a column with one value per row, and its default as it is stored there."""
+    if isinstance(field.kind, Label):
+        return f"{field.key}/text", str(field.kind.default)
+    stored = check_values(field, pd.Series([None], dtype=object)).values[field.key]
+    return field.key, stored.to_pylist()[0]
+
+
+def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, np.ndarray, list[Finding]]:
+    """The default for missing values, and which these are; a fault if there is no default."""
     kind: Any = field.kind
     # An empty text is a text, but not a number.
     empty = isinstance(kind, Number)
     missing = column.map(lambda value: _is_missing(value, empty)).to_numpy(dtype=bool)
     if not missing.any():
-        return column, []
+        return column, missing, []
     if kind.default is None:
-        return column, [at("missing_value", missing, column, "the value is missing")]
+        return column, missing, [at("missing_value", missing, column, "the value is missing")]
     # Go cell by cell: pandas would spread a list over the rows.
     cells = zip(column, missing, strict=True)
     values = [kind.default if is_missing else value for value, is_missing in cells]
     filled = pd.Series(index=column.index, dtype=object, name=column.name)
     filled[:] = values if kind.shape == () else _as_cells(values)
-    return filled, []
+    return filled, missing, []
 
 
 def _as_cells(values: list[Any]) -> np.ndarray:
@@ -76,8 +86,9 @@ def _check_single(field: Field, column: pd.Series) -> tuple[pa.Array | None, lis
         findings = [_wrong(field, column, wrong)]
         if wrong.any():
             return None, findings
-        dtype = _DTYPES[kind.dtype]
-        return pa.array(numbers.to_numpy(dtype=dtype)), findings
+        stored = numbers.to_numpy(dtype=_DTYPES[kind.dtype])
+        findings.append(_rounded(column, stored, np.ones(len(column), np.int64)))
+        return pa.array(stored), findings
     cls, arrow = (str, pa.large_string()) if isinstance(kind, Text) else (bytes, pa.large_binary())
     if cls is bytes:
         column = column.map(_as_bytes)
@@ -143,6 +154,39 @@ def _number_of_text(text: str, dtype: str) -> float | int | None:
     return None if np.isnan(number) else _number(number, dtype)
 
 
+#: float32 holds every whole number up to this one.
+_WHOLE = 2.0**24
+
+
+def _rounded(column: pd.Series, stored: np.ndarray, sizes: np.ndarray) -> Finding:
+    """Numbers that float32 changes by more than their fraction: those beyond `_WHOLE`.
+
+    Args:
+        stored: the numbers of all rows, as records hold them.
+        sizes: how many numbers each row has.
+    """
+    large = np.abs(stored) >= _WHOLE if stored.dtype == np.float32 else np.zeros(0, bool)
+    ends, cells = np.cumsum(sizes), column.array
+    rows, shown, messages = [], [], []
+    for place in np.unique(np.searchsorted(ends, np.flatnonzero(large), "right")).tolist():
+        made = stored[ends[place] - sizes[place] : ends[place]].tolist()
+        for old, new in zip(_given(cells[place]), made, strict=True):
+            if old != new == new:
+                rows.append(column.index[place])
+                shown.append(old)
+                messages.append(f"{old} is stored as {new:.0f}")
+                break
+    return Finding("rounded_number", rows, str(column.name), shown, messages)
+
+
+def _given(cell: Any) -> list[Any]:
+    """The numbers of a cell exactly as given, in C order."""
+    if isinstance(cell, str):
+        cell = json.loads(cell) if cell.strip().startswith("[") else Decimal(cell.strip())
+    scalar = isinstance(cell, (int, float, Decimal))
+    return [cell] if scalar else np.asarray(cell).ravel().tolist()
+
+
 def _as_bytes(value: Any) -> Any:
     return bytes(value) if isinstance(value, (bytearray, memoryview, np.bytes_)) else value
 
@@ -160,7 +204,9 @@ def _check_arrays(field: Field, column: pd.Series) -> tuple[pa.Array | None, lis
     flat = [array.ravel() for array in arrays]
     if isinstance(kind, Number):
         dtype = _DTYPES[kind.dtype]
-        values = pa.array(np.concatenate([np.empty(0, dtype), *flat]).astype(dtype))
+        stored = np.concatenate([np.empty(0, dtype), *flat]).astype(dtype)
+        findings.append(_rounded(column, stored, sizes))
+        values = pa.array(stored)
     else:
         texts = [text for array in flat for text in array]
         if isinstance(kind, Text):

@@ -27,6 +27,8 @@ from tfrecorder.plan.directory import exchange_begun
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import from_json
 from tfrecorder.stored.dataset import exchange_words
+from tfrecorder.stored.files import files_of
+from tfrecorder.stored.generations import is_own
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.done import BESIDE, DoneRecord, list_output
 
@@ -148,8 +150,8 @@ def _nothing_left(directory: str, faults: list[Fault]) -> DatasetError:
             return DatasetError(f"{directory}: {fault.file}: {fault.message}.")
     return DatasetError(
         f"{directory}: both {layout.PLAN} and {layout.METADATA} are damaged or gone, so there is "
-        "nothing to check the shards against. Copy them again, or convert again with "
-        "overwrite=True."
+        f"nothing to check the shards against. Copy them again; or "
+        f"`tfrecorder repair {layout.grown_of(directory)}` makes them again from the shards."
     )
 
 
@@ -198,8 +200,10 @@ def refuse(directory: str) -> None:
     if not there:
         raise DatasetError(f"{directory}: there is no such directory. Check the path.")
     committed = storage.exists(os.path.join(directory, layout.COMMIT))
-    if not storage.exists(os.path.join(directory, layout.PRIVATE)):
-        if committed or any(".tfrecord" in name for name in storage.names(directory)):
+    private = storage.exists(os.path.join(directory, layout.PRIVATE))
+    names = storage.names(directory)
+    if not private and not (committed and is_own(directory, names, files_of(directory))):
+        if committed or any(".tfrecord" in name for name in names):
             raise DatasetError(
                 f"{directory} was not written by tfrecorder: there is no {layout.PRIVATE}/ with "
                 "the checksums to compare with. tfrecorder.load and tfrecorder.info read it."

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted, html_table
 
 if TYPE_CHECKING:
@@ -164,6 +165,6 @@ class VerificationReport:
             else ""
         )
         return (
-            f"{others}`tfrecorder repair {self.directory}` rewrites the damaged files from the "
+            f"{others}`{command('repair', self.directory)}` rewrites the damaged files from the "
             "plan and the sources."
         )

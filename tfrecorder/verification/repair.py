@@ -38,8 +38,10 @@ from tfrecorder.verification.expectation import (
     Written,
     other_sums,
     read_expectation,
+    refuse,
 )
 from tfrecorder.verification.faults import Fault
+from tfrecorder.verification.rebuild import LOST, rebuild_lost, remove_folders
 from tfrecorder.verification.shard import ShardFindings
 from tfrecorder.verification.source_change import describe
 from tfrecorder.verification.verify import (
@@ -48,6 +50,7 @@ from tfrecorder.verification.verify import (
     check_all,
     check_common,
     check_shards,
+    verify,
 )
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.done import DoneRecord
@@ -63,6 +66,7 @@ class RepairResult:
     Attributes:
         directory: the dataset directory, as it was given.
         files: the names of the files that were written again; empty if nothing was wrong.
+        lost: where the plan was lost and was made again from the records: what they do not hold.
         bytes: the size of these files.
         seconds: how long it took.
     """
@@ -71,6 +75,7 @@ class RepairResult:
     files: tuple[str, ...]
     bytes: int
     seconds: float
+    lost: tuple[str, ...] = ()
 
     @property
     def shards(self) -> tuple[str, ...]:
@@ -81,6 +86,7 @@ class RepairResult:
         if not self.files:
             return f"{self.directory}: all is well; nothing was written. ({self.seconds:.1f} s)"
         names = "".join(f"\n  {file}" for file in self.files)
+        names += "".join(f"\nnot known any more: {words}" for words in self.lost)
         return (
             f"{self.directory}: {counted(len(self.files), 'file')} written again, as before "
             f"({counted(self.bytes, 'byte')}, {self.seconds:.1f} s):{names}"
@@ -96,7 +102,8 @@ def repair(
 
     It first checks everything that `verify` checks; sound files are not touched.  If an overwrite
     was interrupted while its new dataset was replacing the old one, the overwrite is completed
-    first.
+    first.  If plan and metadata are both lost, they are made again from the records, as far as
+    these hold them; `lost` of the result says what they do not.
 
     Args:
         directory: the output_dir of a finished conversion.
@@ -107,8 +114,7 @@ def repair(
         The files that were written again.
 
     Raises:
-        DatasetError: the directory holds no committed dataset, or too little of it is left: the
-            plan is gone, or no checksum is left to prove a shard.
+        DatasetError: the directory holds no committed dataset, or too little of it is left.
         SourceError: sources have changed or vanished.  Their shards stay as they are, and other
             shards are repaired; the files of the commit are repaired once all shards are.
         OutputError: another conversion or repair is running here, or the disk cannot be written.
@@ -118,17 +124,28 @@ def repair(
         ('train-00003-of-00012.tfrecord',)
     """
     started = time.perf_counter()
-    where = os.fspath(directory)
+    where = storage.given_path(directory)
     with storage.failing_as(DatasetError, where):
         if exchange_begun(where):
             with claim(where):
                 complete(where)
+        refuse(where)
+        folder = None if base is None else storage.absolute(storage.given_path(base))
+        rebuilt = rebuild_lost(
+            where, lambda one: _repair(read_expectation(one), folder, lambda size: None)
+        )
         _refuse_foreign(where)
-    with claim(where):
-        folder = None if base is None else storage.absolute(os.fspath(base))
-        files = _repair_all(where, folder, progress)
-    sizes = [storage.size_or_none(os.path.join(where, file)) or 0 for file in files]
-    return RepairResult(where, tuple(files), sum(sizes), time.perf_counter() - started)
+    try:
+        with claim(where):
+            files = [*rebuilt, *_repair_all(where, folder, progress)]
+    except OutputError as error:
+        # The system refuses to write (a link of ours has no errno).  If all is well, it need not.
+        if not getattr(error.__cause__, "errno", None) or not verify(where, progress=progress).ok:
+            raise
+        files = []
+    size = sum(storage.size_or_none(os.path.join(where, file)) or 0 for file in files)
+    seconds = time.perf_counter() - started
+    return RepairResult(where, tuple(files), size, seconds, LOST if rebuilt else ())
 
 
 def _refuse_foreign(directory: str) -> None:
@@ -386,6 +403,7 @@ def _commit_again(expected: Expectation, proved: Sequence[DoneRecord]) -> list[s
     done = {shard: by_name[shard.name] for shard in expected.plan.shards if shard.name in by_name}
     found = [*check_commit(expected, done), *check_gathered(expected, frozenset())]
     files = {fault.file for fault in (*expected.faults, *found)} - {shard.done for shard in done}
+    remove_folders(map(expected.path, files))
     if files:
         # The conversion, which committed, has already judged the fraction.
         commit(expected.plan, done.values(), expected.directory, max_reject_fraction=1.0)

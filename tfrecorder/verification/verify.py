@@ -69,7 +69,7 @@ def verify(
         True
     """
     started = time.perf_counter()
-    where = os.fspath(directory)
+    where = storage.given_path(directory)
     shards: list[ShardFindings] = []
     faults: list[Fault] = []
     with storage.failing_as(DatasetError, where):
@@ -96,10 +96,7 @@ def verify(
 
 
 def _decoder(expected: Expectation) -> Decode:
-    from tfrecorder.loading.start import quiet_start
-
-    with quiet_start():  # imports TensorFlow, so only if asked for
-        from tfrecorder.loading import decode_check
+    from tfrecorder.loading import decode_check  # imports TensorFlow, so only if asked for
 
     return decode_check.decoder(image_shape(expected.done.values()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfrecorder.dataset.example import Values, parse_example
@@ -26,28 +26,47 @@ def record_copier(plan: Plan) -> LoadRow:
     def copy(row: PlannedRow) -> Loaded | Rejected:
         if (reject := planned_reject(row)) is not None:
             return reject
-        file, offset, size, warning = (row.values[name] for name in COPY_OF)
+        file, offset, size, warning = (row.values[name] for name in COPY_OF[:4])
         shard = ShardFile(os.path.join(plan.base, file), None, 0)
         framed = files.read(shard, offset, size)
         try:
             features = parse_example(unframe(framed))
         except ValueError as error:
             raise damaged_record(shard, offset, error) from error
-        stored = [(field.key, _image(field, features)) for field in images]
-        return Loaded(
-            row=row,
-            image=replace(stored[0][1], warning=warning or None) if stored else None,
-            parts=[
-                framed[:HEADER_BYTES],
-                framed[HEADER_BYTES:-FOOTER_BYTES],
-                framed[-FOOTER_BYTES:],
-            ],
-            size=len(framed),
-            input_bytes=sum(len(image.data) for _, image in stored),
-            further=tuple(stored[1:]),
-        )
+        parts = [
+            framed[:HEADER_BYTES],
+            framed[HEADER_BYTES:-FOOTER_BYTES],
+            framed[-FOOTER_BYTES:],
+        ]
+        return loaded(row, parts, features, images, warning)
 
     return copy
+
+
+def loaded(
+    row: PlannedRow,
+    parts: list[bytes],
+    features: Mapping[str, Values],
+    images: Sequence[Field],
+    warning: str,
+) -> Loaded:
+    """A row whose record is already written.
+
+    Args:
+        parts: the framed record.
+        features: its values.
+        images: the columns of images.
+        warning: of the decoder; "" if there is none.
+    """
+    stored = [(field.key, _image(field, features)) for field in images]
+    return Loaded(
+        row=row,
+        image=replace(stored[0][1], warning=warning or None) if stored else None,
+        parts=parts,
+        size=sum(map(len, parts)),
+        input_bytes=sum(len(image.data) for _, image in stored),
+        further=tuple(stored[1:]),
+    )
 
 
 def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:

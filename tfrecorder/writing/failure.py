@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 
 from tfrecorder import errors, storage
 from tfrecorder.dataset import layout
+from tfrecorder.dataset.json_form import parse, record, text
 from tfrecorder.errors import TfrecorderError, UnreachableError
 
 
@@ -36,6 +37,8 @@ class Failure:
     def as_error(self) -> TfrecorderError:
         return (_kind(self.error) or TfrecorderError)(self.message)
 
+
+_NOTE = record({"error": text, "message": text}, {"launch": text, "shard": text})
 
 #: One of our errors in what Beam makes of a worker's error: a traceback, then Beam's own text.
 _TOLD = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE)
@@ -85,8 +88,8 @@ def read_failure(output_dir: str) -> Failure | None:
         UnreadableError: the directory cannot be read.
     """
     try:
-        note = json.loads(storage.read_bytes(os.path.join(output_dir, layout.FAILURE)))
-        failure = Failure(**note)
+        note = storage.read_bytes(os.path.join(output_dir, layout.FAILURE))
+        failure = Failure(**parse(note, _NOTE))
     except storage.UnreadableError as error:
         if error.code == "not_found":
             return None

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfrecorder import storage
 from tfrecorder.dataset import layout
 from tfrecorder.display.tables import (
     Report,
@@ -21,6 +19,8 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.fields import from_json as fields_from_json
+from tfrecorder.stored.files import files_of
+from tfrecorder.stored.generations import read_metadata
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:
@@ -165,7 +165,7 @@ class ConversionResult(Report):
             )
         if self.rows_there and self.splits:
             rows = counted(self.rows_there, "row")
-            notes.append(f"skipped: {rows} whose images are already there")
+            notes.append(f"skipped: {rows} that are already there")
         if self.class_names is not None:
             notes.append(class_words(self.class_names))
         notes += self.notes
@@ -196,7 +196,7 @@ class ConversionResult(Report):
 
 def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) -> ConversionResult:
     """The result of the conversion that is committed in a directory."""
-    known = json.loads(storage.read_bytes(os.path.join(output_dir, layout.METADATA)))
+    known = read_metadata(output_dir, files_of(output_dir))
     splits = {}
     for name, rows in known["split_rows"].items():
         shards = [shard for shard in known["shards"] if shard["split"] == name]

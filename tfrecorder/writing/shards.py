@@ -120,7 +120,7 @@ def write_shard(
     shard = plan.shards[group]
     attempt = attempt or Attempt(output_dir, shard, plan.digest)
     rows, together = 0, _together(pool.threads)
-    tally = _Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
+    tally = Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
 
     spool = os.path.join(*layout.spool_of(output_dir))
 
@@ -245,7 +245,7 @@ def _widened(extremes: Extremes, values: tuple[int, ...]) -> Extremes:
     return tuple(map(min, low, values)), tuple(map(max, high, values))
 
 
-class _Tally:
+class Tally:
     """Counts and side files of a shard under way."""
 
     def __init__(self, report: Callable[[int], None], seconds: float) -> None:
@@ -300,7 +300,7 @@ class _Tally:
             self._reported = now
             self._report(self.records + len(self.reject_rows))
 
-    def publish(self, output_dir: str, shard: Shard, attempt: Attempt) -> None:
+    def publish(self, output_dir: str, shard: Shard, attempt: Attempt | None = None) -> None:
         files = {
             shard.index_file: bytes(self.index),
             shard.rejects: to_csv(REJECT_HEADER, self.reject_rows),

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.plan.directory import exchange_begun
@@ -19,7 +20,8 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.staging import read_plan
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.stored.dataset import shard_faults
-from tfrecorder.stored.generations import committed_directories
+from tfrecorder.stored.files import files_of
+from tfrecorder.stored.generations import committed_directories, own_metadata, read_metadata
 from tfrecorder.writing.done import DoneRecord, add_up, read_all_done
 from tfrecorder.writing.failure import read_failure
 from tfrecorder.writing.progress import read_notes
@@ -143,7 +145,7 @@ class ConversionStatus(Report):
         if self.damage:
             shown = "; ".join(self.damage[:_SHOWN])
             more = f"; and {len(self.damage) - _SHOWN:,} more" if self.damage[_SHOWN:] else ""
-            remedy = f"`tfrecorder repair {self.output_dir}` restores it from the source"
+            remedy = f"`{command('repair', self.output_dir)}` restores it from the source"
             return [*notes, f"committed, but no longer whole: {shown}{more}. {remedy}"]
         if self.committed:
             return [*notes, "committed: the dataset is finished, and its shards are there"]
@@ -161,6 +163,13 @@ class ConversionStatus(Report):
             return [*notes, f"not committed: {words}; overwrite=True starts it again"]
         verb = "append" if self.appends else "conversion"
         verb = "stream" if self.batch else verb
+        if verb == "conversion" and (not self.rows_through or self.shards_done == self.shards):
+            commit = f"`tfrecorder commit {self.output_dir}`"
+            words = f"all shards are written; {commit} makes them a dataset"
+            if not self.shards_done:
+                work = f"`tfrecorder work {self.output_dir}`"
+                words = f"planned; no shard is written yet. {work} writes them, then {commit}"
+            return [*notes, f"not committed: {words}. The same conversion, run again, does so too"]
         words = f"under way, or stopped; the same {verb}, run again, continues it"
         return [*notes, f"not committed: {words}"]
 
@@ -185,44 +194,44 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
     """
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
         raise OptionError(f"output_dir={output_dir!r}: give the directory of a conversion.")
-    where = os.fspath(output_dir)
-    plan = read_plan(where)
-    if plan is None:
+    where = storage.given_path(output_dir)
+    with storage.failing_as(DatasetError, where):
+        return _status(where)
+
+
+def _status(output_dir: str) -> ConversionStatus:
+    files = files_of(output_dir)
+    sizes = files.sizes(output_dir)
+    plan = read_plan(output_dir)
+    if plan is None and own_metadata(output_dir, sizes, files) is None:
         raise DatasetError(
-            f"{where}: no conversion was started here: {layout.PLAN} is missing. Give the "
+            f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
             "output_dir of a conversion."
         )
-    try:
-        return _status(where, plan)
-    except storage.UnreadableError as error:
-        raise DatasetError(f"{where} cannot be read: {error}.") from error
-
-
-def _status(output_dir: str, plan: Plan) -> ConversionStatus:
     following = layout.next_of(output_dir)
     new = read_plan(following)
-    if storage.exists(os.path.join(output_dir, layout.COMMIT)):
+    if layout.COMMIT in sizes:
         if new is None:
-            return _of_generations(output_dir, plan)
+            return _of_generations(output_dir)
         found = _of_unfinished(following, new)
         return dataclasses.replace(found, output_dir=output_dir, overwrites=True)
-    if not exchange_begun(output_dir):
+    if plan is not None and not exchange_begun(output_dir):
         return _of_unfinished(output_dir, plan)
     waits = storage.exists(os.path.join(following, layout.METADATA))
-    found = _of_committed(following if waits else output_dir, new or plan)
+    found = _of_committed(following if waits else output_dir)
     return dataclasses.replace(found, output_dir=output_dir, committed=False, damage=())
 
 
-def _of_generations(output_dir: str, plan: Plan) -> ConversionStatus:
+def _of_generations(output_dir: str) -> ConversionStatus:
     """All committed generations together; or the append under way, if there is one."""
     every = committed_directories(output_dir)
     unfinished = layout.generation_of(output_dir, len(every))
     if (new := read_plan(unfinished)) is not None:
         found = _of_unfinished(unfinished, new)
         return dataclasses.replace(found, output_dir=output_dir, appends=len(every))
-    found = _of_committed(output_dir, plan)
+    found = _of_committed(output_dir)
     for number, directory in enumerate(every[1:], 1):
-        one = _of_committed(directory, None)
+        one = _of_committed(directory)
         folder = layout.generation_of("", number)
         damage = tuple(os.path.join(folder, words) for words in one.damage)
         found = dataclasses.replace(
@@ -245,9 +254,9 @@ def _added(
     return {name: both(name) for name in SPLITS if name in splits or name in more}
 
 
-def _of_committed(output_dir: str, plan: Plan | None) -> ConversionStatus:
+def _of_committed(output_dir: str) -> ConversionStatus:
     """From the metadata: one file, instead of one for each shard."""
-    known = json.loads(storage.read_bytes(os.path.join(output_dir, layout.METADATA)))
+    known = read_metadata(output_dir, files_of(output_dir))
     splits = {}
     for name, rows in known["split_rows"].items():
         shards = [shard for shard in known["shards"] if shard["split"] == name]
@@ -255,7 +264,7 @@ def _of_committed(output_dir: str, plan: Plan | None) -> ConversionStatus:
         splits[name] = SplitStatus(
             rows=rows,
             rows_through=rows,
-            shards=len(shards) if plan is None else plan.split_shards[name],
+            shards=len(shards),
             shards_done=len(shards),
             records=records,
             rejects=rows - records,
@@ -263,7 +272,7 @@ def _of_committed(output_dir: str, plan: Plan | None) -> ConversionStatus:
         )
     sizes = storage.sizes(output_dir)
     damage = shard_faults(sizes, {shard["file"]: shard["bytes"] for shard in known["shards"]})
-    reasons = known["totals"]["reasons"]
+    reasons = known.get("totals", {}).get("reasons", {})
     streams = {name: one["to"] for name, one in (known.get("streams") or {}).items()}
     return ConversionStatus(
         output_dir, True, splits, reasons, None, damage=tuple(damage), streams=streams
@@ -292,7 +301,7 @@ def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int
     totals = add_up(done)
     return SplitStatus(
         rows=rows,
-        rows_through=totals.rows + under_way,
+        rows_through=min(rows, totals.rows + under_way),
         shards=shards,
         shards_done=len(done),
         records=totals.records,

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.dataset import layout
+from tfrecorder.display.commands import command
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.plan.exchange import is_in_place
 from tfrecorder.runners.dataflow.service import (
@@ -252,7 +253,7 @@ class DataflowJob:
             f"{self.url}\n"
             f"{first}"
             "It keeps running without this process. Progress: "
-            f"tfrecorder status {self.output_dir}"
+            f"{command('status', self.output_dir)}"
         )
 
     def _repr_html_(self) -> str:

@@ -8,27 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from tfrecorder import storage
-
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-
-#: A header that TensorFlow adds to its requests to gs://.  It reads the variable on import.
-HEADER = "GCS_ADDITIONAL_REQUEST_HEADER"
-
-
-def bill_tensorflow() -> None:
-    """Make TensorFlow name the project that pays for its requests, unless it is already imported.
-
-    Source: https://cloud.google.com/storage/docs/xml-api/reference-headers#xgooguserproject
-    """
-    project = storage.access().user_project
-    if project is not None and "tensorflow" not in sys.modules:
-        os.environ.setdefault(HEADER, header(project))
-
-
-def header(project: str) -> str:
-    """The value of the variable that bills a project."""
-    return f"x-goog-user-project:{project}"
 
 
 @contextlib.contextmanager
@@ -38,6 +18,8 @@ def quiet_start() -> Iterator[None]:
     These lines (oneDNN, missing drivers, the processor's features) go straight to standard error,
     bypassing Python, and those written before its log is set up ignore TF_CPP_MIN_LOG_LEVEL.  They
     are shown if that variable is set, or if the import fails.
+
+    Only for the command line: it changes standard error of the whole process.
     """
     if os.environ.get(LEVEL) is not None or "tensorflow" in sys.modules or sys.stderr is None:
         yield

@@ -1,0 +1,101 @@
+"""The process of the command line: Ctrl-C while it starts, and locales other than UTF-8."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import PHOTOS, run
+
+import tfrecorder
+
+#: Presses Ctrl-C when a module is looked for: in a file that Python runs before anything else.
+PRESS = """
+import os, signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" ignores it
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+SCRIPT = "import sys\nfrom tfrecorder.cli.main import main\nsys.exit(main())\n"
+
+
+@pytest.mark.parametrize("started", ["python -m tfrecorder", "tfrecorder", "another program"])
+@pytest.mark.parametrize("module", ["pandas", "click", "tfrecorder.cli.look"])
+def test_ctrl_c_while_the_command_is_imported_leaves_no_traceback(
+    started: str, module: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PRESS.format(module=module))
+    (tmp_path / "tfrecorder").write_text(SCRIPT)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    path = os.pathsep.join([str(tmp_path), str(Path(tfrecorder.__file__).parents[1])])
+    words = {
+        "python -m tfrecorder": ["-W", "ignore", "-m", "tfrecorder"],
+        "tfrecorder": [tmp_path / "tfrecorder"],
+        "another program": [tmp_path / "train.py"],
+    }
+    done = run(*words[started], "info", "tfrecorder", env={**os.environ, "PYTHONPATH": path})
+    if started == "another program":
+        assert "KeyboardInterrupt" in done.stderr
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def in_ascii(*words: str) -> subprocess.CompletedProcess[bytes]:
+    """A command in a process whose locale has no other characters."""
+    ascii_only = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-W", "ignore", "-m", "tfrecorder", *words]
+    return subprocess.run(command, env={**os.environ, **ascii_only}, capture_output=True)
+
+
+@pytest.fixture
+def folder() -> Path:
+    """A folder of photographs whose name has an umlaut, and a table of them."""
+    folder = Path("photos/grün")
+    folder.mkdir(parents=True)
+    for path in PHOTOS[:3]:
+        shutil.copy(path, folder)
+    rows = "".join(f"photos/grün/{path.name},grün\n" for path in PHOTOS[:3])
+    Path("photos.csv").write_text(f"image_uri,label\n{rows}", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("validate", "photos"),
+        ("convert", "photos.csv", "out"),
+        ("validate", "größe.csv"),
+        ("info", "größe"),
+        ("convert", "photos.csv", "größe"),
+        ("stream", "photos", "out", "--until-idle", "1"),
+    ],
+    ids=" ".join,
+)
+def test_a_locale_without_the_characters_of_a_path_is_named_and_not_the_path(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    done = in_ascii(*words)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith(b"error: the locale of this process (ascii) does not have")
+    assert b"set PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8" in done.stderr
+    assert done.stdout == b""
+    assert not list(Path().rglob("*.tfrecord"))
+
+
+@pytest.mark.slow
+def test_a_locale_without_umlauts_converts_paths_without_them(folder: Path) -> None:
+    folder.rename("photos/green")
+    assert in_ascii("convert", "photos", "out").returncode == 0
+    assert tfrecorder.info("out").records == 3
+    assert in_ascii("verify", "out").returncode == 0

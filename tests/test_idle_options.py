@@ -1,0 +1,209 @@
+"""Options that do nothing are refused; those that count, and the remedies, are as a user types."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from support import CSV, photo_frame
+
+import tfrecorder
+from tfrecorder import OptionError
+from tfrecorder.cli.main import main
+from tfrecorder.options.convert_values import WARNINGS
+from tfrecorder.validation.report import CODES
+
+
+def call(*arguments: Any) -> Any:
+    return CliRunner().invoke(main, [str(one) for one in arguments])
+
+
+IDLE = [
+    (("--resize", "crop"), "--resize crop: it has no effect without --image-size; give that too."),
+    (("--resize", "pad", "--image-size", "64"), "--resize pad: with one number for --image-size"),
+    (("--image-quality", "80"), "without --image-size or --image-format or --apply-exif;"),
+    (("--image-quality", "80", "--image-format", "png"), "no effect with --image-format png;"),
+    (("--shard-size", "1MiB", "--num-shards", "2"), "no effect with --num-shards 2; change one"),
+    (("--version", "1.0.1"), "--version 1.0.1: it has no effect without --name; give that too."),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), IDLE, ids=str)
+@pytest.mark.parametrize("command", ["convert", "stage"])
+def test_an_option_without_effect_is_one_line_on_the_command_line(
+    command: str, given: tuple[str, ...], words: str
+) -> None:
+    done = call(command, CSV, "out", *given)
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert words in done.stderr
+    assert not Path("out").exists()
+
+
+def test_an_option_that_has_an_effect_is_taken() -> None:
+    frame = photo_frame(2)
+    for number, options in enumerate(
+        (
+            {"resize": "crop", "image_size": (16, 16)},
+            {"image_quality": 80, "image_size": 16},
+            {"image_quality": 80, "image_format": "jpeg"},
+            {"resize": "stretch", "image_quality": 95},
+        )
+    ):
+        assert tfrecorder.convert(frame, f"out{number}", progress=False, **options).records == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"project": "p"},
+        {"region": "europe-west1"},
+        {"max_reject_fraction": 0.5, "on_error": "raise"},
+    ],
+    ids=str,
+)
+def test_a_conversion_refuses_what_its_runner_or_another_option_makes_idle(
+    options: dict[str, Any],
+) -> None:
+    with pytest.raises(OptionError, match=r"it has no effect with (runner|on_error)=.*; change"):
+        tfrecorder.convert(photo_frame(2), "out", **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"resize": "crop"}, {"resize": "fit"}, {"antialias": False}], ids=str
+)
+def test_readers_refuse_an_option_that_needs_a_size(options: dict[str, Any]) -> None:
+    (name,) = options
+    tfrecorder.convert(photo_frame(2), "out", progress=False)
+    words = f"{name}=.*: it has no effect without image_size=…; give that too."
+    with pytest.raises(OptionError, match=words):
+        tfrecorder.batches("out", "TRAIN", **options)
+    with pytest.raises(OptionError, match=words):
+        tfrecorder.Records("out", "TRAIN", **options)
+    with pytest.raises(OptionError, match=words):
+        tfrecorder.load("out", **options)
+    with pytest.raises(OptionError, match=r"drop_remainder=True: .* without batch_size=…"):
+        tfrecorder.load("out", drop_remainder=True)
+
+
+def test_what_a_dataset_was_made_with_is_no_mistake_of_an_append() -> None:
+    tfrecorder.convert(photo_frame(4)[:2], "out", progress=False, image_size=(16, 16), resize="pad")
+    assert tfrecorder.append(photo_frame(4), "out", progress=False).records == 2
+    with pytest.raises(OptionError, match="no effect without image_size"):
+        tfrecorder.convert(photo_frame(2), "other", resize="pad")
+
+
+@pytest.mark.parametrize("given", [("--verify", "header"), ("--max-pixels", "100")], ids=str)
+def test_validate_refuses_what_only_counts_for_images_that_it_opens(given: Any) -> None:
+    done = call("validate", CSV, *given)
+    assert (done.exit_code, "without --check-images" in done.stderr) == (2, True)
+    assert call("validate", CSV, "--check-images", *given).exit_code in (0, 1)
+
+
+# The findings that count.
+
+TABLE = "split,image_uri,label,z\n" + "".join(f"TRAIN,{n}.jpg,x,1\n" for n in (1, 1, 2))
+SEVERAL = {"column_left_out", "duplicate_row"}
+
+
+@pytest.mark.parametrize(
+    ("given", "errors"),
+    [
+        ((), set()),
+        (("--strict",), SEVERAL),
+        (("--strict", "duplicate_row"), {"duplicate_row"}),
+        (("--strict=duplicate_row,column_left_out"), SEVERAL),
+        (("--strict", "leakage,no_train"), set()),
+        (("--strict", "few_images"), {"few_images"}),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_strict_may_name_the_findings_that_count(given: Any, errors: set[str], first: bool) -> None:
+    Path("t.csv").write_text(TABLE)
+    given = (given,) if isinstance(given, str) else given
+    arguments = [*given, "t.csv"] if first else ["t.csv", *given]
+    done = call("validate", *arguments)
+    shown = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("error: ")}
+    assert (done.exit_code, shown) == (bool(errors), errors), done.output
+    named = "".join(given[-1:]).removeprefix("--strict").removeprefix("=")
+    report = tfrecorder.validate("t.csv", strict=named.split(",") if named else bool(given))
+    assert {*report.code[report.severity == "error"]} == errors
+    assert list(report.severity) == sorted(report.severity, key=["error", "warning", "note"].index)
+
+
+def test_strict_of_a_conversion_stops_for_the_named_findings_alone() -> None:
+    frame = photo_frame(3).assign(z=1)
+    assert frame.tensorflow.to_tfrecord("out", strict=["leakage"], progress=False).records == 3
+    with pytest.raises(tfrecorder.ValidationError, match="column_left_out"):
+        frame.tensorflow.to_tfrecord("other", strict=("leakage", "column_left_out"))
+    more = photo_frame(4).assign(z=1)
+    with pytest.raises(tfrecorder.ValidationError, match="column_left_out"):
+        tfrecorder.append(more, "out", strict=["column_left_out"])
+    assert not Path("other").exists()
+
+
+def test_strict_may_name_all_that_is_no_error() -> None:
+    assert {*WARNINGS} == {code for code, (severity, _) in CODES.items() if severity != "error"}
+
+
+def test_an_unknown_finding_suggests_the_nearest() -> None:
+    done = call("validate", CSV, "--strict=leakge")
+    assert done.stderr == (
+        "error: --strict leakge: there is no warning 'leakge'; did you mean leakage?\n"
+    )
+    with pytest.raises(OptionError, match=r"no warning 'null_uri'; did you mean .*leakage"):
+        tfrecorder.validate(CSV, strict=["null_uri"])
+    for wrong in ("leakage", 1, []):
+        with pytest.raises(OptionError, match="give True, False, or a list of codes"):
+            tfrecorder.validate(CSV, strict=wrong)
+
+
+# What is said.
+
+
+def test_the_bare_command_prints_its_help() -> None:
+    done = call()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == call("--help").stdout
+
+
+def test_a_misspelt_option_of_the_accessor_suggests_those_of_append_too() -> None:
+    frame = pd.DataFrame({"image_uri": ["a.jpg"]})
+    for wrong, meant in {
+        "appned": "append",
+        "duplicate": "duplicates",
+        "num_shard": "num_shards",
+    }.items():
+        with pytest.raises(OptionError, match=f"no option '{wrong}'; did you mean {meant}"):
+            frame.tensorflow.to_tfrecord("out", **{wrong: True})
+
+
+ODD = ["my data", "it's", 'a "b"', "$HOME", "a(b), c", "a;b", "café", "`x`"]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_remedy_that_shows_a_command_can_be_typed(name: str) -> None:
+    tfrecorder.convert(photo_frame(4), name, num_shards={"TRAIN": 1}, progress=False)
+    shard = next(Path(name).glob("train-*.tfrecord"))
+    shard.write_bytes(shard.read_bytes()[:-9])
+    said = [call("status", name).stdout, call("verify", name).stdout, call("info", name).stderr]
+    for words in said:
+        typed = ["tfrecorder", "repair", name]
+        assert f"`{shlex.join(typed)}`" in words
+    assert call("repair", name).exit_code == 0
+    refused = call("convert", name, "out")
+    assert f"`{shlex.join(['tfrecorder', 'info', name])}` shows it" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_call_that_a_remedy_names_is_a_command_that_can_be_typed(name: str) -> None:
+    Path(name).mkdir()
+    done = call("work", name)
+    assert shlex.join(["tfrecorder", "stage", "SOURCE", os.path.abspath(name)]) in done.stderr
+    Path(f"{name}.csv").write_text("image_uri,z\na.jpg,1\na.jpg,2\n")
+    warned = call("convert", f"{name}.csv", "out")
+    assert shlex.join(["tfrecorder", "validate", f"{name}.csv"]) in warned.stderr

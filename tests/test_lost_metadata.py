@@ -1,0 +1,264 @@
+"""A dataset whose own metadata is gone or cannot be read: damaged, never one of another tool."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from gcs.control import Gcs
+from growing_cases import QUIET, table
+from kind_cases import EVERY_KIND, every_kind
+from objects.control import S3
+from support import copied_as_tfds, photo_frame, public_files
+
+import tfrecorder
+from tfrecorder import Boxes, DatasetError, Image, OutputError, Schema, Split
+
+pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
+
+METADATA = "_tfrecorder/metadata.json"
+NEWEST = "appended/00002"
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three generations of ten records; not to be changed."""
+    out = tmp_path_factory.mktemp("grown") / "out"
+    tfrecorder.convert(table(0, 10), out, num_shards=2, **QUIET)
+    for number in (1, 2):
+        tfrecorder.append(table(10 * number, 10), out, **QUIET)
+    return out
+
+
+@pytest.fixture
+def out(grown: Path) -> Path:
+    shutil.copytree(grown, "out")
+    return Path("out")
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+def a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def a_dangling_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("nowhere")
+
+
+def a_link_to_itself(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def all_private_gone(file: Path) -> None:
+    shutil.rmtree(file.parent)
+
+
+LOSSES = [removed, a_folder, a_dangling_link, a_link_to_itself, cut_short, all_private_gone]
+
+READERS: dict[str, Callable] = {
+    "load": lambda out: tfrecorder.load(out, "TRAIN", batch_size=4),
+    "records": lambda out: tfrecorder.Records(out, "TRAIN"),
+    "batches": lambda out: tfrecorder.batches(out, "TRAIN", batch_size=4),
+    "follow": lambda out: tfrecorder.batches(out, "TRAIN", batch_size=4, follow=True),
+    "info": tfrecorder.info,
+    "inspect": lambda out: tfrecorder.inspect(out),
+    "preview": lambda out: tfrecorder.preview(out, "page.html"),
+    "to_frame": lambda out: tfrecorder.to_frame(out),
+    "generations": tfrecorder.generations,
+    "append": lambda out: tfrecorder.append(table(30, 2), out, **QUIET),
+    "compact": lambda out: tfrecorder.compact(out, "compact", **QUIET),
+    "stream": lambda out: tfrecorder.stream("images", out, until_idle=0),
+    "status": tfrecorder.status,
+}
+
+
+def damage_of(read: Callable, out: Path) -> str:
+    with pytest.raises(DatasetError) as caught:
+        read(out)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("generation", ["", NEWEST], ids=["first", "newest"])
+@pytest.mark.parametrize("lose", LOSSES)
+def test_lost_metadata_is_damage_to_every_reader(
+    out: Path, lose: Callable, generation: str
+) -> None:
+    Path("images").mkdir()
+    lose(out / generation / METADATA)
+    for name, read in READERS.items():
+        words = damage_of(read, out)
+        assert str(out / generation / METADATA) in words, name
+        assert re.search(r"`tfrecorder repair \S*out` writes it again", words), name
+
+
+@pytest.mark.parametrize("generation", ["", "appended/00001", NEWEST])
+@pytest.mark.parametrize("lose", LOSSES)
+def test_repair_makes_it_again(out: Path, lose: Callable, generation: str) -> None:
+    before = public_files(out)
+    frame = tfrecorder.to_frame(out)
+    lose(out / generation / METADATA)
+    result = tfrecorder.repair(out, progress=False)
+    assert str(Path(generation, METADATA)) in result.files
+    assert bool(result.lost) == (lose is all_private_gone)
+    assert public_files(out) == before
+    assert tfrecorder.verify(out, progress=False).ok
+    pd.testing.assert_frame_equal(tfrecorder.to_frame(out), frame)
+    assert tfrecorder.append(table(0, 10), out, **QUIET).rows_there == 10
+    assert tfrecorder.repair(out, progress=False).files == ()
+
+
+def test_a_file_that_may_not_be_read_is_not_a_lost_one(grown: Path, plain_user) -> None:
+    shutil.copytree(grown, "out")
+    tfrecorder.info("out")  # imports all that is needed
+    os.chmod(f"out/{NEWEST}/{METADATA}", 0)
+    with plain_user():
+        assert f"{NEWEST}/{METADATA} cannot be read: Permission denied" in damage_of(
+            tfrecorder.info, Path("out")
+        )
+    os.chmod("out/_tfrecorder", 0)
+    with plain_user():
+        assert f"out/{METADATA} cannot be read: Permission denied" in damage_of(
+            tfrecorder.info, Path("out")
+        )
+        assert "Get access first" in damage_of(tfrecorder.repair, Path("out"))
+
+
+@pytest.mark.parametrize("place", ["appended", NEWEST])
+def test_a_link_to_nowhere_is_not_the_end_of_a_dataset(out: Path, place: str) -> None:
+    shutil.move(out / place, "elsewhere")
+    (out / place).symlink_to(Path("elsewhere").absolute())
+    assert tfrecorder.info(out).records == 30
+    shutil.move("elsewhere", "unmounted")
+    for read in (tfrecorder.info, tfrecorder.generations, tfrecorder.to_frame):
+        assert f"out/{place} holds records of the dataset" in damage_of(read, out)
+
+
+def test_without_its_commit_no_generation_is_read_alone(out: Path) -> None:
+    shutil.rmtree(out / "_tfrecorder")
+    (out / "dataset_info.json").unlink()
+    assert "is not committed yet" in damage_of(tfrecorder.info, out)
+
+
+def test_a_copy_of_tfds_and_bare_files_still_open(grown: Path) -> None:
+    copied_as_tfds(grown, "theirs")
+    assert (tfrecorder.info("theirs").form, tfrecorder.info("theirs").records) == ("tfds", 10)
+    Path("theirs/dataset_info.json").unlink()
+    Path("theirs/features.json").unlink()
+    assert tfrecorder.info("theirs").form == "files"
+    assert tfrecorder.info(f"{grown}/*.tfrecord").form == "files"
+
+
+@pytest.mark.parametrize("generation", ["", NEWEST])
+@pytest.mark.parametrize("status", [403, 404])
+def test_in_a_bucket_only_not_found_is_missing(
+    gcs: Gcs, grown: Path, generation: str, status: int
+) -> None:
+    gcs.put_folder("gs://bkt/out", grown)
+    file = f"gs://bkt/{Path('out', generation, METADATA)}"
+    if status == 404:
+        gcs.delete(file)
+    else:
+        gcs.inject("status", operation="download", object="*/metadata.json", status=status)
+    for read in (tfrecorder.info, tfrecorder.generations, READERS["records"]):
+        with pytest.raises(DatasetError) as caught:
+            read("gs://bkt/out")
+        fault = "is missing" if status == 404 else "cannot be read"
+        assert f"{METADATA} {fault}" in str(caught.value)
+    if status == 404:
+        assert tfrecorder.repair("gs://bkt/out", progress=False).files == (
+            str(Path(generation, METADATA)),
+        )
+        assert gcs.get(file) == (grown / generation / METADATA).read_bytes()
+
+
+def test_in_a_bucket_all_of_our_files_are_made_again(gcs: Gcs, grown: Path) -> None:
+    gcs.put_folder("gs://bkt/out", grown)
+    for name in gcs.names("gs://bkt/out/_tfrecorder/"):
+        gcs.delete(f"gs://bkt/{name}")
+    with pytest.raises(DatasetError, match="is missing"):
+        tfrecorder.info("gs://bkt/out")
+    assert tfrecorder.repair("gs://bkt/out", progress=False).lost
+    assert tfrecorder.info("gs://bkt/out").records == 30
+    assert tfrecorder.verify("gs://bkt/out", progress=False).ok
+
+
+def test_in_s3_a_refusal_is_not_an_absence(s3: S3, grown: Path) -> None:
+    s3.put_folder("s3://bkt/out", grown)
+    s3.refuse(403, "AccessDenied", path="*/metadata.json")
+    with pytest.raises(DatasetError, match=r"metadata\.json cannot be read"):
+        tfrecorder.info("s3://bkt/out")
+
+
+def detection() -> tuple[pd.DataFrame, Schema]:
+    edges = {name: [[0.1, 0.2]] * 12 for name in ("x_min", "y_min")}
+    edges |= {name: [[0.5, 0.7]] * 12 for name in ("x_max", "y_max")}
+    frame = photo_frame(12).assign(**edges, label=[["cat", "dog"]] * 12)
+    boxes = Boxes(background_class=True)
+    return frame, Schema(split=Split(), image_uri=Image(), boxes=boxes)
+
+
+def with_rejects() -> tuple[pd.DataFrame, None]:
+    frame = photo_frame(40).assign(split=["TRAIN", "TRAIN", "TEST", "VALIDATION"] * 10)
+    frame.loc[[3, 4, 17], "image_uri"] = "nowhere.jpg"
+    frame.loc[frame["label"] == "cat", "label"] = " c\nat"
+    return frame, None
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        (lambda: (every_kind(), EVERY_KIND), {}),
+        (detection, {"tfds_features": True}),
+        (with_rejects, {"num_shards": 3, "max_reject_fraction": 0.5}),
+        (lambda: (photo_frame(9).drop(columns="label"), None), {"image_size": 32}),
+        (lambda: (photo_frame(9), None), {"image_size": (8, 8), "image_format": "raw"}),
+    ],
+    ids=["every kind", "detection", "rejects", "no label", "raw"],
+)
+def test_what_the_records_hold_is_made_again(source: Callable, options: dict) -> None:
+    frame, schema = source()
+    tfrecorder.convert(frame, "out", schema=schema, progress=False, **options)
+    before, info = public_files("out"), tfrecorder.info("out").as_dict()
+    shutil.rmtree("out/_tfrecorder")
+    tfrecorder.repair("out", progress=False)
+    assert public_files("out") == before
+    assert tfrecorder.verify("out", progress=False).ok
+    again = tfrecorder.info("out").as_dict()
+    for name in ("records", "class_counts", "class_names", "features", "rejects", "image_sides"):
+        assert again[name] == info[name], name
+
+
+@pytest.mark.parametrize("file", ["features.json", "train-00000-of-00002.tfrecord", "rejects.csv"])
+def test_what_cannot_be_made_again_is_named_and_nothing_is_written(out: Path, file: str) -> None:
+    shutil.rmtree(out / "_tfrecorder")
+    (out / file).unlink()
+    words = damage_of(tfrecorder.repair, out)
+    assert file in words
+    assert not list(out.glob("_tfrecorder/*.json"))
+
+
+def test_a_sound_dataset_that_cannot_be_written_is_sound(grown: Path, plain_user) -> None:
+    shutil.copytree(grown, "out")
+    tfrecorder.repair("out", progress=False)  # imports all that is needed
+    for path in (Path("out"), *Path("out").rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    with plain_user():
+        assert str(tfrecorder.repair("out", progress=False)).startswith("out: all is well")
+    Path("out/features.json").write_text("{}")
+    with plain_user(), pytest.raises(OutputError, match="out cannot be written"):
+        tfrecorder.repair("out", progress=False)

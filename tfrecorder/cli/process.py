@@ -1,0 +1,36 @@
+"""What the process of the command line sets for itself before anything else is imported.
+
+This is the package's first import, because pandas takes a third of a second and much memory.  A
+program that imports the package is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from tfrecorder.process_limits import address_space_left
+
+INTERRUPTED = 130  # 128 + SIGINT, as in shells
+
+
+def _end(*_: object) -> None:
+    os._exit(INTERRUPTED)
+
+
+def listen_to_ctrl_c() -> None:
+    """From now on, Ctrl-C raises a KeyboardInterrupt; until now it ended the process at once."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The word before the arguments, as Python was given it: a path to `tfrecorder`, or its name.
+_started = "".join(sys.orig_argv[-len(sys.argv) :][:1])
+if os.path.basename(_started) == "tfrecorder" and sys.argv[0] in ("-m", _started):
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # `nohup` ignores it
+        signal.signal(signal.SIGINT, _end)
+    if address_space_left() is not None:
+        # Arrow's own pool would reserve a gigabyte, and it aborts if a thread cannot start.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+        os.environ.setdefault("ARROW_IO_THREADS", "1")

@@ -1,0 +1,123 @@
+"""Where images are: two rows are of the same images if all of these are in the same places.
+
+Uris are compared neither as the sources spell them nor by what they are relative to.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tfrecorder import storage
+from tfrecorder.sources.table import Source, as_objects, as_texts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def places(uris: pa.Array, base: str, files: pa.Array | None = None) -> pa.LargeStringArray:
+    """The place of each uri: an absolute path without "." and "..", or a uri on a store.
+
+    Links are followed only where a ".." leads out of one, as the system does that opens the file.
+
+    Args:
+        uris: texts; a null has no place.
+        base: the folder that relative uris start from.
+        files: for each image that came as bytes, the name made from its content, which is its
+            place; "" for all others.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pa.large_string()
+    start = pa.scalar(base.rstrip("/") + "/", text)
+    whole = pc.binary_join_element_wise(start, uris, pa.scalar("", text))
+    whole = pc.if_else(pc.starts_with(uris, "/"), uris, whole)
+    odd = pc.fill_null(_are_odd(uris), False)
+    if pc.any(odd).as_py():
+        whole = pc.replace_with_mask(whole, odd, _places_of_odd(uris.filter(odd), base))
+    return whole if files is None else pc.if_else(pc.equal(files, ""), whole, files)
+
+
+def column_places(source: Source, column: str) -> pa.LargeStringArray:
+    """The place of each image of a source's column; null where a cell has none."""
+    cells, contents = source.frame[column], source.contents.get(column)
+    files = None if contents is None else contents.files.take(cells.index.to_numpy())
+    return places(_texts(cells), source.base, files)
+
+
+def place_numbers(source: Source, column: str) -> pd.Series:
+    """For each cell of a source's column, a number that only the same place has; -1 without one."""
+    import pyarrow.compute as pc
+
+    uris = as_texts(source.frame[column])
+    if uris is None or column in source.contents or not _are_alike(uris):
+        uris = column_places(source, column)
+    numbers = pc.fill_null(uris.dictionary_encode().indices, -1)
+    return pd.Series(numbers.to_numpy(), index=source.frame.index)
+
+
+def _are_alike(uris: pa.Array) -> bool:
+    """True if two uris have one place only if they are one text, so that no place need be made."""
+    import pyarrow.compute as pc
+
+    if kind := storage.scheme(uris[0].as_py()):
+        return bool(pc.all(pc.starts_with(uris, f"{kind}://")).as_py())
+    from_root = pc.starts_with(uris, "/")
+    return len(pc.unique(from_root)) == 1 and not pc.any(_are_odd(uris)).as_py()
+
+
+def _are_odd(uris: pa.Array) -> pa.BooleanArray:
+    """True for each uri that is not simply a path below its folder, or from the root."""
+    import pyarrow.compute as pc
+
+    odd = pc.or_(pc.match_substring(uris, "//"), pc.match_substring(uris, "/."))
+    return pc.or_(odd, pc.or_(pc.starts_with(uris, "."), pc.starts_with(uris, "~")))
+
+
+def _places_of_odd(uris: pa.Array, base: str) -> pa.Array:
+    """`places`, by a function of Python that is called once for each folder."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # In a uri of the scheme file, any character of the name may be escaped.
+    escaped = pc.starts_with(uris, "file:", ignore_case=True)
+    plain = [storage.resolve(uri, base) for uri in uris.filter(escaped).to_pylist()]
+    uris = pc.replace_with_mask(uris, escaped, pa.array(plain, pa.large_string()))
+    folders = pc.replace_substring_regex(uris, "[^/]*$", "").dictionary_encode()
+    found = [_place_of_folder(folder, base) for folder in folders.dictionary.to_pylist()]
+    wholes = pa.array(found, pa.large_string()).take(folders.indices)
+    names = pc.replace_substring_regex(uris, "(?s)^.*/", "")
+    return pc.binary_join_element_wise(wholes, names, pa.scalar("", pa.large_string()))
+
+
+def _place_of_folder(folder: str, base: str) -> str:
+    """The place of a folder, with a "/" at its end."""
+    path = storage.resolve(folder, base)
+    if kind := storage.scheme(path):
+        return kind + path[len(kind) :]
+    plain = os.path.normpath(path)
+    if ".." in path and os.path.realpath(plain) != (real := os.path.realpath(path)):
+        plain = real
+    return f"/{plain.strip('/')}/" if plain.strip("/") else "/"
+
+
+def _texts(column: pd.Series) -> pa.LargeStringArray:
+    import pyarrow as pa
+
+    if (texts := as_texts(column)) is not None:
+        return texts
+    return pa.array(list(map(_text_or_none, as_objects(column))), pa.large_string())
+
+
+def _text_or_none(cell: object) -> str | None:
+    cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
+    if not isinstance(cell, str):
+        return None
+    try:
+        cell.encode()
+    except UnicodeEncodeError:
+        return None
+    return cell
