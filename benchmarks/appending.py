@@ -31,7 +31,7 @@ def add(images: str, dataset: str, first: int) -> Timed:
     """Append rows of a folder of links that the dataset does not have."""
     import apache_beam
 
-    import tfrecorder.growing.append
+    import tfrecorder.conversion.append
 
     del apache_beam, tfrecorder
     shutil.rmtree(Path(dataset, "appended"), ignore_errors=True)

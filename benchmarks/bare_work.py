@@ -119,7 +119,7 @@ def _crc() -> Act:
 
 def _encode() -> Act:
     """The record of an image, without the checksum around it."""
-    from tfrecorder.dataset.example import encode_parts
+    from tfrecorder.format.example import encode_parts
     from tfrecorder.schema import keys
 
     row = {

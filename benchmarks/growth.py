@@ -102,7 +102,7 @@ def _graph(out: str) -> Numbers:
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    from tfrecorder.plan.staging import read_plan
+    from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
 
     staged = read_plan(out)
@@ -116,7 +116,7 @@ def _graph(out: str) -> Numbers:
 @contextlib.contextmanager
 def _start_watched(out: str) -> Iterator[Numbers]:
     """When the first shard was begun, and the peak memory of this process until then."""
-    from tfrecorder.dataset import layout
+    from tfrecorder.format import layout
 
     folder, found, ended = os.path.join(out, layout.TMP), {}, threading.Event()
     begun = time.perf_counter()

@@ -47,8 +47,8 @@ def plan(source: str, out: str) -> Timed:
     import pyarrow.parquet
 
     from tfrecorder.options.convert import ConvertOptions
+    from tfrecorder.output.staging import read_shard_rows, stage_plan
     from tfrecorder.plan.plan import make_plan
-    from tfrecorder.plan.staging import read_shard_rows, stage_plan
     from tfrecorder.sources.source import read_source
     from tfrecorder.validation.report import has_errors
     from tfrecorder.validation.rules import check_source
@@ -94,7 +94,7 @@ def graph(source: str, out: str) -> Timed:
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    from tfrecorder.plan.staging import read_plan
+    from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
 
     plan(source, out)()

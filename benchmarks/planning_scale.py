@@ -42,15 +42,15 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
 
     from tfrecorder import storage
     from tfrecorder.options.convert import ConvertOptions
+    from tfrecorder.output.done_records import read_all_done
+    from tfrecorder.output.staging import read_plan, stage_plan
+    from tfrecorder.output.status import status
     from tfrecorder.plan.plan import make_plan
-    from tfrecorder.plan.staging import read_plan, stage_plan
     from tfrecorder.sources.source import read_source
     from tfrecorder.validation.report import has_errors
     from tfrecorder.validation.rules import check_source
     from tfrecorder.verification.verify import verify
     from tfrecorder.writing.commit import commit
-    from tfrecorder.writing.done import read_all_done
-    from tfrecorder.writing.status import status
 
     del pandas, pyarrow
 
@@ -136,8 +136,8 @@ def _put_shards(server: Any, plan: Any) -> None:
     import google_crc32c
 
     from tfrecorder import storage
+    from tfrecorder.output.done_records import DoneRecord
     from tfrecorder.storage.gcs_requests import content_metadata
-    from tfrecorder.writing.done import DoneRecord
     from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 
     def put(at: int) -> None:

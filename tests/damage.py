@@ -17,13 +17,13 @@ from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.dataset.example import encode_parts
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.dataset.tfrecord import frame
-from tfrecorder.plan.staging import read_plan
+from tfrecorder.format.example import encode_parts
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.tfrecord import frame
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.staging import read_plan
 from tfrecorder.schema.keys import DEFAULT_FEATURES, ENCODED, FILENAME, LABEL, SOURCE_ID, TEXT
 from tfrecorder.writing.commit import commit
-from tfrecorder.writing.done import DoneRecord
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
 SHARD = "train-00000-of-00003.tfrecord"

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tfrecorder.dataset.example import encode_parts
-from tfrecorder.dataset.tfrecord import frame
+from tfrecorder.format.example import encode_parts
+from tfrecorder.format.tfrecord import frame
 
 #: Elements without an end tag.
 _VOID = {"img", "input", "meta", "link", "br", "hr"}

@@ -17,8 +17,8 @@ from PIL import Image as Pictures
 from support import examples, rejects
 
 import tfrecorder
+from tfrecorder.output.staging import read_plan, read_shard_rows
 from tfrecorder.plan.plan import Plan
-from tfrecorder.plan.staging import read_plan, read_shard_rows
 
 #: Keys of the default schema with a value that the source gives.
 DEFAULT = ("image/filename", "image/class/label", "image/class/text")

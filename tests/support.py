@@ -21,8 +21,8 @@ import pytest
 
 import tfrecorder
 from tfrecorder import parse_example
-from tfrecorder.dataset.lists import value_of
-from tfrecorder.dataset.tfrecord import read_records
+from tfrecorder.format.csv_cells import value_of
+from tfrecorder.format.tfrecord import read_records
 from tfrecorder.storage import retry, services
 
 SAMPLES = Path(__file__).parent.parent / "samples"

@@ -29,12 +29,12 @@ from support import (
 
 import tfrecorder
 from tfrecorder import OutputError, storage
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import Plan
-from tfrecorder.plan.staging import read_plan
 from tfrecorder.storage import gcs as gcs_store
 from tfrecorder.writing import commit as commit_module
 from tfrecorder.writing.attempt import Attempt, settled
-from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.shards import Pool, write_shard
 
 pytest_plugins = ["gcs.fixtures"]

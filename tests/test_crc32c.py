@@ -4,7 +4,7 @@ import google_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrecorder.dataset.crc32c import combine
+from tfrecorder.format.crc32c import combine
 
 
 @given(st.binary(), st.binary())

@@ -38,13 +38,13 @@ from tfrecorder import (
     Split,
     Text,
 )
-from tfrecorder.dataset import layout
+from tfrecorder.format import layout
+from tfrecorder.output.failure import Failure, note_failure
+from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import Plan
-from tfrecorder.plan.staging import read_plan
 from tfrecorder.runners.dataflow.machines import first_machines
 from tfrecorder.runners.dataflow.settings import Settings
 from tfrecorder.schema.kinds import BOX_COLUMNS
-from tfrecorder.writing.failure import Failure, note_failure
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 

@@ -31,7 +31,7 @@ from tfrecorder import (
     Split,
     Text,
 )
-from tfrecorder.dataset.forms import parse_metadata
+from tfrecorder.format.forms import parse_metadata
 from tfrecorder.plan.plan import Plan
 
 ARCHIVE = Path(__file__).parent / "data/earlier.tar.xz"

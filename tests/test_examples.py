@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from tfrecorder import parse_example
-from tfrecorder.dataset.example import encode_parts
+from tfrecorder.format.example import encode_parts
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -26,7 +26,7 @@ from support import copied_as_tfds, photo_frame, run, start
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError
-from tfrecorder.stored import following
+from tfrecorder.reading import growth as following
 
 READERS = [tfrecorder.load, tfrecorder.batches]
 

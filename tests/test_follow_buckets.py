@@ -15,7 +15,7 @@ from reading_cases import ids
 from support import run, shorten_patience
 
 import tfrecorder
-from tfrecorder.stored import following
+from tfrecorder.reading import growth as following
 
 pytest_plugins = ["gcs.fixtures"]
 

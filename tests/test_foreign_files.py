@@ -15,7 +15,7 @@ from support import run
 
 import tfrecorder
 from tfrecorder import DatasetError
-from tfrecorder.dataset.tfrecord import frame
+from tfrecorder.format.tfrecord import frame
 
 
 def _filenames(where: object, split: str = "TRAIN") -> list[str]:

@@ -28,7 +28,7 @@ from google.cloud.storage.exceptions import DataCorruption
 from google.cloud.storage.retry import DEFAULT_RETRY
 from support import wait_for
 
-from tfrecorder.dataset.tfrecord import frame
+from tfrecorder.format.tfrecord import frame
 
 pytest_plugins = ["gcs.fixtures"]
 

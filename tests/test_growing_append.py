@@ -33,8 +33,8 @@ from tfrecorder import (
     TfrecorderError,
     ValidationError,
 )
-from tfrecorder.dataset import layout
-from tfrecorder.plan.staging import read_plan
+from tfrecorder.format import layout
+from tfrecorder.output.staging import read_plan
 from tfrecorder.storage import folders
 
 FIRST = Path("out/appended/00001")

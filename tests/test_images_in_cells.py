@@ -406,7 +406,7 @@ def test_a_commit_that_ended_before_its_spool_was_removed(monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("tfrecorder.writing.work.remove_spool", fail)
+        patched.setattr("tfrecorder.writing.worker.remove_spool", fail)
         with pytest.raises(KeyboardInterrupt):
             tfrecorder.commit("out")
     assert spooled()

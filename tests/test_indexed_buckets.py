@@ -11,7 +11,7 @@ import pytest
 from reading_cases import convert_photos
 
 from tfrecorder import DatasetError, Records, batches
-from tfrecorder.indexed import order
+from tfrecorder.reading import order
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecorder import OptionError
-from tfrecorder.indexed.order import Order
-from tfrecorder.indexed.position import Position, Share
+from tfrecorder.reading.order import Order
+from tfrecorder.reading.position import Position, Share
 
 SHUFFLED = ("exact", "blocks")
 

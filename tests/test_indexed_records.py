@@ -26,7 +26,7 @@ from test_masks import masked
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError, Records
-from tfrecorder.indexed import resizing
+from tfrecorder.reading import resizing
 
 #: Grey levels of 255 in the mean, which docs/read.md states.
 TO_ANTIALIASED = 2.0

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tfrecorder import Image, Number, Schema
-from tfrecorder.dataset.forms import DONE, plan_form
-from tfrecorder.dataset.json_form import (
+from tfrecorder.format.forms import DONE, plan_form
+from tfrecorder.format.json_form import (
     each,
     either,
     null,

@@ -18,7 +18,7 @@ from torture.sandbox import listing
 import tfrecorder
 from tfrecorder import OutputError, TfrecorderError
 from tfrecorder.cli.main import main
-from tfrecorder.dataset import layout
+from tfrecorder.format import layout
 
 SHARD = "train-00000-of-00002.tfrecord"
 COMMANDS = {

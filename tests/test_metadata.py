@@ -13,9 +13,9 @@ from PIL import Image
 from support import photo_frame, records
 
 import tfrecorder
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.plan.staging import read_plan
-from tfrecorder.writing.done import read_done
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.done_records import read_done
+from tfrecorder.output.staging import read_plan
 
 SIZES = ("height", "width", "channels")
 

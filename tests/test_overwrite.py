@@ -14,10 +14,10 @@ from torture.steps import Moment, convert_until
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError, OutputError, RejectedError
-from tfrecorder.plan.staging import read_plan
-from tfrecorder.writing.done import DoneRecord
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.staging import read_plan
 from tfrecorder.writing.pipeline import Commit
-from tfrecorder.writing.work import Task
+from tfrecorder.writing.worker import Task
 
 NEXT = Path("out/_tfrecorder/next")
 OLD = {"num_shards": 3, "progress": False}

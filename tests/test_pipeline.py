@@ -7,10 +7,10 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tfrecorder import OutputError, storage
-from tfrecorder.dataset import layout
-from tfrecorder.plan.staging import StagedPlan, read_plan
+from tfrecorder.format import layout
+from tfrecorder.output.staging import StagedPlan, read_plan
 from tfrecorder.writing import pipeline
-from tfrecorder.writing.work import Task
+from tfrecorder.writing.worker import Task
 
 pytest_plugins = ["gcs.fixtures"]
 

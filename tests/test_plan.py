@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecorder import ConvertOptions, OutputError
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.layout import Shard
+from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.staging import read_plan, read_shard_rows, shard_row_blocks, stage_plan
 from tfrecorder.plan.plan import (
     Plan,
     PlannedRow,
@@ -26,7 +27,6 @@ from tfrecorder.plan.plan import (
     shard_count,
     shuffled,
 )
-from tfrecorder.plan.staging import read_plan, read_shard_rows, shard_row_blocks, stage_plan
 from tfrecorder.schema.keys import FILENAME, LABEL, SOURCE_ID, TEXT
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.rules import check_source

@@ -20,9 +20,9 @@ from expensive_cases import strips
 from support import CSV, SAMPLES, public_files
 
 import tfrecorder
+from tfrecorder.core.limits import cpu_quota, memory_limit
+from tfrecorder.core.threads import ThreadPool, cores, result_of, run_in_order
 from tfrecorder.options import read
-from tfrecorder.process_limits import cpu_quota, memory_limit
-from tfrecorder.threads import ThreadPool, cores, result_of, run_in_order
 
 MEGABYTE = 2**20
 
@@ -249,7 +249,7 @@ def test_the_default_ram_budget_is_of_the_least_memory_that_a_group_above_allows
 
 
 def test_cores_are_no_more_than_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecorder.threads.cpu_quota", lambda: 0.5)
+    monkeypatch.setattr("tfrecorder.core.threads.cpu_quota", lambda: 0.5)
     assert cores() == 1
-    monkeypatch.setattr("tfrecorder.threads.cpu_quota", lambda: math.inf)
+    monkeypatch.setattr("tfrecorder.core.threads.cpu_quota", lambda: math.inf)
     assert cores() == len(os.sched_getaffinity(0))

@@ -9,7 +9,7 @@ from support import run
 
 import tfrecorder
 from tfrecorder import errors, storage
-from tfrecorder.dataset import tfrecord
+from tfrecorder.format import tfrecord
 from tfrecorder.images import rejects
 
 ERRORS = [

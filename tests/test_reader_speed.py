@@ -13,10 +13,10 @@ from reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
 from tfrecorder import LoadOptions, OptionError, benchmark
+from tfrecorder.core.threads import cores
 from tfrecorder.loading.order import bounds, shuffle_records, slices
 from tfrecorder.options.memory import parallel_calls, prefetched
-from tfrecorder.stored.dataset import ShardFile
-from tfrecorder.threads import cores
+from tfrecorder.reading.dataset import ShardFile
 
 ROWS, LABELS = 4000, 10
 

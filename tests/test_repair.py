@@ -17,9 +17,9 @@ from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import DatasetError, OutputError, SourceError, repair, verify
-from tfrecorder.plan import directory
+from tfrecorder.output import directory
+from tfrecorder.output.staging import read_shard_rows
 from tfrecorder.plan.plan import PlannedRow
-from tfrecorder.plan.staging import read_shard_rows
 
 OTHER = "train-00001-of-00003.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"

@@ -13,8 +13,8 @@ from support import CSV, error_of, public_files, run
 import tfrecorder
 from tfrecorder import ConvertOptions, OptionError, RunnerError
 from tfrecorder.options.runner import RUNNERS
+from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.runners.beam_options import beam_flags, load_runner
-from tfrecorder.writing.failure import Failure, note_failure
 
 
 def refusal_of(**options: object) -> str:

@@ -19,7 +19,7 @@ from gcs.tls_proxy import TlsProxy
 from support import run, shorten_patience, shorten_pauses, wait_for
 
 from tfrecorder import UnreachableError, storage
-from tfrecorder.dataset import layout
+from tfrecorder.format import layout
 from tfrecorder.storage import gcs as gcs_store
 from tfrecorder.storage import gcs_requests, retry
 

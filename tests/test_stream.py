@@ -488,7 +488,7 @@ def test_a_file_that_still_grows_is_waited_for() -> None:
 
 
 def _watched() -> Any:
-    from tfrecorder.growing.watched_folder import WatchedFolder
+    from tfrecorder.streaming.watched_folder import WatchedFolder
 
     return WatchedFolder("in")
 

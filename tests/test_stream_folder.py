@@ -13,7 +13,7 @@ from streaming_cases import TO_ITS_END, contents_of, digest, names_in, photo
 from torture import streams
 
 import tfrecorder
-from tfrecorder.growing.watched_folder import WatchedFolder
+from tfrecorder.streaming.watched_folder import WatchedFolder
 
 AT_ONCE: dict[str, Any] = {"source_options": {"settle": 0}, **TO_ITS_END}
 

@@ -27,9 +27,9 @@ from torture import topics
 
 import tfrecorder
 from tfrecorder import OptionError, PackageError, SourceError, UnreachableError, Unusable
-from tfrecorder.growing import kafka, kafka_topic
-from tfrecorder.growing.kafka import KafkaSource, open_kafka
-from tfrecorder.growing.kafka_messages import MessageForm, row_of
+from tfrecorder.streaming import kafka, kafka_topic
+from tfrecorder.streaming.kafka import KafkaSource, open_kafka
+from tfrecorder.streaming.kafka_messages import MessageForm, row_of
 
 #: Seconds after which a test gives up on a message.
 PATIENCE = 60

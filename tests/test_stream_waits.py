@@ -14,9 +14,9 @@ from support import end_by_ctrl_c, shorten_patience, start, wait_for
 
 import tfrecorder
 from tfrecorder import UnreachableError
-from tfrecorder.growing import stream as streaming
-from tfrecorder.growing import watched_folder
-from tfrecorder.plan import spool
+from tfrecorder.output import spool
+from tfrecorder.streaming import stream as streaming
+from tfrecorder.streaming import watched_folder
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -113,7 +113,7 @@ def test_what_came_since_the_last_look_is_found_before_it_ends(looks: Any) -> No
 SLOW = """
 import pathlib, time
 import tfrecorder
-from tfrecorder.growing import watched_folder
+from tfrecorder.streaming import watched_folder
 
 look = watched_folder.walk
 

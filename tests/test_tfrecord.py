@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecorder.dataset.tfrecord import (
+from tfrecorder.format.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
     CorruptRecordError,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfrecorder.core.threads import is_unwanted, map_ahead, map_at_once, run_in_order, side_by_side
 from tfrecorder.images.memory import Budget
-from tfrecorder.threads import is_unwanted, map_ahead, map_at_once, run_in_order, side_by_side
 
 
 @settings(deadline=None)

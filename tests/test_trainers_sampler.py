@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reading_cases import convert_photos, mean_difference
 
 from tfrecorder import OptionError, Records, batches
-from tfrecorder.indexed.records import NumberInEpoch
+from tfrecorder.reading.records import NumberInEpoch
 from tfrecorder.torch import BatchSampler
 
 IDS = {"decode": False, "inputs": ["image_uri"], "map_fn": lambda data, _: hash(data)}

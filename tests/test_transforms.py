@@ -18,7 +18,7 @@ from support import PHOTOS, SAMPLES, photo_frame, public_files, records
 
 import tfrecorder
 from tfrecorder import Boxes, ConvertOptions, Image, Schema, Split
-from tfrecorder.dataset import layout
+from tfrecorder.format import layout
 
 
 def stored(out: str) -> list[Pictures.Image]:

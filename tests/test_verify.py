@@ -23,7 +23,7 @@ from test_walls import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import DatasetError, VerificationReport, verify
-from tfrecorder.dataset.crc32c import seal
+from tfrecorder.format.crc32c import seal
 from tfrecorder.verification import faults as fault_codes
 from tfrecorder.verification.expectation import read_expectation
 from tfrecorder.verification.faults import FAULT_COLUMNS, Fault, at_most

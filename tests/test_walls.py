@@ -31,7 +31,7 @@ HEAVY = (
     "jinja2",
 )
 
-CONTRACT = ("schema.keys", "schema.labels", "dataset.layout", "dataset.forms", "storage", "errors")
+CONTRACT = ("schema.keys", "schema.labels", "format.layout", "format.forms", "storage", "errors")
 
 # ---------------------------------------------------------------------------------------------
 # In a fresh process.
@@ -183,7 +183,7 @@ TENSORFLOW_WALL = "TensorFlow is imported in loading/ alone"
 BEAM_WALL = "Apache Beam is imported in runners/ and writing/pipeline.py alone"
 WORKERS = "What a Dataflow worker runs never reaches TensorFlow"
 READERS = "What reads never reaches Apache Beam"
-INDEXED = "What reads by number never reaches TensorFlow"
+ARRAYS = "What reads by number never reaches TensorFlow"
 TORCH = "PyTorch is imported in torch.py alone"
 
 
@@ -191,17 +191,17 @@ TORCH = "PyTorch is imported in torch.py alone"
     ("file", "crossing", "contracts"),
     [
         ("storage/retry.py", "from tfrecorder.plan.plan import Plan", [FLOORS]),
-        ("stored/open.py", "def late():\n    from tfrecorder.sources import source", [FLOORS]),
+        ("sources/source.py", "def late():\n    from tfrecorder.reading import open", [FLOORS]),
         ("newcomer.py", "", [FLOORS]),
-        ("plan/plan.py", "from tfrecorder.plan import staging", [CIRCLES]),
+        ("plan/plan.py", "from tfrecorder.plan import preflight", [CIRCLES]),
         ("conversion/convert.py", "def late():\n    import tensorflow as tf", [TENSORFLOW_WALL]),
         ("accessor.py", "from apache_beam import io", [BEAM_WALL]),
         ("writing/rows.py", "from tfrecorder.loading import decoding", [WORKERS]),
-        ("stored/files.py", "import apache_beam", [BEAM_WALL, READERS]),
-        ("indexed/order.py", "from tfrecorder.loading import start", [FLOORS]),
-        ("indexed/order.py", "def late():\n    import tensorflow", [TENSORFLOW_WALL, INDEXED]),
-        ("indexed/records.py", "def late():\n    import torch", [TORCH, INDEXED]),
-        ("indexed/order.py", "from tfrecorder import torch", [FLOORS]),
+        ("reading/dataset_files.py", "import apache_beam", [BEAM_WALL, READERS]),
+        ("reading/order.py", "from tfrecorder.loading import order", [FLOORS]),
+        ("reading/order.py", "def late():\n    import tensorflow", [TENSORFLOW_WALL, ARRAYS]),
+        ("reading/records.py", "def late():\n    import torch", [TORCH, ARRAYS]),
+        ("reading/order.py", "from tfrecorder import torch", [FLOORS]),
     ],
 )
 def test_a_floor_or_a_wall_that_is_broken_is_seen(house, file, crossing, contracts):

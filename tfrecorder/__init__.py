@@ -36,22 +36,26 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.version import __version__
 
 if TYPE_CHECKING:
+    from tfrecorder.conversion.append import append
+    from tfrecorder.conversion.compact import compact
     from tfrecorder.conversion.convert import convert
     from tfrecorder.conversion.convert_and_load import convert_and_load
-    from tfrecorder.conversion.stage import stage
-    from tfrecorder.dataset.example import parse_example
-    from tfrecorder.growing.append import append
-    from tfrecorder.growing.compact import compact
-    from tfrecorder.growing.stream import StreamResult, stream
-    from tfrecorder.growing.stream_source import StreamSource, Unusable
-    from tfrecorder.indexed.batches import Batches, batches
-    from tfrecorder.indexed.records import Records
+    from tfrecorder.format.example import parse_example
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
     from tfrecorder.loading.load import load
     from tfrecorder.loading.options import LoadOptions
     from tfrecorder.loading.throughput import Throughput, benchmark
     from tfrecorder.loading.training import TrainingPosition
+    from tfrecorder.output.result import ConversionResult
+    from tfrecorder.output.status import ConversionStatus, status
+    from tfrecorder.parts import PartResult, commit, stage, work
+    from tfrecorder.reading.batches import Batches, batches
+    from tfrecorder.reading.column_info import ColumnInfo
+    from tfrecorder.reading.frame import to_frame
+    from tfrecorder.reading.generations import generations
+    from tfrecorder.reading.info import DatasetInfo, info
+    from tfrecorder.reading.records import Records
     from tfrecorder.runners.dataflow.job import DataflowJob, JobStatus
     from tfrecorder.schema.kinds import (
         Boxes,
@@ -67,35 +71,30 @@ if TYPE_CHECKING:
         Text,
     )
     from tfrecorder.sources.inference import infer_schema
-    from tfrecorder.stored.column_info import ColumnInfo
-    from tfrecorder.stored.frame import to_frame
-    from tfrecorder.stored.generations import generations
-    from tfrecorder.stored.info import DatasetInfo, info
+    from tfrecorder.streaming.stream import StreamResult, stream
+    from tfrecorder.streaming.stream_source import StreamSource, Unusable
     from tfrecorder.validation.validate import validate
     from tfrecorder.verification.faults import VerificationReport
     from tfrecorder.verification.repair import RepairResult, repair
     from tfrecorder.verification.verify import verify
-    from tfrecorder.writing.parts import PartResult, commit, work
-    from tfrecorder.writing.result import ConversionResult
-    from tfrecorder.writing.status import ConversionStatus, status
 
 #: Public names whose modules are imported on first use.
 _LAZY = {
-    "ColumnInfo": "tfrecorder.stored.column_info",
+    "ColumnInfo": "tfrecorder.reading.column_info",
     "DataflowJob": "tfrecorder.runners.dataflow.job",
-    "DatasetInfo": "tfrecorder.stored.info",
+    "DatasetInfo": "tfrecorder.reading.info",
     "JobStatus": "tfrecorder.runners.dataflow.job",
     "LoadOptions": "tfrecorder.loading.options",
     "Throughput": "tfrecorder.loading.throughput",
     "TrainingPosition": "tfrecorder.loading.training",
-    "append": "tfrecorder.growing.append",
-    "compact": "tfrecorder.growing.compact",
-    "StreamResult": "tfrecorder.growing.stream",
-    "StreamSource": "tfrecorder.growing.stream_source",
-    "Unusable": "tfrecorder.growing.stream_source",
-    "stream": "tfrecorder.growing.stream",
-    "Batches": "tfrecorder.indexed.batches",
-    "batches": "tfrecorder.indexed.batches",
+    "append": "tfrecorder.conversion.append",
+    "compact": "tfrecorder.conversion.compact",
+    "StreamResult": "tfrecorder.streaming.stream",
+    "StreamSource": "tfrecorder.streaming.stream_source",
+    "Unusable": "tfrecorder.streaming.stream_source",
+    "stream": "tfrecorder.streaming.stream",
+    "Batches": "tfrecorder.reading.batches",
+    "batches": "tfrecorder.reading.batches",
     "benchmark": "tfrecorder.loading.throughput",
     "Boxes": "tfrecorder.schema.kinds",
     "Bytes": "tfrecorder.schema.kinds",
@@ -108,28 +107,28 @@ _LAZY = {
     "Schema": "tfrecorder.schema.kinds",
     "Split": "tfrecorder.schema.kinds",
     "Text": "tfrecorder.schema.kinds",
-    "PartResult": "tfrecorder.writing.parts",
-    "commit": "tfrecorder.writing.parts",
-    "stage": "tfrecorder.conversion.stage",
-    "work": "tfrecorder.writing.parts",
+    "PartResult": "tfrecorder.parts",
+    "commit": "tfrecorder.parts",
+    "stage": "tfrecorder.parts",
+    "work": "tfrecorder.parts",
     "convert": "tfrecorder.conversion.convert",
     "convert_and_load": "tfrecorder.conversion.convert_and_load",
     "infer_schema": "tfrecorder.sources.inference",
-    "generations": "tfrecorder.stored.generations",
-    "to_frame": "tfrecorder.stored.frame",
-    "info": "tfrecorder.stored.info",
+    "generations": "tfrecorder.reading.generations",
+    "to_frame": "tfrecorder.reading.frame",
+    "info": "tfrecorder.reading.info",
     "inspect": "tfrecorder.inspection.inspect",
     "load": "tfrecorder.loading.load",
-    "parse_example": "tfrecorder.dataset.example",
+    "parse_example": "tfrecorder.format.example",
     "preview": "tfrecorder.inspection.preview",
     "Preview": "tfrecorder.inspection.preview",
-    "Records": "tfrecorder.indexed.records",
+    "Records": "tfrecorder.reading.records",
     "repair": "tfrecorder.verification.repair",
-    "status": "tfrecorder.writing.status",
+    "status": "tfrecorder.output.status",
     "validate": "tfrecorder.validation.validate",
     "verify": "tfrecorder.verification.verify",
-    "ConversionResult": "tfrecorder.writing.result",
-    "ConversionStatus": "tfrecorder.writing.status",
+    "ConversionResult": "tfrecorder.output.result",
+    "ConversionStatus": "tfrecorder.output.status",
     "RepairResult": "tfrecorder.verification.repair",
     "VerificationReport": "tfrecorder.verification.faults",
 }

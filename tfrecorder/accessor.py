@@ -11,8 +11,8 @@ from tfrecorder.errors import OptionError
 
 if TYPE_CHECKING:
     from tfrecorder.inspection.frame import FramePreview
+    from tfrecorder.output.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob
-    from tfrecorder.writing.result import ConversionResult
 
 
 @pd.api.extensions.register_dataframe_accessor("tensorflow")
@@ -61,7 +61,7 @@ class TensorFlowAccessor:
 
         refuse_unknown(options, ConvertOptions, "append", "duplicates")
         if append:
-            from tfrecorder.growing.append import append as add
+            from tfrecorder.conversion.append import append as add
 
             return add(self._frame, output_dir, **options)
         from tfrecorder.conversion.convert import convert

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from tfrecorder.errors import OptionError, missing_explained
-from tfrecorder.indexed import batches as of_arrays
-from tfrecorder.indexed.options import BatchOptions
-from tfrecorder.indexed.order import Order
-from tfrecorder.indexed.position import Position
-from tfrecorder.indexed.records import NumberInEpoch, Records
 from tfrecorder.options.checks import is_whole
+from tfrecorder.reading import batches as of_arrays
+from tfrecorder.reading.batch_options import BatchOptions
+from tfrecorder.reading.order import Order
+from tfrecorder.reading.position import Position
+from tfrecorder.reading.records import NumberInEpoch, Records
 
 
 def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Batches:

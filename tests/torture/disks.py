@@ -23,7 +23,7 @@ from support import PHOTOS, done_shards, error_of, public_files, rejects, wait_f
 
 import tfrecorder
 from tfrecorder import ImagesUnreachableError, OutputError
-from tfrecorder.plan.staging import read_plan, read_shard_rows
+from tfrecorder.output.staging import read_plan, read_shard_rows
 from torture.counts import Count, demand, lost_rows
 from torture.crashes import check_killed
 from torture.material import LATE, OPTIONS, Material, convert, digests

@@ -28,7 +28,7 @@ from support import CSV
 
 import tfrecorder
 from tfrecorder import TfrecorderError
-from tfrecorder.dataset.tfrecord import masked_crc
+from tfrecorder.format.tfrecord import masked_crc
 from tfrecorder.schema.keys import FILENAME, SOURCE_ID, TEXT
 from torture import hostile_links
 from torture.children import Child, DiedError, FailedError, HungError

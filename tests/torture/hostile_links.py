@@ -19,7 +19,7 @@ from support import CSV
 
 import tfrecorder
 from tfrecorder import TfrecorderError, storage
-from tfrecorder.dataset import layout
+from tfrecorder.format import layout
 from torture.counts import Count, demand
 from torture.sandbox import listing, sandbox
 

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from tfrecorder.cli.output import at_option, is_quiet, json_option, quiet_option, refuse_both, show
-from tfrecorder.dataset.lists import csv_of
+from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options.convert import DUPLICATES, OF_COMPACT, ConvertOptions
 from tfrecorder.options.convert_values import ON_ERROR
@@ -78,7 +78,7 @@ def _text_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("directory")
 @json_option
 def status(directory: str, as_json: bool) -> None:
-    from tfrecorder.writing.status import status as run
+    from tfrecorder.output.status import status as run
 
     found = run(directory)
     show(found, as_json, has_options=True)
@@ -296,7 +296,7 @@ _NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.dif
 @quiet_option
 @click.pass_context
 def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
-    from tfrecorder.growing.append import append as run
+    from tfrecorder.conversion.append import append as run
 
     show(run(opened(source), output_dir, **given_options(ctx, options)), as_json, has_options=True)
 
@@ -331,7 +331,7 @@ def given_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]
 @json_option
 @quiet_option
 def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> None:
-    from tfrecorder.growing.compact import compact as run
+    from tfrecorder.conversion.compact import compact as run
 
     if is_quiet():
         options["progress"] = False

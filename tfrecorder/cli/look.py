@@ -13,8 +13,8 @@ import click
 
 from tfrecorder.cli.output import at_option, complain, is_quiet, key_options, quiet_option, show
 from tfrecorder.cli.read import refuse_split
-from tfrecorder.dataset.lists import csv_of
 from tfrecorder.display.tables import counted, one_line, text_table
+from tfrecorder.format.csv_cells import csv_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ def inspect(
 ) -> None:
     from tfrecorder.inspection.inspect import inspect as run
     from tfrecorder.options.read import NamedKeys
-    from tfrecorder.stored.records import open_stored
+    from tfrecorder.reading.stored_records import open_stored
 
     refuse_split(open_stored(directory, at, NamedKeys(**keys)), split)
     table = run(directory, split, num_records, output_dir, at, **keys)

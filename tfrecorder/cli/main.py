@@ -18,17 +18,17 @@ from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.stream import stream
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.cli.words import one_line
+from tfrecorder.core.limits import address_space_left
 from tfrecorder.errors import (
     OptionError,
     TfrecorderError,
     ValidationError,
-    limits_explained,
     missing_explained,
 )
 from tfrecorder.options.checks import RENAMED, nearest
 from tfrecorder.options.convert_values import WARNINGS
-from tfrecorder.process_limits import address_space_left
 from tfrecorder.version import __version__
+from tfrecorder.writing.limits import limits_explained
 
 
 class _Failure(click.ClickException):

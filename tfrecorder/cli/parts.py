@@ -42,7 +42,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 @json_option
 @quiet_option
 def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
-    from tfrecorder.conversion.stage import stage as run
+    from tfrecorder.parts import stage as run
 
     show(run(opened(source), output_dir, **options), as_json, has_options=True)
 
@@ -80,7 +80,7 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
 def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: Any) -> None:
     if part and part_index:
         raise click.UsageError("--part and --part-index cannot be combined.")
-    from tfrecorder.writing.parts import work as run
+    from tfrecorder.parts import work as run
 
     if is_quiet():
         options["progress"] = False
@@ -98,6 +98,6 @@ def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: 
 @json_option
 @quiet_option
 def commit(output_dir: str, as_json: bool, **options: Any) -> None:
-    from tfrecorder.writing.parts import commit as run
+    from tfrecorder.parts import commit as run
 
     show(run(output_dir, **options), as_json, has_options=True)

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-from tfrecorder.process_limits import address_space_left
+from tfrecorder.core.limits import address_space_left
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 

@@ -12,7 +12,7 @@ from tfrecorder.cli.quiet_start import quiet_start
 from tfrecorder.errors import DatasetError, OptionError
 
 if TYPE_CHECKING:
-    from tfrecorder.stored.dataset import StoredDataset
+    from tfrecorder.reading.dataset import StoredDataset
 
 
 @click.command(
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @at_option
 @json_option
 def info(directory: str, at: int | None, as_json: bool, **keys: str | None) -> None:
-    from tfrecorder.stored.info import info as run
+    from tfrecorder.reading.info import info as run
 
     found = run(directory, at, **keys)
     unread = {key: in_shell_words(words) for key, words in found.unread.items()}
@@ -53,8 +53,8 @@ def _check_before_tensorflow(directory: str, split: str, **reading: Any) -> None
 
     options = LoadOptions(**reading)
     if storage.is_local(directory):  # TensorFlow itself reads other stores
-        from tfrecorder.stored.files import local_files
-        from tfrecorder.stored.open import open_dataset
+        from tfrecorder.reading.dataset_files import local_files
+        from tfrecorder.reading.open import open_dataset
 
         with storage.failing_as(DatasetError, directory):
             stored = open_dataset(directory, local_files(), named=options.keys)

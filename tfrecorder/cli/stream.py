@@ -88,7 +88,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 @quiet_option
 @click.pass_context
 def stream(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
-    from tfrecorder.growing.stream import stream as run
+    from tfrecorder.streaming.stream import stream as run
 
     given = given_options(ctx, options)
     with _ended_by_sigterm():

@@ -15,7 +15,7 @@ from tfrecorder.cli.output import (
     show,
 )
 from tfrecorder.cli.quiet_start import quiet_start
-from tfrecorder.dataset.lists import csv_of
+from tfrecorder.format.csv_cells import csv_of
 
 _progress_option = click.option(
     "--progress/--no-progress",

@@ -13,10 +13,10 @@ from tfrecorder.conversion.table import read_and_check, warn_of_source
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.directory import claim, refuse_nested
-from tfrecorder.plan.output_path import output_path
+from tfrecorder.output.directory import claim, refuse_nested
+from tfrecorder.output.path import output_path
+from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.validation.report import count_warnings
-from tfrecorder.writing.result import ConversionResult, read_result
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from tfrecorder.conversion.convert import convert
 from tfrecorder.errors import OptionError, refuse_missing
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.output_path import output_path
+from tfrecorder.output.path import output_path
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ import shutil
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder import storage
+from tfrecorder.conversion.dry_run_result import DryRun, estimate
 from tfrecorder.conversion.prepare import pending_shards
 from tfrecorder.conversion.table import read_and_check
-from tfrecorder.dataset import layout
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.errors import OutputError
+from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.directory import (
+from tfrecorder.output.directory import (
     exchange_begun,
     folder_to_write,
     is_finished,
@@ -22,11 +23,10 @@ from tfrecorder.plan.directory import (
     refuse_foreign,
     refuse_nested,
 )
-from tfrecorder.plan.dry_run import DryRun, estimate
-from tfrecorder.plan.output_path import output_path
+from tfrecorder.output.path import output_path
+from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import make_plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
-from tfrecorder.plan.staging import read_plan
 
 if TYPE_CHECKING:
     import pandas as pd

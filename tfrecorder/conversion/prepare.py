@@ -9,27 +9,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
+from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.directory import clear, folder_to_write, is_finished, plan_to_continue, reopen
-from tfrecorder.plan.exchange import complete
+from tfrecorder.output.directory import (
+    clear,
+    folder_to_write,
+    is_finished,
+    plan_to_continue,
+    reopen,
+)
+from tfrecorder.output.done_records import read_all_done
+from tfrecorder.output.exchange import complete
+from tfrecorder.output.progress import progress_bar
+from tfrecorder.output.spool import remove_spool, spool_images
+from tfrecorder.output.staging import read_plan, restage_rows, stage_plan
 from tfrecorder.plan.plan import Plan, make_plan, shard_bounds, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
-from tfrecorder.plan.spool import remove_spool, spool_images
-from tfrecorder.plan.staging import read_plan, restage_rows, stage_plan
+from tfrecorder.reading.dataset_files import local_files, stored_files
+from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners import run
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
 from tfrecorder.sources.table import Source
-from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.stored.open import open_dataset
 from tfrecorder.validation.rules import Checked
-from tfrecorder.writing.done import read_all_done
-from tfrecorder.writing.progress import progress_bar
 
 if TYPE_CHECKING:
     import pyarrow as pa

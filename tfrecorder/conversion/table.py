@@ -12,6 +12,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ValidationError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.result import counts_in_words
 from tfrecorder.plan.preflight import in_files
 from tfrecorder.runners import run
 from tfrecorder.schema.fields import Field
@@ -21,7 +22,6 @@ from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import ValidationReport, has_errors
 from tfrecorder.validation.rules import Checked, check_source
 from tfrecorder.validation.validate import report_on
-from tfrecorder.writing.result import counts_in_words
 
 
 def read_and_check(

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfrecorder.images.expense import too_expensive
+from tfrecorder.images.cost import too_expensive
 from tfrecorder.images.rejects import Reject
 
 #: Pixels that the scans may visit: this many, plus this many per pixel of the picture.  One visit

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from tfrecorder.process_limits import address_space_left, bytes_used, memory_limit
+from tfrecorder.core.limits import address_space_left, bytes_used, memory_limit
 
 #: One part in this many of the memory that a process may still take is for pixels; the rest is for
 #: their files, the records, and threads.

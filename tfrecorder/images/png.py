@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfrecorder.images.expense import too_expensive
+from tfrecorder.images.cost import too_expensive
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.unsupported import unsupported

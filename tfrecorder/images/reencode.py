@@ -21,7 +21,8 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from tfrecorder.images import expense, png, tiff_fax, tiff_tags
+from tfrecorder.images import cost as expense
+from tfrecorder.images import png, tiff_fax, tiff_tags
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.memory import Room, is_limited, unlimited
 from tfrecorder.images.rejects import Reject

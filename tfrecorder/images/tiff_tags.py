@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecorder.images.expense import too_expensive
+from tfrecorder.images.cost import too_expensive
 from tfrecorder.images.jpeg_scans import FRAMES, bound_of, markers, scans_and_visits
 
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262

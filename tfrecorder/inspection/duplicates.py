@@ -14,12 +14,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tfrecorder.dataset.example import find_value
-from tfrecorder.dataset.tfrecord import HEADER_BYTES
 from tfrecorder.display.bars import Advance, Stage
+from tfrecorder.format.example import find_value
+from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.inspection.facts import filename_of, image_of, labels_of, row_of
-from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.records import Record, open_shard, read_at, read_numbered, read_places
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.stored_records import (
+    Record,
+    open_shard,
+    read_at,
+    read_numbered,
+    read_places,
+)
 
 #: How many copies of an image are kept in full; the others are only counted.
 KEPT_COPIES = 4

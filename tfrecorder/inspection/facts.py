@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecorder.dataset.example import Values
+from tfrecorder.format.example import Values
+from tfrecorder.reading.boxes import corners_of
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.info import class_name
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.fields import image_of as image_field
 from tfrecorder.schema.keys import FILENAME, NO_LABEL, SOURCE_ID
 from tfrecorder.schema.kinds import Boxes, Mask
-from tfrecorder.stored.boxes import corners_of
-from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.info import class_name
 
 #: What the keys of TensorFlow's tools hold: the objects and masks that `stored.unread` mentions.
 _OBJECTS = Field("boxes", Boxes(), "image/object")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.tables import counted, one_line, text_table
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.images.check import check_image
@@ -28,7 +29,6 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.cells import Fault, File, file_in, name_of
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
-from tfrecorder.threads import ThreadPool, map_ahead
 
 MOST_ROWS = 200
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecorder.dataset import layout
+from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.bars import Advance, Stage, counting
+from tfrecorder.format import layout
 from tfrecorder.inspection.duplicates import Duplicates, find_duplicates
 from tfrecorder.inspection.facts import (
     Box,
@@ -30,11 +31,10 @@ from tfrecorder.inspection.pictures import (
     read_picture,
     to_jpeg,
 )
-from tfrecorder.stored.class_counts import read_side_file
-from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.info import DatasetInfo
-from tfrecorder.stored.records import Record, read_numbered
-from tfrecorder.threads import ThreadPool, map_ahead
+from tfrecorder.reading.class_counts import read_side_file
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.info import DatasetInfo
+from tfrecorder.reading.stored_records import Record, read_numbered
 
 #: An image is called near-constant if the standard deviation of its grey levels, 0 to 255, is below
 #: this.

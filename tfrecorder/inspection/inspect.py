@@ -13,18 +13,18 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.example import Values
-from tfrecorder.dataset.lists import csv_of
 from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.format import layout
+from tfrecorder.format.csv_cells import csv_of
+from tfrecorder.format.example import Values
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
 from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
 from tfrecorder.options.checks import whole
 from tfrecorder.options.read import NamedKeys
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.stored_records import Record, open_stored, read_numbered
 from tfrecorder.storage.local import TEMPORARY, local_path, write_whole
-from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.records import Record, open_stored, read_numbered
 
 #: The name of the file that lists the records.
 CSV = "records.csv"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from tfrecorder.dataset import layout
 from tfrecorder.display.tables import counted
+from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import NEAR_CONSTANT, SHOWN_GROUPS, Gathered
 from tfrecorder.inspection.rendering import render

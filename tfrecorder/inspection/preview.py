@@ -7,17 +7,17 @@ import os
 from dataclasses import dataclass, field
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
 from tfrecorder.display.bars import is_shown, record_bar
 from tfrecorder.display.tables import counted, readable_bytes
 from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.format import layout
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
 from tfrecorder.options.checks import whole
 from tfrecorder.options.read import NamedKeys
+from tfrecorder.reading.info import info
+from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.storage.local import local_path, write_whole
-from tfrecorder.stored.info import info
-from tfrecorder.stored.records import open_stored
 
 #: The height of the page in a notebook, in pixels.
 _NOTEBOOK_HEIGHT = 720

@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 
-from tfrecorder.threads import cores
+from tfrecorder.core.threads import cores
 
 #: glibc's parameter numbers (malloc.h), and the values that suit reading.
 #: A buffer up to the first size comes from memory the process already holds.  Each of the

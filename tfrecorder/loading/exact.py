@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from tfrecorder.core.threads import cores
 from tfrecorder.errors import DatasetError
-from tfrecorder.indexed.order import Order
-from tfrecorder.indexed.position import Share
-from tfrecorder.indexed.reading import RecordReader
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.threads import cores
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.order import Order
+from tfrecorder.reading.position import Share
+from tfrecorder.reading.record_bytes import RecordReader
 
 #: How many numbers to compute at a time.
 _NUMBERS = 4096

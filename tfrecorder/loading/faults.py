@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfrecorder.dataset.example import parse_example
-from tfrecorder.dataset.tfrecord import FRAMING_BYTES
+from tfrecorder.format.example import parse_example
+from tfrecorder.format.tfrecord import FRAMING_BYTES
 from tfrecorder.images.check import check_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.loading.remote import files_of
-from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.records import damaged_record
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.stored_records import damaged_record
 
 #: How a JPEG and a PNG begin and, within so many bytes of their end, end; how others begin.
 _WHOLE, _TAIL = ((b"\xff\xd8", b"\xff\xd9"), (b"\x89P", b"IEND")), 1024

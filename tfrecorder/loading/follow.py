@@ -26,8 +26,8 @@ from tfrecorder.loading.order import (
     shuffle_records,
     slices,
 )
-from tfrecorder.stored.dataset import ShardFile
-from tfrecorder.stored.following import Following
+from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.growth import Following
 
 #: Paths, records to skip and take in each, files read at a time, records in the shuffle buffer, a
 #: seed, records to leave out.

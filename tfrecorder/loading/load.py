@@ -15,6 +15,7 @@ from tfrecorder.loading.allocator import keep_freed_memory
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.follow import read_followed
 from tfrecorder.loading.interrupts import hear_ctrl_c
+from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, held_bytes, record_bytes
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
     bounds,
@@ -26,14 +27,13 @@ from tfrecorder.loading.order import (
 )
 from tfrecorder.loading.parsing import parser
 from tfrecorder.loading.remote import files_of
-from tfrecorder.loading.sizes import decoding_bytes, element_bytes, held_bytes, record_bytes
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.options.read import NO_KEYS, NamedKeys
+from tfrecorder.reading.columns import is_ragged, refuse_sizes
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.growth import Following, of_any_size
+from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.kinds import Boxes
-from tfrecorder.stored.columns import is_ragged, refuse_sizes
-from tfrecorder.stored.dataset import StoredDataset
-from tfrecorder.stored.following import Following, of_any_size
-from tfrecorder.stored.open import open_dataset
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it, tf.data's
 #: overhead per element costs more than the parallelism gains.

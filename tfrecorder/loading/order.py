@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.checks import is_whole
-from tfrecorder.stored.dataset import ShardFile
+from tfrecorder.reading.dataset import ShardFile
 
 #: Shards to read at the same time: at most this many, and at most this share of all.  If all were
 #: read at once, a record would come at nearly the same time in each epoch.

@@ -8,16 +8,16 @@ from typing import Any
 import tensorflow as tf
 
 from tfrecorder.images.picture import Picture
-from tfrecorder.indexed.elements import NO_BOX, together
 from tfrecorder.loading.decoding import decode, decode_raw, shape_of
 from tfrecorder.loading.faults import refused_in_words
 from tfrecorder.loading.geometry import decode_mask, decode_masks, place_boxes
 from tfrecorder.loading.options import LoadOptions
+from tfrecorder.reading.columns import decodes, needed_keys, needs_size, picture_for, selected
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.parsing import NO_BOX, together
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import Boxes, Image, Label, Mask, Number
-from tfrecorder.stored.columns import decodes, needed_keys, needs_size, picture_for, selected
-from tfrecorder.stored.dataset import StoredDataset
 
 DTYPES = {"image": tf.string, "mask": tf.string, "text": tf.string, "bytes": tf.string}
 DTYPES |= {"int64": tf.int64, "label": tf.int64, "bool": tf.int64, "float": tf.float32}

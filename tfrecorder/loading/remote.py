@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from tfrecorder import storage
-from tfrecorder.dataset.compression import HEAD_BYTES, compression_of
+from tfrecorder.core.threads import ThreadPool
 from tfrecorder.errors import DatasetError, PackageError, UnreachableError
+from tfrecorder.format.compression import HEAD_BYTES, compression_of
 from tfrecorder.loading.billing import HEADER, header
-from tfrecorder.stored.dataset import Files
-from tfrecorder.stored.files import local_files, stored_files
-from tfrecorder.threads import ThreadPool
+from tfrecorder.reading.dataset import Files
+from tfrecorder.reading.dataset_files import local_files, stored_files
 
 
 def files_of(path: str) -> Files:

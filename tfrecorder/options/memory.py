@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfrecorder.threads import cores
+from tfrecorder.core.threads import cores
 
 #: Batches made in advance: enough to hide a slow one, or the start of a new shard.
 PREFETCH = 8

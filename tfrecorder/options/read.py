@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from tfrecorder.core.limits import memory_limit
 from tfrecorder.errors import OptionError
 from tfrecorder.images.limits import RESIZES
 from tfrecorder.options.checks import (
@@ -18,7 +19,6 @@ from tfrecorder.options.checks import (
     refuse_unknown,
     whole,
 )
-from tfrecorder.process_limits import memory_limit
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,13 +18,14 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.dataset.earlier import digest_of_plan
-from tfrecorder.dataset.forms import PLAN_VERSION, parse_plan
-from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.tables import counted
+from tfrecorder.format.earlier import digest_of_plan
+from tfrecorder.format.forms import PLAN_VERSION, parse_plan
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF, spool_columns
 from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
-from tfrecorder.schema.fields import SPOOLED, Field, image_of, record_features
+from tfrecorder.schema.fields import Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
 from tfrecorder.schema.fields import to_json as fields_to_json
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, Feature
@@ -168,59 +169,6 @@ def _plain(plan: Plan) -> dict[str, Any]:
     if not plan.spooled:
         del found["spooled"]
     return {**found, "fields": fields_to_json(plan.fields)}
-
-
-class CopyOf(NamedTuple):
-    """The columns of a plan that copies records, apart from those of its values.
-
-    Attributes:
-        file: the shard that holds the record, below the dataset; "" for a row that is a reject.
-        offset, size: where the record is in it, and how long, with its framing.
-        warning: for a suspect, the warning in the lists; "" for any other record.
-        base: the folder that the row's relative uris started from; "" if nobody noted it.
-    """
-
-    file: str
-    offset: str
-    size: str
-    warning: str
-    base: str
-
-
-class RejectOf(NamedTuple):
-    """The columns of a plan that already knows some rows to be rejects.
-
-    Attributes:
-        stage, reason: as in the lists; "" for a row that is to be loaded.
-    """
-
-    stage: str
-    reason: str
-
-
-class PositionOf(NamedTuple):
-    """The columns of a plan of rows that came from streams.
-
-    Attributes:
-        source: the name of the stream's source; "" for a row that came another way.
-        position: the row's position in it, as JSON.
-    """
-
-    source: str
-    position: str
-
-
-COPY_OF = CopyOf(*(f"tfrecorder.copy/{name}" for name in CopyOf._fields))
-REJECT_OF = RejectOf(*(f"tfrecorder.reject/{name}" for name in RejectOf._fields))
-POSITION_OF = PositionOf(*(f"tfrecorder.stream/{name}" for name in PositionOf._fields))
-
-#: Columns of a plan that belong to no record.
-OF_PLAN_ALONE = frozenset((*COPY_OF, *REJECT_OF, *POSITION_OF))
-
-
-def spool_columns(names: Iterable[str]) -> list[str]:
-    """Those of these columns of a plan that name the file of each image that came as bytes."""
-    return [name for name in names if name.startswith(SPOOLED)]
 
 
 class PlannedRow(NamedTuple):

@@ -9,9 +9,10 @@ import uuid
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError, limit_reached
+from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.exchange import is_in_place
+from tfrecorder.output.exchange import is_in_place
+from tfrecorder.output.failure import as_raised, find_failure, read_failure
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import (
@@ -21,7 +22,7 @@ from tfrecorder.runners.beam_patches import (
     quiet_threads,
     stop_samplers,
 )
-from tfrecorder.writing.failure import as_raised, find_failure, read_failure
+from tfrecorder.writing.limits import limit_reached
 from tfrecorder.writing.shards import default_threads
 
 #: The handle of a Dataflow job: `tfrecorder.runners.dataflow.launcher.DataflowJob`.

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.schema.kinds import Image, Mask
 from tfrecorder.sources.cells import Content, File, content_in, file_in, is_data_uri
 from tfrecorder.sources.table import Source, as_texts
-from tfrecorder.threads import ThreadPool, map_ahead
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,9 @@ from typing import IO, Any, TextIO
 
 import pandas as pd
 
+from tfrecorder.core.limits import address_space_left
 from tfrecorder.errors import SourceError
 from tfrecorder.options.text_form import TextForm
-from tfrecorder.process_limits import address_space_left
 from tfrecorder.schema.keys import COLUMNS
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.automl import Table, read_headerless, read_json_lines, wide_fields

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
 from tfrecorder.errors import SourceError
+from tfrecorder.format import layout
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import IMAGE_ENDINGS

@@ -15,10 +15,10 @@ from typing import IO, Any, TypeGuard, cast
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.keys import COLUMNS

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Any, BinaryIO, TypeVar, cast
 
+from tfrecorder.core.threads import map_at_once
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage.known_folders import KnownFolders
 from tfrecorder.storage.local import LocalStore, check_locale
@@ -26,7 +27,6 @@ from tfrecorder.storage.store import (
     sums_of,
 )
 from tfrecorder.storage.uris import is_local, resolve, scheme
-from tfrecorder.threads import map_at_once
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import google_crc32c
 
+from tfrecorder.core.threads import map_at_once
 from tfrecorder.errors import missing_explained
 from tfrecorder.storage.credentials import NO_CREDENTIALS, Access, access, find_credentials
 from tfrecorder.storage.gcs_requests import (
@@ -43,7 +44,6 @@ from tfrecorder.storage.store import (
     write_request,
 )
 from tfrecorder.storage.upload import Reader, followed
-from tfrecorder.threads import map_at_once
 
 T = TypeVar("T")
 

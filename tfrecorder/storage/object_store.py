@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
+from tfrecorder.core.threads import ThreadPool, result_of
 from tfrecorder.storage.object_clients import Client, connect, refuse_forks, split_path
 from tfrecorder.storage.object_failures import meaning, unusable
 from tfrecorder.storage.ranges import in_parts
@@ -28,7 +29,6 @@ from tfrecorder.storage.store import (
     write_request,
 )
 from tfrecorder.storage.upload import spooled
-from tfrecorder.threads import ThreadPool, result_of
 
 T = TypeVar("T")
 

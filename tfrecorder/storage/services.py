@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.storage.uris import parent, scheme
-from tfrecorder.threads import UnwantedError, is_unwanted
 
 #: Seconds before the second attempt, doubled before each further one, and the maximum.
 FIRST_PAUSE = 0.5

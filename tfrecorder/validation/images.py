@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.bars import Advance, counting
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Image, Mask, columns_of
 from tfrecorder.sources.table import Source
-from tfrecorder.threads import ThreadPool, map_ahead
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
 from tfrecorder.validation.report import CODES, ERROR, Finding
 from tfrecorder.validation.rules import Checked
@@ -152,9 +152,9 @@ def _row_check(
     Args:
         boxed: the column of the image that boxes in pixels belong to.
     """
+    from tfrecorder.images.boxes_and_masks import Placed, boxes_outside, stored_mask
     from tfrecorder.images.check import check_image
     from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
-    from tfrecorder.images.placed import Placed, boxes_outside, stored_mask
     from tfrecorder.images.rejects import Reject
 
     images = [field for field in fields if isinstance(field.kind, Image)]

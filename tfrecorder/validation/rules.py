@@ -34,9 +34,9 @@ from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
 from tfrecorder.validation.columns import at, check_splits, check_uris, has_faults, sound_uris
-from tfrecorder.validation.division import check_divided, describe_assigned
 from tfrecorder.validation.report import Finding, build_report
 from tfrecorder.validation.rows import check_rows
+from tfrecorder.validation.split_shares import check_divided, describe_assigned
 from tfrecorder.validation.values import check_values
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from typing import Any
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset import earlier, layout
-from tfrecorder.dataset.crc32c import is_sealed
-from tfrecorder.dataset.json_form import anything, parse
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.plan.staging import shard_row_blocks
+from tfrecorder.format import earlier, layout
+from tfrecorder.format.crc32c import is_sealed
+from tfrecorder.format.json_form import anything, parse
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.staging import shard_row_blocks
 from tfrecorder.verification.expectation import (
     Expectation,
     other_sums,
@@ -24,7 +25,6 @@ from tfrecorder.verification.expectation import (
 )
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing import metadata
-from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, rows_of_csv, to_csv
 from tfrecorder.writing.tfds import dataset_info_json, features_json, json_bytes, labels_files

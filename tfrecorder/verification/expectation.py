@@ -17,20 +17,20 @@ from typing import Any
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset import earlier, layout
-from tfrecorder.dataset.crc32c import is_sealed
-from tfrecorder.dataset.forms import DONE, plan_form
-from tfrecorder.dataset.json_form import anything, each, parse, record, table, text, whole
-from tfrecorder.dataset.layout import Shard
 from tfrecorder.errors import DatasetError
-from tfrecorder.plan.directory import exchange_begun
+from tfrecorder.format import earlier, layout
+from tfrecorder.format.crc32c import is_sealed
+from tfrecorder.format.forms import DONE, plan_form
+from tfrecorder.format.json_form import anything, each, parse, record, table, text, whole
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.directory import exchange_begun
+from tfrecorder.output.done_records import BESIDE, DoneRecord, list_output
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.dataset import exchange_words
+from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.generations import is_own
 from tfrecorder.schema.fields import from_json
-from tfrecorder.stored.dataset import exchange_words
-from tfrecorder.stored.files import files_of
-from tfrecorder.stored.generations import is_own
 from tfrecorder.verification.faults import Fault
-from tfrecorder.writing.done import BESIDE, DoneRecord, list_output
 
 _CRC = whole(0, 2**32 - 1)
 _SHARDS = each(

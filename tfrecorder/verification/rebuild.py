@@ -15,32 +15,26 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.example import parse_example
-from tfrecorder.dataset.forms import parse_metadata, parse_plan
-from tfrecorder.dataset.json_form import anything, parse
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.dataset.tfrecord import frame, read_records
 from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.format import layout
+from tfrecorder.format.example import parse_example
+from tfrecorder.format.forms import parse_metadata, parse_plan
+from tfrecorder.format.json_form import anything, parse
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF
+from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.directory import claim
-from tfrecorder.plan.plan import (
-    COPY_OF,
-    REJECT_OF,
-    Plan,
-    PlannedRow,
-    fingerprint,
-    shard_bounds,
-)
-from tfrecorder.plan.staging import read_plan, stage_plan
+from tfrecorder.output.directory import claim
+from tfrecorder.output.staging import read_plan, stage_plan
+from tfrecorder.plan.plan import Plan, PlannedRow, fingerprint, shard_bounds
+from tfrecorder.reading.class_counts import read_side_file
+from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.generations import before_next, committed_directories, read_metadata
+from tfrecorder.reading.tfds_features import tfds_keys
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, fields_of, primary_image
 from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
-from tfrecorder.stored.class_counts import read_side_file
-from tfrecorder.stored.files import files_of
-from tfrecorder.stored.generations import before_next, committed_directories, read_metadata
-from tfrecorder.stored.tfds_features import tfds_keys
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.copying import loaded

@@ -20,18 +20,19 @@ from typing import BinaryIO
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.json_form import anything, parse
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.dataset.tfrecord import read_places
+from tfrecorder.core.threads import ThreadPool, cores
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError
-from tfrecorder.plan.directory import claim, exchange_begun, refuse_foreign
-from tfrecorder.plan.exchange import complete
+from tfrecorder.format import layout
+from tfrecorder.format.json_form import anything, parse
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.tfrecord import read_places
+from tfrecorder.output.directory import claim, exchange_begun, refuse_foreign
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.exchange import complete
+from tfrecorder.reading.generations import committed_directories
 from tfrecorder.storage import folders
-from tfrecorder.stored.generations import committed_directories
-from tfrecorder.threads import ThreadPool, cores
 from tfrecorder.verification.commit_files import check_commit, check_gathered
 from tfrecorder.verification.expectation import (
     Expectation,
@@ -53,7 +54,6 @@ from tfrecorder.verification.verify import (
     verify,
 )
 from tfrecorder.writing.commit import commit
-from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.shards import Pool, write_shard
 
 _NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from tfrecorder import storage
-from tfrecorder.dataset.crc32c import sum_file
-from tfrecorder.dataset.example import parse_example
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.dataset.tfrecord import Place, walk
+from tfrecorder.format.crc32c import sum_file
+from tfrecorder.format.example import parse_example
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.tfrecord import Place, walk
+from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.verification.expectation import Expectation, Written, other_sums, unread
 from tfrecorder.verification.faults import Fault, at_most
@@ -30,7 +31,6 @@ from tfrecorder.verification.side_files import (
     read_rejects,
     read_suspects,
 )
-from tfrecorder.writing.done import DoneRecord
 
 #: Decodes an encoded image as training does; returns its shape, or raises ValueError with a
 #: message.

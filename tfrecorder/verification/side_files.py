@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.dataset.lists import value_of
-from tfrecorder.dataset.tfrecord import FRAMING_BYTES, Place
+from tfrecorder.format.csv_cells import value_of
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.tfrecord import FRAMING_BYTES, Place
 from tfrecorder.verification.expectation import Expectation, other_crc, unread
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.dataset.tfrecord import Place, walk
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.tfrecord import Place, walk
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.staging import read_shard_rows
 from tfrecorder.plan.plan import PlannedRow
-from tfrecorder.plan.staging import read_shard_rows
 from tfrecorder.verification.expectation import Expectation
 from tfrecorder.verification.side_files import RowList, read_index, read_rejects
-from tfrecorder.writing.done import DoneRecord
 
 
 def changed_row(old: Expectation, new: Expectation, group: int) -> str | None:

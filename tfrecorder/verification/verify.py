@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.layout import Shard
+from tfrecorder.core.threads import ThreadPool, cores, map_ahead
 from tfrecorder.display.bars import bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
-from tfrecorder.stored.generations import committed_directories
-from tfrecorder.threads import ThreadPool, cores, map_ahead
+from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.reading.generations import committed_directories
 from tfrecorder.verification.commit_files import (
     check_commit,
     check_gathered,
@@ -26,7 +27,6 @@ from tfrecorder.verification.commit_files import (
 from tfrecorder.verification.expectation import Expectation, read_expectation, refuse
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
-from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.tfds import image_shape
 
 #: Called with the number of bytes that were read.

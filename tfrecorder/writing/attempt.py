@@ -27,11 +27,11 @@ import uuid
 from collections.abc import Callable
 
 from tfrecorder import storage
-from tfrecorder.dataset.layout import Shard
+from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.errors import OutputError
-from tfrecorder.plan.staging import staged_plan
-from tfrecorder.threads import UnwantedError, is_unwanted
-from tfrecorder.writing.done import DoneRecord, read_done
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.done_records import DoneRecord, read_done
+from tfrecorder.output.staging import staged_plan
 
 #: How many times an attempt starts, each time overtaken by another.
 TURNS = 4

@@ -9,13 +9,13 @@ from functools import partial
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.layout import Shard
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
+from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.done_records import DoneRecord, Totals, add_up, list_output, read_done
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing import metadata
-from tfrecorder.writing.done import DoneRecord, Totals, add_up, list_output, read_done
 from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, to_csv
 from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files

@@ -6,15 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tfrecorder.dataset.example import Values, parse_example
-from tfrecorder.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, unframe
+from tfrecorder.format.example import Values, parse_example
+from tfrecorder.format.plan_columns import COPY_OF
+from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, unframe
 from tfrecorder.images.check import CheckedImage, check_image
-from tfrecorder.indexed.reading import OpenFiles
-from tfrecorder.plan.plan import COPY_OF, Plan, PlannedRow
+from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.record_bytes import OpenFiles
+from tfrecorder.reading.stored_records import damaged_record
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Image
-from tfrecorder.stored.dataset import ShardFile
-from tfrecorder.stored.records import damaged_record
 from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, planned_reject
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfrecorder.dataset import layout
+from tfrecorder.format import layout
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.labels import to_label_map_csv, to_label_map_pbtxt
 

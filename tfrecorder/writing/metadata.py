@@ -14,13 +14,13 @@ from dataclasses import asdict
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.crc32c import seal
-from tfrecorder.dataset.forms import METADATA_VERSION
-from tfrecorder.dataset.layout import Shard
+from tfrecorder.format import layout
+from tfrecorder.format.crc32c import seal
+from tfrecorder.format.forms import METADATA_VERSION
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.done_records import DoneRecord, add_up
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import to_json as fields_to_json
-from tfrecorder.writing.done import DoneRecord, add_up
 from tfrecorder.writing.tfds import image_shapes, image_sides, json_bytes
 
 

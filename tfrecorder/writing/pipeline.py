@@ -15,10 +15,10 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
+from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing.counters import OF_SHARDS, UNDER_WAY, WAITED
-from tfrecorder.writing.done import DoneRecord
-from tfrecorder.writing.work import Task, Worker, finish
+from tfrecorder.writing.worker import Task, Worker, finish
 
 
 class WriteShards(beam.DoFn):

@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrecorder.dataset.example import encode_parts
-from tfrecorder.dataset.tfrecord import frame
+from tfrecorder.format.example import encode_parts
+from tfrecorder.format.plan_columns import OF_PLAN_ALONE, REJECT_OF
+from tfrecorder.format.tfrecord import frame
+from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, whole_boxes
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.memory import Room
-from tfrecorder.images.placed import Placed, placed_boxes, stored_mask, whole_boxes
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
-from tfrecorder.plan.plan import OF_PLAN_ALONE, REJECT_OF, Plan, PlannedRow
+from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field, image_of, primary_image
 from tfrecorder.schema.kinds import Boxes, Image, Mask

@@ -16,21 +16,21 @@ from typing import Any
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.layout import Shard
-from tfrecorder.dataset.lists import field_of
-from tfrecorder.dataset.tfrecord import framed_crc
+from tfrecorder.core.threads import Places, cores, run_in_order
 from tfrecorder.errors import OutputError, RejectedError, RunnerError
+from tfrecorder.format import layout
+from tfrecorder.format.csv_cells import field_of
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.tfrecord import framed_crc
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes, unlimited
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.staging import shard_row_blocks
 from tfrecorder.plan.plan import Plan, PlannedRow
-from tfrecorder.plan.staging import shard_row_blocks
-from tfrecorder.threads import Places, cores, run_in_order
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.copying import record_copier
-from tfrecorder.writing.done import DoneRecord
 from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader, streamed
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tfrecorder.dataset import layout
-from tfrecorder.dataset.layout import Shard
+from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
 from tfrecorder.schema.labels import to_labels_file
-from tfrecorder.writing.done import DoneRecord
 
 #: The name of the data, not of this package: TFDS requires one if the user gave none.
 DATASET_NAME = "dataset"

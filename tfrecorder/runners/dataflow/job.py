@@ -11,10 +11,13 @@ from datetime import datetime
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
 from tfrecorder.display.commands import command
 from tfrecorder.errors import RunnerError, TfrecorderError
-from tfrecorder.plan.exchange import is_in_place
+from tfrecorder.format import layout
+from tfrecorder.output.exchange import is_in_place
+from tfrecorder.output.failure import find_failure, read_failure
+from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.dataflow.service import (
     JobAddress,
     ServiceAwayError,
@@ -26,9 +29,6 @@ from tfrecorder.runners.dataflow.service import (
 from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
 from tfrecorder.writing.counters import UNDER_WAY, WAITED
-from tfrecorder.writing.failure import find_failure, read_failure
-from tfrecorder.writing.result import ConversionResult, read_result
-from tfrecorder.writing.status import ConversionStatus, status
 
 #: Seconds between two looks at a job: at first, the factor after each look, and at most.
 FIRST_LOOK = 0.5

@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
 from tfrecorder import storage
-from tfrecorder.dataset import layout
 from tfrecorder.errors import OptionError, RunnerError
+from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options

@@ -1,0 +1,76 @@
+"""The options of an append: those given, and for all others what the dataset was made with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfrecorder.errors import OptionError
+from tfrecorder.options.checks import by_present_names, refuse_idle, refuse_unknown
+from tfrecorder.options.convert import OF_TOOLS, ConvertOptions
+from tfrecorder.reading.generations import Generation
+
+#: Options that say what the columns and classes are: taken from the newest generation, which may
+#: have more classes than the first.
+_OF_COLUMNS = ("columns", "schema", "labels")
+
+#: The number of files in a generation follows from its own rows.
+_NOT_TAKEN = ("num_shards",)
+
+
+def taken_over(
+    directory: str, found: Sequence[Generation], given: Mapping[str, Any]
+) -> ConvertOptions:
+    """The options of an append.
+
+    Args:
+        directory: the dataset's directory, for messages.
+        found: its generations.
+        given: options by name, as the user gave them.
+
+    Raises:
+        OptionError: an option does not fit the dataset.
+    """
+    ends = (found[0], found[-1])
+    first, newest = (by_present_names(one.metadata.get("options", {})) for one in ends)
+    recorded = first | {name: newest[name] for name in _OF_COLUMNS if name in newest}
+    if not {"columns", "schema", "labels"}.isdisjoint(given):
+        # A schema and the other two exclude each other; a given one replaces what the dataset had.
+        for name in _OF_COLUMNS:
+            if (name == "schema") != ("schema" in given) or name in given:
+                recorded.pop(name, None)
+    names = {one.name for one in dataclasses.fields(ConvertOptions) if one.metadata["content"]}
+    kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
+    # Which rows are tried again is decided before the conversion.
+    refuse_unknown(given, ConvertOptions)
+    there = ConvertOptions(**kept)
+    chosen = ConvertOptions(**{**kept, **given, "retry_rejects": False})
+    refuse_idle(chosen, given)
+    _refuse_other_pixels(directory, there, chosen)
+    _refuse_other_tools(directory, there, chosen)
+    return chosen
+
+
+def _refuse_other_tools(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
+    """Refuse options that would make parts of a dataset differ in what other tools expect of it."""
+    for name in OF_TOOLS:
+        was, is_now = getattr(there, name), getattr(now, name)
+        if was != is_now:
+            raise OptionError(
+                f"{name}={is_now!r}: {directory} was made with {name}={was!r}, and everything "
+                "added to it must be made the same way. Leave it out."
+            )
+
+
+def _refuse_other_pixels(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
+    """Refuse other sizes for pixels stored raw: readers count them, so all must have one size."""
+    if "raw" not in (there.image_format, now.image_format):
+        return
+    for name in ("image_format", "image_size"):
+        was, is_now = getattr(there, name), getattr(now, name)
+        if was != is_now:
+            raise OptionError(
+                f"{name}={is_now!r}: {directory} has {name}={was!r}, and raw pixels can only be "
+                "read if all images are alike. Leave it out."
+            )

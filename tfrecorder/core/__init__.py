@@ -1,0 +1,1 @@
+"""Threads, and what the process may use."""

@@ -1,0 +1,405 @@
+"""Work in a pool of threads: results come in order, and never too much is under way."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import queue
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Executor, Future, wait
+from contextvars import ContextVar, copy_context
+from typing import Any, Generic, TypeVar
+
+from tfrecorder.core.limits import address_space_left, cpu_quota
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Seconds to wait, after Ctrl-C, for work that was asked to stop: as long as most requests take.
+PATIENCE = 2
+
+#: Seconds between two checks for Ctrl-C: if another thread gets the signal, it does not wake a main
+#: thread that waits for a lock.
+LISTEN = 0.1
+
+#: Address space of a thread: its stack, and what malloc reserves for it.  Under `ulimit -v` the
+#: threads of a pool take at most a quarter of what is left.
+THREAD_BYTES = 2**27
+
+_Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+class ThreadPool(Executor):
+    """Threads that neither Ctrl-C nor the end of the process waits for.
+
+    A decoder cannot be interrupted and may take seconds, and the standard library's pool would make
+    us wait for it.  If the system gives fewer threads than asked for (`ulimit -u`, `ulimit -v`, a
+    container's limit), those that started do the work.  If none did, `submit` does it itself.
+
+    Args:
+        threads: the most to start; by default one per core.
+        name: of the threads.
+    """
+
+    def __init__(self, threads: int | None = None, name: str = "tfrecorder") -> None:
+        left, self._name = address_space_left(), name
+        self._most = threads or cores()
+        if left is not None:
+            self._most = max(1, min(self._most, left // (4 * THREAD_BYTES)))
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._started: list[threading.Thread] = []
+        self._closed = False
+        weakref.finalize(self, self._tasks.put, None)  # ends the threads of a dropped pool
+
+    def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        future: Future[R] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            if len(self._started) < self._most:
+                self._start()
+            self._tasks.put((future, work, args, kwargs))
+        if not self._started:
+            _run_one(self._tasks)
+        return future
+
+    def _start(self) -> None:
+        thread = threading.Thread(
+            target=_run_all, args=(self._tasks,), name=self._name, daemon=True
+        )
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):  # "can't start new thread"
+            self._most = len(self._started)
+        else:
+            self._started.append(thread)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self._lock:
+            self._closed = True
+        if cancel_futures:
+            with contextlib.suppress(queue.Empty):
+                while task := self._tasks.get_nowait():
+                    task[0].cancel()
+        self._tasks.put(None)
+        if wait:
+            for thread in self._started:
+                thread.join()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self.shutdown(wait=not interrupted, cancel_futures=kind is not None)
+
+
+def _run_all(tasks: queue.SimpleQueue[_Task | None]) -> None:
+    """What each thread of a pool does until the pool is closed."""
+    while _run_one(tasks):
+        pass
+    tasks.put(None)  # for the next thread
+
+
+def _run_one(tasks: queue.SimpleQueue[_Task | None]) -> bool:
+    """Do the next piece of work; False once there is no more."""
+    task = tasks.get()
+    if task is None:
+        return False
+    future, work, args, kwargs = task
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(work(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+    return True
+
+
+def result_of(future: Future[R]) -> R:
+    """Wait for a future's result, but notice Ctrl-C."""
+    while not future.done():
+        wait([future], timeout=LISTEN)
+    return future.result()
+
+
+#: Once any of these is set, nobody wants the result of what this thread does.
+_STOPS: ContextVar[tuple[threading.Event, ...]] = ContextVar("stops", default=())
+
+
+class UnwantedError(Exception):
+    """Nobody wants the result any more: other work failed, or Ctrl-C was pressed."""
+
+
+def is_unwanted() -> bool:
+    """True once nobody wants the result of what this thread does; it should then end soon."""
+    return any(stop.is_set() for stop in _STOPS.get())
+
+
+def stoppable(work: Callable[[T], R], stop: threading.Event) -> Callable[[T], R]:
+    """`work` to run in other threads: unwanted once it is unwanted here, or `stop` is set.
+
+    It sees the context variables of this thread.
+    """
+    here = copy_context()
+    here.run(_STOPS.set, (*_STOPS.get(), stop))
+    return lambda item: here.copy().run(work, item)
+
+
+def map_ahead(
+    pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int
+) -> Generator[R, None, None]:
+    """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat."""
+    under_way: deque[Future[R]] = deque()
+    stop = threading.Event()
+    run = stoppable(work, stop)
+    try:
+        for item in items:
+            under_way.append(pool.submit(run, item))
+            if len(under_way) >= ahead:
+                yield result_of(under_way.popleft())
+        while under_way:
+            yield result_of(under_way.popleft())
+    finally:
+        stop.set()
+        for future in under_way:
+            future.cancel()
+
+
+def map_at_once(work: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
+    """`map` in this many threads; the first error ends them."""
+    with ThreadPool(threads) as pool:
+        return list(map_ahead(pool, work, items, ahead=2 * threads))
+
+
+class Places:
+    """Limits how much work a process does at a time; the rest waits.
+
+    Args:
+        most: pieces of work that may be under way.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._taken = 0
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[tuple[int, float]]:
+        """A block of work; yields how many are under way, this one too, and the seconds it waited.
+
+        Raises:
+            UnwantedError: nobody wants it any more.
+        """
+        began = time.monotonic()
+        while not self._free.acquire(timeout=LISTEN):
+            if is_unwanted():
+                raise UnwantedError
+        try:
+            with self._lock:
+                self._taken += 1
+                taken = self._taken
+            yield taken, time.monotonic() - began
+        finally:
+            with self._lock:
+                self._taken -= 1
+            self._free.release()
+
+
+def side_by_side(work: Callable[[T], R], items: Iterable[T], many: int, name: str) -> Iterator[R]:
+    """`map` in separate threads, `many` at a time, in order, for long work that can be stopped.
+
+    Args:
+        work: checks `is_unwanted` now and then.
+        name: of the threads.
+
+    After Ctrl-C this waits at most `PATIENCE` seconds for the threads, and the end of the process
+    does not wait for them.
+    """
+    unwanted, places = threading.Event(), threading.Semaphore(many)
+    until_stopped = stoppable(work, unwanted)
+
+    def run(item: T, future: Future[R]) -> None:
+        with places:
+            try:
+                if unwanted.is_set():
+                    raise CancelledError
+                future.set_result(until_stopped(item))
+            except BaseException as error:
+                future.set_exception(error)
+
+    def begin(item: T) -> Future[R]:
+        future: Future[R] = Future()
+        threading.Thread(target=run, args=(item, future), name=name, daemon=True).start()
+        return future
+
+    under_way: deque[Future[R]] = deque()
+
+    def first() -> R:
+        result = result_of(under_way[0])  # it is under way until its result is there
+        under_way.popleft()
+        return result
+
+    try:
+        for item in items:
+            under_way.append(begin(item))
+            if len(under_way) > many:  # one extra: a thread may end before its turn
+                yield first()
+        while under_way:
+            yield first()
+    except BaseException as error:
+        unwanted.set()
+        wait(under_way, timeout=PATIENCE if isinstance(error, KeyboardInterrupt) else None)
+        raise
+
+
+def run_in_order(
+    pool: Executor,
+    threads: int,
+    work: Callable[[T], R],
+    finish: Callable[[list[R]], None],
+    items: Sequence[T],
+    ahead: int,
+    together: int = 1,
+    weigh: Callable[[R], int] = lambda result: 0,
+    weight: int = 0,
+) -> None:
+    """Run `work` in the threads of a pool, and `finish` its results in order.
+
+    There is no separate thread for `finish`: the thread that has the next result calls it, while
+    the data are still in its core's cache, and then does the same for the results that waited for
+    that one.  Only one thread at a time does this.
+
+    Args:
+        pool: with at least `threads` threads.
+        ahead: the most items under way; at least `threads * together`.
+        together: items that a thread takes at a time; their results are finished together.
+        weigh: what a result weighs while it waits for its turn.
+        weight: while more than this waits, no new work is started.
+
+    Raises:
+        The first error of `work` or `finish`, once every thread has stopped.  After Ctrl-C a thread
+        may still be running `work`, and its result is dropped; none is running `finish`.
+        UnwantedError: nobody wants the results any more.
+    """
+    groups = [items[at : at + together] for at in range(0, len(items), together)]
+    line = _Line(work, finish, groups, ahead // together, weigh, weight)
+    run_line = stoppable(_Line[T, R].run, line.stopped)
+    runs = [pool.submit(run_line, line) for _ in range(min(threads, len(groups)))]
+    patience: float | None = None
+    try:
+        for run in runs:
+            result_of(run)
+        line.raise_error()
+    except KeyboardInterrupt:  # in the thread that waits here
+        patience = 0
+        raise
+    finally:
+        line.stop()
+        wait(runs, timeout=patience)
+        line.wait_for_finish()
+
+
+class _Line(Generic[T, R]):
+    """Groups of items under way, and results that wait for their turn."""
+
+    def __init__(
+        self,
+        work: Callable[[T], R],
+        finish: Callable[[list[R]], None],
+        groups: Sequence[Sequence[T]],
+        ahead: int,
+        weigh: Callable[[R], int],
+        weight: int,
+    ) -> None:
+        self._work, self._finish, self._groups, self._ahead = work, finish, groups, ahead
+        self._weigh, self._weight, self._waiting = weigh, weight, 0
+        self._changed = threading.Condition()
+        self._taken = self._finished = 0
+        self._ready: dict[int, list[R]] = {}
+        self._finishing = self._in_finish = False
+        self._error: BaseException | None = None
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        """What each thread does until there are no groups left."""
+        try:
+            while (number := self._take()) is not None:
+                results = []
+                for item in self._groups[number]:
+                    if is_unwanted():  # asked for each item, as one may be slow
+                        raise UnwantedError
+                    results.append(self._work(item))
+                self._hand_in(number, results)
+        except BaseException as error:
+            self.stop(error)
+
+    def stop(self, error: BaseException | None = None) -> None:
+        with self._changed:
+            # The first error is the reason; later ones may only say that nobody waits any more.
+            if not self.stopped.is_set():
+                self._error = error
+            self.stopped.set()
+            self._changed.notify_all()
+
+    def wait_for_finish(self) -> None:
+        """Wait until no thread is running `finish`; after a stop, none starts it."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._in_finish)
+
+    def raise_error(self) -> None:
+        """Raise what stopped the threads, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    def _take(self) -> int | None:
+        with self._changed:
+            # A thread that waits here holds no result, so the next in order is always on its way.
+            while not self.stopped.is_set() and (
+                self._taken - self._finished >= self._ahead or self._waiting > self._weight
+            ):
+                self._changed.wait()
+            if self.stopped.is_set() or self._taken == len(self._groups):
+                return None
+            self._taken += 1
+            return self._taken - 1
+
+    def _hand_in(self, number: int, results: list[R]) -> None:
+        weight = sum(map(self._weigh, results))
+        with self._changed:
+            self._ready[number] = results
+            self._waiting += weight
+            if self._finishing or number != self._finished:
+                return  # the thread that is finishing will get to it
+            self._finishing = True
+        while (following := self._next()) is not None:
+            try:
+                self._finish(following[0])
+            finally:
+                with self._changed:
+                    self._in_finish = False
+                    self._changed.notify_all()
+            with self._changed:
+                self._finished += 1
+                self._waiting -= sum(map(self._weigh, following[0]))
+                self._changed.notify_all()
+
+    def _next(self) -> tuple[list[R]] | None:
+        """The next results if they are ready; if not, this thread stops finishing."""
+        with self._changed:
+            if self.stopped.is_set() or self._finished not in self._ready:
+                self._finishing = False
+                return None
+            self._in_finish = True
+            return (self._ready.pop(self._finished),)
+
+
+def cores() -> int:
+    """Cores that this process may use; in a container, maybe fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        machine = len(os.sched_getaffinity(0))
+    else:
+        machine = os.cpu_count() or 1
+    return max(1, math.ceil(min(machine, cpu_quota())))

@@ -1,1 +1,0 @@
-"""Records by number, without TensorFlow: the index, the order of an epoch, batches."""

@@ -1,0 +1,1 @@
+"""The output directory as a state machine: claimed, staged, written, committed."""

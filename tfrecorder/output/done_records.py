@@ -1,0 +1,201 @@
+"""Done-records: what a worker wrote for one shard, read back and added up."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from tfrecorder import storage
+from tfrecorder.errors import OutputError
+from tfrecorder.format import layout
+from tfrecorder.format.forms import DONE
+from tfrecorder.format.json_form import parse
+from tfrecorder.format.layout import Shard
+
+
+@dataclass(frozen=True)
+class DoneRecord:
+    """What a worker wrote for one shard.
+
+    Attributes:
+        plan: the digest of the plan that it followed.
+        shard: the shard's name.
+        rows: how many were planned; always records + rejects.
+        records: how many were written.
+        reasons: rejects by "stage/code".
+        suspects: records whose image decodes, but with a decoder's warning.
+        oriented: records whose image carries an EXIF orientation other than upright.
+        input_bytes: the size of the image files that became records.
+        bytes: the size of the shard's file.
+        crc32c: the checksum of the shard's file.
+        formats: records by image format.
+        shapes: smallest and largest (height, width, channels) of the records; empty if there are
+            none.
+        sides: smallest and largest (shorter side, longer side) of the records.
+        retries: how many extra attempts reading the images took.
+        further: for the second and later images, smallest and largest (height, width, channels), by
+            what their keys begin with.
+        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names; earlier
+            versions noted none.
+    """
+
+    plan: str
+    shard: str
+    rows: int
+    records: int
+    reasons: dict[str, int]
+    suspects: int
+    oriented: int
+    input_bytes: int
+    bytes: int
+    crc32c: int
+    formats: dict[str, int]
+    shapes: list[list[int]] = field(default_factory=list)
+    sides: list[list[int]] = field(default_factory=list)
+    retries: int = 0
+    further: dict[str, list[list[int]]] = field(default_factory=dict)
+    beside: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rejects(self) -> int:
+        return sum(self.reasons.values())
+
+    @property
+    def unread(self) -> int:
+        """Rejects of the stage `read`, which a rerun may cure."""
+        return sum(count for why, count in self.reasons.items() if why.startswith("read/"))
+
+    def to_json(self) -> builtins.bytes:
+        return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is in an output directory.
+
+    Attributes:
+        files: shards and the files next to them, by their names below the directory.
+    """
+
+    files: Mapping[str, storage.Description]
+
+    def fault(self, shard: Shard, done: DoneRecord) -> str | None:
+        """Why a shard is not what its done-record says, in words; None if it is."""
+        found = self.files.get(shard.file)
+        if found is None:
+            return f"{shard.file} is missing"
+        if found.size != done.bytes:
+            return f"{shard.file} has {found.size:,} bytes, but {done.bytes:,} were written"
+        if not found.is_of(done.bytes, done.crc32c):
+            return f"{shard.file} has the CRC32C {found.crc32c:08x}, not {done.crc32c:08x}"
+        return None if shard.index_file in self.files else f"{shard.index_file} is missing"
+
+
+#: The folders that show whether a shard is done; and all folders with a file for each shard.
+TOLD_BY = ("", layout.INDEX, layout.DONE)
+BESIDE = ("", *layout.SHARD_FOLDERS)
+
+
+def list_output(output_dir: str, folders: Collection[str] = TOLD_BY) -> Output:
+    """List an output directory: on a bucket, one request per 1,000 files of each folder."""
+
+    def files_of(folder: str) -> dict[str, storage.Description]:
+        found = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
+        return {os.path.join(folder, name): one for name, one in found.items()}
+
+    listed = storage.each(files_of, folders, output_dir)
+    return Output({name: one for files in listed for name, one in files.items()})
+
+
+def read_done(
+    output_dir: str,
+    shard: Shard,
+    plan_digest: str,
+    standing: Output | None = None,
+) -> DoneRecord | None:
+    """The done-record of a shard whose file is whole, or None if it must be written (again).
+
+    Args:
+        standing: the directory, if it was listed; otherwise only the shard's file is looked up.
+    """
+    listed = None if standing is None else standing.files.get(shard.done)
+    try:
+        if listed is not None and listed.content is not None:
+            data = listed.content
+        else:
+            data = storage.read_bytes(os.path.join(output_dir, shard.done))
+        done = DoneRecord(**parse(data, DONE))
+    except storage.UnreadableError as error:
+        if error.code == "not_found":
+            return None
+        raise OutputError(f"{output_dir}/{shard.done} cannot be read: {error}.") from error
+    except (ValueError, TypeError):  # after a power failure a file may lack its bytes
+        return None
+    if done.plan != plan_digest:
+        return None
+    if standing is not None:
+        return None if standing.fault(shard, done) else done
+    with storage.failing_as(OutputError, f"{output_dir}/{shard.file}"):
+        found = storage.describe(os.path.join(output_dir, shard.file))
+    return done if found is not None and found.is_of(done.bytes, done.crc32c) else None
+
+
+def read_all_done(
+    output_dir: str, shards: Collection[Shard], plan_digest: str
+) -> dict[Shard, DoneRecord | None]:
+    """`read_done` for many shards; those without a done-record are not looked up.
+
+    In a gs:// bucket the listing itself holds the records: one request per 1,000 shards.
+    """
+    standing = list_output(output_dir)
+    begun = [shard for shard in shards if shard.done in standing.files]
+
+    def read(shard: Shard) -> DoneRecord | None:
+        return read_done(output_dir, shard, plan_digest, standing)
+
+    found = storage.each(read, begun, output_dir)
+    return {**dict.fromkeys(shards), **dict(zip(begun, found, strict=True))}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Done-records added up."""
+
+    rows: int
+    records: int
+    reasons: dict[str, int]
+    suspects: int
+    oriented: int
+    input_bytes: int
+    bytes: int
+    formats: dict[str, int]
+    retries: int
+
+    @property
+    def rejects(self) -> int:
+        return sum(self.reasons.values())
+
+
+def add_up(done: Iterable[DoneRecord]) -> Totals:
+    done = list(done)
+    reasons: Counter[str] = Counter()
+    formats: Counter[str] = Counter()
+    for one in done:
+        reasons.update(one.reasons)
+        formats.update(one.formats)
+    return Totals(
+        rows=sum(one.rows for one in done),
+        records=sum(one.records for one in done),
+        # By count, then by name: the same for done-records in memory and those read back.
+        reasons=dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
+        suspects=sum(one.suspects for one in done),
+        oriented=sum(one.oriented for one in done),
+        input_bytes=sum(one.input_bytes for one in done),
+        bytes=sum(one.bytes for one in done),
+        formats=dict(sorted(formats.items())),
+        retries=sum(one.retries for one in done),
+    )

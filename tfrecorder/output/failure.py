@@ -1,0 +1,100 @@
+"""The message of a failure, left in the dataset directory: the same on every runner.
+
+Beam's runners wrap a worker's exception in their own ways, down to a line in a log elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+
+from tfrecorder import errors, storage
+from tfrecorder.errors import TfrecorderError, UnreachableError
+from tfrecorder.format import layout
+from tfrecorder.format.json_form import parse, record, text
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a worker or the commit stopped.
+
+    Attributes:
+        error: the name of the exception's class, one of ours.
+        message: its text.
+        launch: which launch the worker belongs to; workers outlive a killed launcher by some
+            seconds.
+        shard: the shard's name; "" for the commit.
+    """
+
+    error: str
+    message: str
+    launch: str = ""
+    shard: str = ""
+
+    def as_error(self) -> TfrecorderError:
+        return (_kind(self.error) or TfrecorderError)(self.message)
+
+
+_NOTE = record({"error": text, "message": text}, {"launch": text, "shard": text})
+
+#: One of our errors in what Beam makes of a worker's error: a traceback, then Beam's own text.
+_TOLD = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE)
+
+
+def find_failure(words: str) -> TfrecorderError | None:
+    """The error of a worker, taken from the runner's message if none was left in the directory.
+
+    >>> find_failure("Traceback ...\\ntfrecorder.errors.OutputError: out: full [while running 'A']")
+    OutputError('out: full')
+    """
+    found = _TOLD.search(words)
+    kind = _kind(found[1]) if found else None
+    return kind(found[2]) if found and kind else None
+
+
+#: What Beam adds to the message of a worker's error.
+_STEP = re.compile(r" \[while running .*\]$", re.DOTALL)
+
+
+def as_raised(error: BaseException) -> TfrecorderError | None:
+    """One of our errors as it was raised, if Beam has added the name of its step; else None."""
+    kind = _kind(type(error).__name__)
+    return kind(_STEP.sub("", str(error))) if kind is not None and type(error) is kind else None
+
+
+def _kind(name: str) -> type[TfrecorderError] | None:
+    """One of our errors by its name, if its message is all it is made of."""
+    kind = getattr(errors, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, TfrecorderError):
+        return None
+    return None if kind is errors.ValidationError else kind
+
+
+def note_failure(output_dir: str, failure: Failure) -> None:
+    """Leave a failure in the directory, replacing an earlier one."""
+    # The note may fail for the same reason as the output, a full disk or a bucket that is away: the
+    # error itself is still raised, and at once.
+    with storage.impatient(), contextlib.suppress(OSError, UnreachableError):
+        storage.publish_bytes(output_dir, layout.FAILURE, json.dumps(asdict(failure)).encode())
+
+
+def read_failure(output_dir: str) -> Failure | None:
+    """The failure that was left last; None if there is none, or its shard was done since.
+
+    Raises:
+        UnreadableError: the directory cannot be read.
+    """
+    try:
+        note = storage.read_bytes(os.path.join(output_dir, layout.FAILURE))
+        failure = Failure(**parse(note, _NOTE))
+    except storage.UnreadableError as error:
+        if error.code == "not_found":
+            return None
+        raise
+    except (TypeError, ValueError):  # cut short by a full disk or a power failure
+        return None
+    done = os.path.join(output_dir, layout.DONE, f"{failure.shard}.json")
+    return None if failure.shard and storage.exists(done) else failure

@@ -1,0 +1,62 @@
+"""The dataset directory of a conversion, by what the user gave."""
+
+from __future__ import annotations
+
+import os
+
+from tfrecorder import storage
+from tfrecorder.errors import (
+    OptionError,
+)
+from tfrecorder.format import layout
+from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
+from tfrecorder.options.convert_values import is_version
+
+
+def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> str:
+    """The dataset directory: the only one that later steps know.
+
+    Args:
+        output_dir: as the user gave it.
+        options: with a name, the dataset is below it, where TFDS looks.
+
+    Raises:
+        OptionError: a dataset cannot be written there.
+    """
+    if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
+        raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
+    path = storage.given_path(output_dir)
+    refusal = storage.refusal(storage.scheme(path))
+    if refusal is not None:
+        raise OptionError(
+            f"output_dir={path!r}: a dataset cannot be written to {storage.scheme(path)}://: "
+            f"{refusal}."
+        )
+    storage.check_locale(path)
+    if not path.isprintable():  # a NUL, or bytes that are not Unicode
+        raise OptionError(f"output_dir={path!r}: give a path of printable characters.")
+    if options.name is not None:
+        path = _tfds_path(path, options.name, options.version)
+    dataset = layout.dataset_of(storage.absolute(path))
+    if dataset != storage.absolute(path):
+        raise OptionError(
+            f"output_dir={path!r} is where an overwrite of {dataset} is written: give {dataset}."
+        )
+    grown = layout.grown_of(dataset)
+    if grown != dataset:
+        raise OptionError(
+            f"output_dir={path!r} is where tfrecorder.append adds to {grown}: call it with {grown}."
+        )
+    return path
+
+
+def _tfds_path(path: str, name: str, version: str | None) -> str:
+    above, last = os.path.split(path.rstrip("/"))
+    wanted = version or DEFAULT_VERSION
+    if os.path.basename(above) == name and is_version(last) and last != wanted:
+        raise OptionError(
+            f"output_dir={path!r} is the directory of version {last}: give version={last!r} to "
+            f"write there, or {os.path.dirname(above) or '.'} as output_dir to write version "
+            f"{wanted}."
+        )
+    return layout.tfds_directory(path, name, wanted)

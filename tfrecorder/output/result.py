@@ -1,0 +1,223 @@
+"""The result of a conversion, to print or to show in a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfrecorder.display.tables import (
+    Report,
+    Table,
+    class_words,
+    counted,
+    passed_over_words,
+    readable_bytes,
+)
+from tfrecorder.format import layout
+from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.generations import read_metadata
+from tfrecorder.schema.fields import class_field
+from tfrecorder.schema.fields import from_json as fields_from_json
+
+
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """Counts by name, the most frequent first.
+
+    >>> counts_in_words({"duplicate_row": 4, "leakage": 18})
+    'leakage 18, duplicate_row 4'
+    """
+    ordered = sorted(counts.items(), key=lambda one: -one[1])
+    return ", ".join(f"{name} {count:,}" for name, count in ordered)
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """One split of a finished dataset.
+
+    Attributes:
+        rows: how many were planned.
+        records: how many were written; rows - records were rejected.
+        shards: how many files.
+        bytes: the size of the files.
+    """
+
+    rows: int
+    records: int
+    shards: int
+    bytes: int
+
+    @property
+    def rejects(self) -> int:
+        return self.rows - self.records
+
+
+@dataclass(frozen=True)
+class ConversionResult(Report):
+    """A finished conversion.
+
+    Attributes:
+        output_dir: the dataset directory.
+        splits: by name, TRAIN first.
+        rejects: rejected rows by "stage/code".
+        suspects: records whose image decodes, but with a decoder's warning.
+        oriented: records whose image carries an EXIF orientation other than upright.
+        retries: further attempts to read images, after failures that passed.
+        input_bytes: the size of the image files that became records.
+        class_names: by integer; for integer labels, the numbers as text; None without labels.
+        passed_over: for a folder source, the files that made no row, by kind.
+        seconds: from the call to the commit; 0 if other processes wrote the images.
+        notes: what else to know about the source, such as that it has no labels.
+        warnings: what `tfrecorder.validate` warns of in the source, by code.
+        was_finished: True if the dataset was finished before the call, which wrote nothing.
+        shards_before: how many shards were done before the call, which wrote the others.
+        rows_before: rows of these shards.
+        generation: which generation these figures are for; 0 unless it was appended.
+        rows_there: for an append, rows skipped because their images are already in the dataset.
+        name, version: the dataset's, for TFDS; None if none was given.
+    """
+
+    output_dir: str
+    splits: dict[str, SplitResult]
+    rejects: dict[str, int]
+    suspects: int
+    oriented: int
+    retries: int
+    input_bytes: int
+    class_names: tuple[str, ...] | None
+    passed_over: dict[str, int]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    warnings: dict[str, int] = field(default_factory=dict)
+    was_finished: bool = False
+    shards_before: int = 0
+    rows_before: int = 0
+    generation: int = 0
+    rows_there: int = 0
+    name: str | None = None
+    version: str | None = None
+
+    @property
+    def directory(self) -> str:
+        """Where the files are: `output_dir`, or for an append a folder below it."""
+        return layout.generation_of(self.output_dir, self.generation)
+
+    @property
+    def rows(self) -> int:
+        return sum(split.rows for split in self.splits.values())
+
+    @property
+    def records(self) -> int:
+        return sum(split.records for split in self.splits.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(split.bytes for split in self.splits.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {**dataclasses.asdict(self), "rows": self.rows, "records": self.records}
+
+    def _headline(self) -> str:
+        if not self.splits:
+            rows = counted(self.rows_there, "row is", "rows are")
+            return f"{self.output_dir}: nothing to append, {rows} already there"
+        what = f"{counted(self.records, 'record')} in {self.directory}"
+        if self.was_finished:
+            return f"{what}, which was finished before: nothing was written"
+        if not self.seconds:
+            return what
+        rate = (self.rows - self.rows_before) / self.seconds
+        return f"{what} ({self.seconds:.1f} s, {rate:,.0f} images/s)"
+
+    def _tables(self) -> list[Table]:
+        if not self.splits:
+            return []
+        table = [["split", "records", "rejects", "shards", "bytes"]]
+        for name, split in self.splits.items():
+            counts = [split.records, split.rejects, split.shards]
+            size = readable_bytes(split.bytes)
+            table.append([name, *(f"{count:,}" for count in counts), size])
+        return [Table(table)]
+
+    @property
+    def tfds_call(self) -> str | None:
+        """The call of TFDS that finds the dataset, as text; None if it has no name."""
+        path = self.output_dir.rstrip("/")
+        if self.name is None or not path.endswith(os.path.join(self.name, self.version or "")):
+            return None
+        if self.generation:  # tfds.load knows only generation 0
+            return f"tfds.builder_from_directories(tfrecorder.generations({path!r}))"
+        data_dir = os.path.dirname(os.path.dirname(path)) or "."
+        return f"tfds.load('{self.name}:{self.version}', data_dir={data_dir!r})"
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.tfds_call and self.splits:
+            notes.append(f"TFDS: {self.tfds_call}")
+        if self.shards_before and not self.was_finished:
+            shards = counted(sum(split.shards for split in self.splits.values()), "shard")
+            rows = counted(self.rows_before, "row")
+            notes.append(
+                f"continued: {self.shards_before:,} of {shards} ({rows}) were there before"
+            )
+        if self.rows_there and self.splits:
+            rows = counted(self.rows_there, "row")
+            notes.append(f"skipped: {rows} that are already there")
+        if self.class_names is not None:
+            notes.append(class_words(self.class_names))
+        notes += self.notes
+        if self.warnings:
+            notes.append(f"warnings: {counts_in_words(self.warnings)}")
+        if self.rejects:
+            reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
+            notes.append(f"rejects: {reasons}; see {os.path.join(self.directory, layout.REJECTS)}")
+            if self.was_finished and any(why.startswith("read/") for why in self.rejects):
+                notes.append("the option retry_rejects retries the images that could not be read")
+        if self.suspects:
+            where = os.path.join(self.directory, layout.SUSPECTS)
+            words = counted(self.suspects, "image decodes", "images decode")
+            notes.append(f"suspects: {words} with a warning; see {where}")
+        if self.retries:
+            notes.append(f"retries: reading took {counted(self.retries, 'further attempt')}")
+        if self.oriented:
+            share = self.oriented / self.records
+            notes.append(
+                f"orientation: {counted(self.oriented, 'image carries', 'images carry')} an EXIF "
+                f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
+                "pixels as they are stored"
+            )
+        if words := passed_over_words(self.passed_over):
+            notes.append(words)
+        return notes
+
+
+def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) -> ConversionResult:
+    """The result of the conversion that is committed in a directory."""
+    known = read_metadata(output_dir, files_of(output_dir))
+    splits = {}
+    for name, rows in known["split_rows"].items():
+        shards = [shard for shard in known["shards"] if shard["split"] == name]
+        splits[name] = SplitResult(
+            rows=rows,
+            records=sum(shard["records"] for shard in shards),
+            shards=len(shards),
+            bytes=sum(shard["bytes"] for shard in shards),
+        )
+    totals, labels = known["totals"], class_field(fields_from_json(known["fields"]))
+    return ConversionResult(
+        output_dir=output_dir,
+        splits=splits,
+        rejects=totals["reasons"],
+        suspects=totals["suspects"],
+        oriented=totals["oriented"],
+        retries=totals["retries"],
+        input_bytes=totals["input_bytes"],
+        class_names=labels.class_names if labels else None,
+        passed_over=passed_over,
+        seconds=seconds,
+        name=known["options"].get("name"),
+        version=known["options"].get("version"),
+    )

@@ -1,0 +1,127 @@
+"""The images that came as bytes, on their way into a dataset.
+
+They are kept below the dataset directory until what is written from them is committed.  Each is
+kept once, under the name of its content.  So workers on other machines see them, and a conversion
+that was begun can be completed without its source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tfrecorder import storage
+from tfrecorder.format import layout
+from tfrecorder.format.plan_columns import spool_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tfrecorder.sources.contents import Contents
+
+#: Bytes kept in memory to be written together, many images at a time into a bucket.
+TOGETHER = 2**25
+
+
+class Spool:
+    """The spool for what is written to one folder.
+
+    Args:
+        folder: a dataset directory, the `next/` of one, or a generation of one.
+
+    Attributes:
+        bytes: the total size of the images in it.
+        images: how many there are.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._directory, self._name = layout.spool_of(folder)
+        self._sizes: dict[str, int | None] = {}
+        self._waiting: list[tuple[str, bytes]] = []
+        self._waiting_bytes = 0
+        self.bytes = 0
+
+    @property
+    def images(self) -> int:
+        return len(self._sizes)
+
+    def look(self) -> None:
+        """Find what an earlier call left behind."""
+        self._sizes = storage.sizes(os.path.join(self._directory, self._name))
+        self.bytes = sum(size or 0 for size in self._sizes.values())
+
+    def holds(self, file: str, size: int) -> bool:
+        return self._sizes.get(file) == size
+
+    def put(self, file: str, data: bytes) -> None:
+        """Add an image unless it is already there; it is written by the next `flush` at the latest.
+
+        Raises:
+            OSError: the disk is full, or something else went wrong; the image was not added.
+        """
+        if self.holds(file, len(data)):
+            return
+        if self._waiting_bytes >= TOGETHER:
+            self.flush()
+        self._sizes[file] = len(data)
+        self.bytes += len(data)
+        self._waiting.append((file, data))
+        self._waiting_bytes += len(data)
+
+    def flush(self) -> None:
+        """Write what is still held in memory."""
+        storage.each(
+            lambda one: storage.publish_bytes(self._directory, f"{self._name}/{one[0]}", one[1]),
+            self._waiting,
+            self._directory,
+        )
+        self._waiting, self._waiting_bytes = [], 0
+
+
+def spool_images(folder: str, planned: pa.Table, contents: Iterable[Contents]) -> None:
+    """Write the images of planned rows that came as bytes, except those that are already there.
+
+    Args:
+        folder: as for `Spool`.
+        contents: the contents of all columns whose images came as bytes.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    import pyarrow as pa
+
+    wanted = [planned.column(name) for name in spool_columns(planned.column_names)]
+    if not wanted:
+        return
+    files = pa.concat_arrays([chunk for column in wanted for chunk in column.chunks]).unique()
+    spool = Spool(folder)
+    with storage.failing_as(OSError, folder):
+        spool.look()
+    for one in contents:
+        rows = [row for row in one.first_rows(files).tolist() if one.holds(row)]
+        missing = [row for row in rows if not spool.holds(one.files[row].as_py(), one.sizes[row])]
+        for row, data in zip(missing, one.data(missing), strict=True):
+            spool.put(one.files[row].as_py(), data)
+    spool.flush()
+
+
+def remove_spool(folder: str) -> None:
+    """Remove the images whose records were written to a folder and are committed.
+
+    Raises:
+        OSError: they cannot be removed.
+    """
+    storage.remove(*layout.spool_of(folder))
+
+
+def is_whole(folder: str, images: int) -> bool:
+    """True if the spool of a folder still has all its images."""
+    path = os.path.join(*layout.spool_of(folder))
+    return not images or len(storage.names(path)) == images
+
+
+def clear_spools(output_dir: str) -> None:
+    """Remove what was spooled below a dataset directory and is committed or was never planned."""
+    for name in storage.names(os.path.join(output_dir, layout.SPOOL)):
+        storage.remove(output_dir, f"{layout.SPOOL}/{name}")

@@ -1,0 +1,232 @@
+"""Write and read the staged plan: `plan.json`, and `plan.parquet` with a row group per shard.
+
+A worker reads only the row groups of its own shards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tfrecorder import storage
+from tfrecorder.errors import OutputError
+from tfrecorder.format import layout
+from tfrecorder.format.earlier import URI_OF_ROWS, rows_as_now
+from tfrecorder.format.plan_columns import COPY_OF
+from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.keys import SOURCE_ID
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The key under which `plan.parquet` names the digest of its plan: if two plans are staged at once
+#: in a bucket, where nothing is locked, each may leave one of the two files.
+PLAN_OF_ROWS = "tfrecorder.plan.plan"
+
+
+def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+    """Write the plan's two files; `plan.json` last, so that it is never there without its rows.
+
+    Raises:
+        OutputError: another plan was staged there in the meantime, in a bucket.
+        OSError: they cannot be written.
+    """
+    _stage_rows(plan, planned, output_dir)
+    if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
+        raise OutputError(
+            f"{output_dir}: another conversion started there at the same moment. Wait until it "
+            "ends, or choose another output_dir."
+        )
+
+
+def restage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+    """Write the rows of a staged plan again, if they are gone or belong to another plan.
+
+    If two plans were staged at once in a bucket, each may leave one file: the plan of one, the rows
+    of the other.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    import pyarrow as pa
+
+    with contextlib.suppress(OutputError, OSError, pa.ArrowException):
+        if rows_plan(read_footer(output_dir)) in (None, plan.digest):
+            return
+    _stage_rows(plan, planned, output_dir)
+
+
+def rows_plan(footer: Any) -> str | None:
+    """The digest of the plan that staged rows belong to; None if an earlier version wrote them."""
+    found = (footer.metadata or {}).get(PLAN_OF_ROWS.encode())
+    return None if found is None else str(found.decode(errors="replace"))
+
+
+def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+    import pyarrow.parquet as pq
+
+    first = primary_image(plan.fields)
+    known = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
+    table = planned.replace_schema_metadata(known)
+    texts = [COPY_OF.base, *(one.text_key for one in plan.fields if one.text_key)]
+
+    def write(file: BinaryIO) -> None:
+        buffered = io.BufferedWriter(file)
+        # Write checksums: otherwise a flipped byte in a row would look like a fault of its record.
+        with pq.ParquetWriter(
+            buffered,
+            table.schema,
+            use_dictionary=texts,
+            write_statistics=False,
+            write_page_checksum=True,
+        ) as writer:
+            start = 0
+            for shard in plan.shards:
+                size = plan.shard_rows(shard)
+                writer.write_table(table.slice(start, size), row_group_size=size)
+                start += size
+        buffered.flush()
+        buffered.detach()
+
+    storage.publish_by(output_dir, layout.PLAN_ROWS, write)
+
+
+def read_plan(output_dir: str) -> Plan | None:
+    """The plan that is staged in a directory, or None.
+
+    Raises:
+        OutputError: another version of this package staged it.
+    """
+    path = os.path.join(output_dir, layout.PLAN)
+    try:
+        return Plan.from_json(storage.read_bytes(path))
+    except storage.UnreadableError as error:
+        if error.code in ("not_found", "bad_name"):
+            return None
+        raise OutputError(f"{path} cannot be read: {error}.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise OutputError(
+            f"{path} is not a plan that this version of tfrecorder can read ({error}); choose a "
+            "new or empty directory as output_dir."
+        ) from error
+
+
+def staged_plan(output_dir: str, digest: str) -> Plan:
+    """The plan of this launch, unless another conversion has replaced it with its own.
+
+    Worker processes outlive a killed launcher by some seconds, and may meet the next one; and on a
+    bucket two conversions may start at once.
+
+    Raises:
+        OutputError: the plan is now a different one, or gone.
+    """
+    plan = read_plan(output_dir)
+    if plan is None:
+        raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
+    if plan.digest != digest:
+        raise OutputError(
+            f"{output_dir} was planned again in the meantime by another conversion, so this one "
+            "stops. Let only one write there at a time, or give another output_dir."
+        )
+    return plan
+
+
+class StagedPlan:
+    """The plan of a launch, for a worker that needs it for hours; threads may share it.
+
+    With 100,000 classes a plan takes a tenth of a second to read, so it is read again only if its
+    file was replaced.
+    """
+
+    def __init__(self, output_dir: str, digest: str) -> None:
+        self._output_dir, self._digest = output_dir, digest
+        self._known: tuple[Hashable, Plan] | None = None
+
+    def read(self) -> Plan:
+        """The plan as `staged_plan` gives it; raises the same errors if it has been replaced."""
+        path = os.path.join(self._output_dir, layout.PLAN)
+        with storage.failing_as(OutputError, path):
+            version = storage.version(path)  # taken before reading: what is read is this or newer
+        known = self._known
+        if known is None or version is None or version != known[0]:
+            self._known = known = version, staged_plan(self._output_dir, self._digest)
+        return known[1]
+
+
+def read_footer(output_dir: str) -> Any:
+    """Where the row groups of the staged plan begin, for callers that read several of them.
+
+    Raises:
+        OutputError: the file cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    path = os.path.join(output_dir, layout.PLAN_ROWS)
+    try:
+        with storage.open_seekable(path) as opened:
+            return pq.read_metadata(opened)
+    except storage.UnreadableError as error:
+        raise OutputError(f"{path} cannot be read: {error}.") from error
+
+
+#: How many rows a worker holds as objects at a time: a shard of small images has 100,000 and more.
+BLOCK_ROWS = 8192
+
+
+def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[PlannedRow]:
+    """The rows of one shard, all at once; same arguments and errors as `shard_row_blocks`."""
+    blocks = shard_row_blocks(output_dir, group, footer)
+    return [row for block in blocks for row in block]
+
+
+def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterator[list[PlannedRow]]:
+    """The rows of one shard, some thousand at a time; `group` is its row group in the staged plan.
+
+    Args:
+        footer: what `read_footer` returned; without it, the footer is read again.
+
+    Raises:
+        FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
+    """
+    table = rows_as_now(_row_group(output_dir, group, footer))
+    names = table.column_names
+    uri = (table.schema.metadata or {}).get(URI_OF_ROWS.encode(), b"").decode()
+    for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
+        columns = {name: batch.column(name).to_pylist() for name in names}
+        cells = zip(*columns.values(), strict=True)
+        rows = [dict(zip(names, one, strict=True)) for one in cells]
+        uris = columns.get(uri) or [""] * len(rows)
+        yield list(map(PlannedRow, columns[SOURCE_ID], uris, rows))
+
+
+def _row_group(output_dir: str, group: int, footer: Any) -> Any:
+    """A row group as an Arrow table."""
+    import pyarrow.parquet as pq
+
+    path = os.path.join(output_dir, layout.PLAN_ROWS)
+    try:
+        with _for_arrow(path) as opened:
+            # Each column of a row group is requested once, and whole.
+            file = pq.ParquetFile(
+                opened, metadata=footer, pre_buffer=True, page_checksum_verification=True
+            )
+            # With several threads, each would keep memory for itself.
+            return file.read_row_group(group, use_threads=False)
+    except storage.UnreadableError as error:
+        kind = FileNotFoundError if error.code == "not_found" else OSError
+        raise kind(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def _for_arrow(path: str) -> Iterator[Any]:
+    """A file of which Arrow reads parts: on a disk by its own code, elsewhere through Python.
+
+    Arrow's threads hold what they read of a Python file.  A thread that lets go of it while Python
+    shuts down, for example after Ctrl-C, aborts the process (pyarrow 25).
+    """
+    with storage.open_seekable(path) as opened:  # refuses what is not a file, such as a pipe
+        yield storage.resolve(path, "") if storage.is_local(path) else opened

@@ -1,0 +1,333 @@
+"""A staged conversion on many machines without Beam: each works on a part, then one commits.
+
+    stage ──► work, on as many machines as there are parts ──► commit
+
+Parts may be repeated or killed, and may overlap: a shard that is done is skipped, and every writer
+of a shard writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from tfrecorder import storage
+from tfrecorder.conversion.prepare import prepare, warn_of_escapes
+from tfrecorder.conversion.table import read_and_check, warn_of_source
+from tfrecorder.display.bars import is_shown
+from tfrecorder.display.tables import Report, Table, counted, readable_bytes
+from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
+from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
+from tfrecorder.options.checks import is_whole
+from tfrecorder.options.convert import NOT_STAGED, ConvertOptions
+from tfrecorder.output.directory import claim, exchange_begun, refuse_nested
+from tfrecorder.output.done_records import DoneRecord, add_up, read_all_done
+from tfrecorder.output.path import output_path
+from tfrecorder.output.progress import progress_bar
+from tfrecorder.output.result import ConversionResult, counts_in_words, read_result
+from tfrecorder.output.staging import read_plan
+from tfrecorder.output.status import ConversionStatus, status
+from tfrecorder.plan.plan import Plan
+from tfrecorder.validation.report import count_warnings
+from tfrecorder.writing.worker import Task, Worker, finish
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from datasets import Dataset, DatasetDict
+
+#: How many missing parts, or shards, a message names.
+NAMED = 8
+
+
+def stage(
+    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
+    output_dir: str | os.PathLike[str],
+    **options: Any,
+) -> ConversionStatus:
+    """Check a table and plan its shards, for any number of machines to write without Beam.
+
+    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done.  The
+    dataset has the same bytes as one written by `tfrecorder.convert`.  To continue a staged
+    conversion that was not finished, repeat the call.
+
+    Args:
+        source: as for `tfrecorder.convert`.
+        output_dir: as for `tfrecorder.convert`; all machines must see it under this path, and the
+            images under theirs.
+        **options: those of `tfrecorder.ConvertOptions` that decide what is written.  on_error,
+            num_threads and progress are options of `work`, max_reject_fraction of `commit`.
+
+    Returns:
+        What is planned and how much of it is done, as `tfrecorder.status` returns it.
+
+    Raises:
+        TfrecorderError: what `tfrecorder.convert` raises before its launch.
+
+    Example:
+        >>> tfrecorder.stage("flowers.csv", "out", num_shards=64)  # doctest: +SKIP
+        >>> tfrecorder.work("out", part=(1, 2))                    # doctest: +SKIP
+        >>> tfrecorder.work("out", part=(2, 2))                    # doctest: +SKIP
+        >>> tfrecorder.commit("out")                               # doctest: +SKIP
+    """
+    for name in options:
+        if name in NOT_STAGED:
+            raise OptionError(f"{name}={options[name]!r}: {NOT_STAGED[name]}.")
+    chosen = ConvertOptions.of(options)
+    path = output_path(output_dir, chosen)
+    where = storage.absolute(path)
+    refuse_nested(where, chosen)
+    table, checked, report = read_and_check(source, where, chosen, lambda stage: None)
+    warn_of_source(count_warnings(report), source, chosen)
+    with claim(where):
+        prepared = prepare(where, table, checked, chosen)
+        if prepared is not None:
+            warn_of_escapes(prepared.plan)
+    return dataclasses.replace(status(where), output_dir=path)
+
+
+@dataclass(frozen=True)
+class PartResult(Report):
+    """What one call of `work` did.
+
+    Attributes:
+        output_dir: the dataset directory.
+        part: the number of the part, from 1, and the number of parts.
+        shards: how many the part has.
+        shards_before: how many of these were done before the call.
+        rows, records, bytes: of the shards of the part.
+        rejects: rejected rows of the part by "stage/code".
+        seconds: how long the call took.
+    """
+
+    output_dir: str
+    part: tuple[int, int]
+    shards: int
+    shards_before: int
+    rows: int
+    records: int
+    bytes: int
+    rejects: dict[str, int]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return dataclasses.asdict(self)
+
+    def _headline(self) -> str:
+        number, parts = self.part
+        written = f"{counted(self.records, 'record')} in {counted(self.shards, 'shard')}"
+        return (
+            f"{self.output_dir}, part {number} of {parts}: {written}, "
+            f"{readable_bytes(self.bytes)} ({self.seconds:.1f} s)"
+        )
+
+    def _tables(self) -> list[Table]:
+        return []
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.shards_before:
+            notes.append(f"shards that were done before: {self.shards_before:,}")
+        if self.rejects:
+            notes.append(f"rejects: {counts_in_words(self.rejects)}")
+        return notes
+
+
+def work(
+    output_dir: str | os.PathLike[str],
+    *,
+    part: tuple[int, int] = (1, 1),
+    on_error: str = "reject",
+    num_threads: int | None = None,
+    progress: bool | None = None,
+) -> PartResult:
+    """Write one part of the shards that `tfrecorder.stage` planned.
+
+    Any number of calls may run at the same time, on one machine or on many that all see the
+    output directory and the images.  If a call is killed, repeat it; shards that are done are
+    skipped.
+
+    Args:
+        output_dir: the directory that was given to `stage`.
+        part: the number of this part, from 1, and the number of parts: (3, 16).
+        on_error: "reject" lists an image that cannot be used; "raise" stops at the first.
+        num_threads: threads that load images; by default one per core, or 16 if images come from
+            a bucket.
+        progress: show a bar; by default only in a terminal or a notebook.
+
+    Returns:
+        Counts of the part.
+
+    Raises:
+        OptionError: the value of an argument is wrong.
+        DatasetError: nothing is staged there.
+        RejectedError: an image cannot be used, with on_error="raise".
+        UnreachableError: a disk or a service failed for more than two minutes.
+        OutputError: the directory cannot be written, or was staged again in the meantime.
+
+    Example:
+        >>> tfrecorder.work("out", part=(3, 16))  # doctest: +SKIP
+    """
+    began, where = time.perf_counter(), _path(output_dir)
+    number, parts = _checked(part)
+    options = ConvertOptions(on_error=on_error, num_threads=num_threads, progress=progress)
+    with _kept(where, f"part {number} of {parts}"):
+        folder, plan = _staged(where)
+        if exchange_begun(where):
+            raise OutputError(
+                f"{where}: all shards are done, and a commit has begun; "
+                f"tfrecorder.commit({where!r}) finishes it."
+            )
+        mine = range(len(plan.shards))[number - 1 :: parts]
+        before = _done(folder, plan, [plan.shards[at] for at in mine])
+        pending = [at for at in mine if plan.shards[at] not in before]
+        done = [*before.values(), *_write(folder, plan, pending, parts, options)]
+    totals = add_up(done)
+    return PartResult(
+        output_dir=os.fspath(output_dir),
+        part=(number, parts),
+        shards=len(mine),
+        shards_before=len(before),
+        rows=totals.rows,
+        records=totals.records,
+        bytes=totals.bytes,
+        rejects=totals.reasons,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _write(
+    folder: str, plan: Plan, numbers: Sequence[int], parts: int, options: ConvertOptions
+) -> list[DoneRecord]:
+    """Write the shards of these numbers."""
+    if not numbers:
+        return []
+    storage.overwrite(folder, layout.PARTS, json.dumps(parts))
+    threads = options.num_threads or 0
+    task = Task(folder, plan.digest, threads, options.on_error, progress=True)
+    shards = [plan.shards[number] for number in numbers]
+    with progress_bar(folder, plan, is_shown(options.progress), shards):
+        return [written.done for written in Worker(task).write(numbers)]
+
+
+def commit(
+    output_dir: str | os.PathLike[str], *, max_reject_fraction: float = 0.1
+) -> ConversionResult:
+    """Make the shards that `tfrecorder.work` wrote one dataset, once all are done.
+
+    If it is finished already, return its result.
+
+    Args:
+        output_dir: the directory that was given to `stage`.
+        max_reject_fraction: fail if more than this share of the rows was rejected; 0 to 1.
+
+    Returns:
+        What `tfrecorder.convert` returns.
+
+    Raises:
+        OptionError: the value of an argument is wrong.
+        DatasetError: nothing is staged there.
+        OutputError: shards are missing (it says of which parts), or the directory cannot be
+            written.
+        RejectedError: more images than allowed were rejected.
+
+    Example:
+        >>> print(tfrecorder.commit("out"))  # doctest: +SKIP
+    """
+    where = _path(output_dir)
+    options = ConvertOptions(max_reject_fraction=max_reject_fraction)
+    _staged(where)  # otherwise the claim would make a directory
+    with _kept(where, "the commit"), claim(where):
+        folder, plan = _staged(where)
+        was_finished = folder == where and storage.exists(os.path.join(where, layout.COMMIT))
+        if not was_finished:
+            done = [] if exchange_begun(where) else _all_done(folder, plan, where)
+            finish(Task(folder, plan.digest), done, options.max_reject_fraction)
+    result = read_result(where, {}, seconds=0)
+    return dataclasses.replace(result, output_dir=os.fspath(output_dir), was_finished=was_finished)
+
+
+def _path(output_dir: Any) -> str:
+    if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
+        raise OptionError(f"output_dir={output_dir!r}: give the directory of a staged conversion.")
+    return storage.absolute(storage.given_path(output_dir))
+
+
+def _checked(part: Any) -> tuple[int, int]:
+    if isinstance(part, (tuple, list)) and len(part) == 2 and all(map(is_whole, part)):
+        number, parts = map(int, part)
+        if 1 <= number <= parts:
+            return number, parts
+    raise OptionError(
+        f"part={part!r}: give the number of the part, counted from 1, and the number of parts, "
+        "such as part=(3, 16)."
+    )
+
+
+def _staged(where: str) -> tuple[str, Plan]:
+    """The folder with a staged plan that is not committed yet, and the plan."""
+    for folder in (layout.next_of(where), where):  # the first is that of an overwrite
+        plan = read_plan(folder)
+        if plan is None:
+            continue
+        if plan.earlier:
+            raise OutputError(
+                f"{where} was staged by an earlier version of tfrecorder, which this one cannot "
+                "continue; stage it again with overwrite=True, or in another directory."
+            )
+        return folder, plan
+    raise DatasetError(
+        f"{where}: no conversion is staged here; begin with tfrecorder.stage(SOURCE, {where!r})."
+    )
+
+
+def _done(folder: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
+    """The records of those shards that are done."""
+    with storage.failing_as(OutputError, folder):
+        found = read_all_done(folder, shards, plan.digest)
+    return {shard: one for shard, one in found.items() if one is not None}
+
+
+def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
+    done = _done(folder, plan, plan.shards)
+    missing = [at for at, shard in enumerate(plan.shards) if shard not in done]
+    if not missing:
+        return list(done.values())
+    parts = _parts(folder)
+    named, what = [plan.shards[at].name for at in missing], "shards"
+    if parts > 1:
+        numbers = sorted({at % parts + 1 for at in missing})
+        named, what = [f"{number}/{parts}" for number in numbers], "parts"
+    more = f", … {len(named) - NAMED:,} more" if len(named) > NAMED else ""
+    share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
+    raise OutputError(
+        f"{where}: {share} are not done: {what} {', '.join(named[:NAMED])}{more}. Write them with "
+        f"tfrecorder.work({where!r}), repeated for parts that ended early, and then commit."
+    )
+
+
+def _parts(folder: str) -> int:
+    """How many parts the shards were last divided into; 1 if it was not noted."""
+    with contextlib.suppress(storage.UnreadableError, ValueError):
+        found = json.loads(storage.read_bytes(os.path.join(folder, layout.PARTS)))
+        return found if is_whole(found) and found > 0 else 1
+    return 1
+
+
+@contextlib.contextmanager
+def _kept(where: str, step: str) -> Iterator[None]:
+    """If a step ends early, say that nothing is lost and how to continue."""
+    words = f"Shards that are done are kept in {where}: repeat {step} to continue."
+    try:
+        yield
+    except UnreachableError as error:
+        raise UnreachableError(f"{error} {words}") from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Interrupted. {words}") from None

@@ -1,0 +1,98 @@
+"""The options of `batches`: one frozen value that validates itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.errors import OptionError
+from tfrecorder.options.checks import one_of, whole
+from tfrecorder.options.follow import FollowOptions
+from tfrecorder.options.read import Check, budget_of, check_ram_budget, refuse_fit
+from tfrecorder.reading.position import Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(FollowOptions):
+    """How records become batches; `tfrecorder.batches` explains each.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range, or two do not go together.
+    """
+
+    batch_size: int = 64
+    drop_remainder: bool | None = None
+    shuffle: bool | str | None = None
+    num_threads: int | None = None
+    layout: str = "NHWC"
+    ram_budget: int | str | None = None
+
+    def mode(self, split: str) -> str:
+        """The mode of a split's `Order`."""
+        if self.shuffle is None:
+            return "exact" if split == "TRAIN" else "stored"
+        return self.shuffle if isinstance(self.shuffle, str) else ("stored", "exact")[self.shuffle]
+
+    @property
+    def drops(self) -> bool:
+        """True if the last places are left out when they do not fill a step of all hosts."""
+        return self.shard is not None if self.drop_remainder is None else self.drop_remainder
+
+    @property
+    def budget(self) -> int:
+        """`ram_budget` in bytes, or the default."""
+        return budget_of(self.ram_budget)
+
+    def share(self, records: int) -> Share:
+        """What this host reads of an epoch; `shard=(0, 1)` asks for all of it.
+
+        torch states how many processes there are once they are connected.  Before that, and without
+        torch, we take what torchrun and Lightning note in the environment; Lightning notes no rank.
+
+        Raises:
+            OptionError: there are several processes, and no `shard`: each would read everything.
+        """
+        rank, world = os.environ.get("RANK", "rank"), os.environ.get("WORLD_SIZE", "1")
+        torch = sys.modules.get("torch.distributed")  # only what the program itself has loaded
+        if torch and torch.is_available() and torch.is_initialized() and torch.get_world_size() > 1:
+            rank, world = torch.get_rank(), torch.get_world_size()
+        if self.shard is None and str(world).isdecimal() and int(world) > 1:
+            raise OptionError(
+                f"shard=None: this is process {rank} of {world}, counted from 0, and each would "
+                f"read all records. Give shard=(rank, world), here ({rank}, {world}), so that each "
+                "reads its part; or shard=(0, 1) to read all records in each."
+            )
+        host, hosts = map(int, self.shard or (0, 1))
+        return Share(records, int(self.batch_size), host, hosts, self.drops)
+
+    def _checks(self) -> dict[str, Check]:
+        return super()._checks() | _CHECKS
+
+    def _conflict(self) -> str | None:
+        may_shuffle = self.shuffle is not False or self.augment
+        if self.shard is not None and self.shard[1] > 1 and self.seed is None and may_shuffle:
+            return f"shard={self.shard!r}: all hosts need one order; give the same seed to each."
+        if self.layout == "NCHW" and self.map_fn is not None:
+            return (
+                "layout='NCHW': map_fn gets images as NHWC, and can transpose them itself; leave "
+                "layout out."
+            )
+        return super()._conflict() or refuse_fit(self, self.batch_size)
+
+
+def _check_shuffle(value: Any) -> str | None:
+    if value is None or isinstance(value, bool) or value in ("exact", "blocks"):
+        return None
+    return "give True, False, 'exact' or 'blocks'."
+
+
+_CHECKS: dict[str, Check] = {
+    "batch_size": whole(1),
+    "drop_remainder": one_of(None, True, False),
+    "shuffle": _check_shuffle,
+    "num_threads": whole(1, none=True),
+    "layout": one_of("NHWC", "NCHW"),
+    "ram_budget": check_ram_budget,
+}

@@ -1,0 +1,344 @@
+"""`batches`: a split as NumPy batches, made by threads, starting at any position."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tfrecorder import storage
+from tfrecorder.core.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
+from tfrecorder.errors import OptionError
+from tfrecorder.options.follow import FORWARD
+from tfrecorder.options.memory import prefetched
+from tfrecorder.reading.batch_options import BatchOptions
+from tfrecorder.reading.collate import collate, emptied
+from tfrecorder.reading.columns import is_ragged, refuse_sizes
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.growth import Following, of_any_size
+from tfrecorder.reading.order import Chain, Order, block_of
+from tfrecorder.reading.parsing import Elements
+from tfrecorder.reading.position import Position, Share
+from tfrecorder.reading.record_bytes import RecordReader
+from tfrecorder.reading.records import fingerprint_of
+from tfrecorder.reading.stored_records import files_by_number, open_stored
+from tfrecorder.reading.windows import WindowReader
+
+#: Names of the threads that decode, and of those that wait for a bucket.
+_BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
+
+
+def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Batches:
+    """A split as an iterable of NumPy batches, without TensorFlow; each `for` is one epoch.
+
+    The arrays are new for each batch and may be written to: `torch.from_numpy` and
+    `jax.device_put` take them as they are. Threads of this process make them ahead of the loop.
+
+    Args:
+        directory: as for `tfrecorder.Records`.
+        split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
+        batch_size: records per batch, 64 by default; with `shard`, per host.
+        drop_remainder: leave out the last records if they do not fill a batch on every host. By
+            default True with `shard`, else False. With False, hosts divide them: their batches
+            then differ by one record at most, and some may be empty.
+        shuffle: "exact", the default for TRAIN, shuffles the whole split. "blocks", for buckets,
+            shuffles blocks of neighbouring records of about 0.5 MiB, and the records within 128
+            blocks. False, the default for other splits, keeps the stored order. True is "exact".
+        seed: of order and augmentation, 0 to 2**32 - 1; None draws one, which the position keeps.
+        shard: (rank, world): this host's rank and the number of hosts. All need the same seed.
+        follow: True looks for new generations at the beginning of each epoch. "forward" gives each
+            generation once, in order, and waits for the next; each has its own order. False reads
+            what is there when the dataset is opened.
+        until_idle: with follow="forward", the loop ends after this many seconds without a new
+            generation; None waits forever.
+        num_threads: threads that decode; by default one per core.
+        layout: of images and masks, "NHWC" or "NCHW".
+        ram_budget: bytes, or a text such as "4GiB": a quarter of it is for batches that wait. None
+            is a quarter of the memory that the process may use.
+        **options: those of `tfrecorder.Records`.
+
+    Raises:
+        OptionError: an option's name or value is wrong.
+        DatasetError: the directory is not a whole dataset, or has no such split.
+
+    Example:
+        >>> train = tfrecorder.batches("out", "TRAIN", batch_size=64, image_size=224,
+        ...                            seed=7)  # doctest: +SKIP
+        >>> for images, labels in train:  # doctest: +SKIP
+        ...     step(images, labels)
+    """
+    return Batches(*opened(directory, split, BatchOptions.of(options)))
+
+
+def opened(
+    directory: str | os.PathLike[str], split: str, options: BatchOptions
+) -> tuple[StoredDataset, str, BatchOptions, Following | None]:
+    """The arguments of `Batches`.
+
+    Raises:
+        DatasetError: as `batches`.
+    """
+    if not options.follow:
+        return open_stored(directory, options.at, options.keys), split, options, None
+    following = Following(directory, lambda: files_by_number(directory), options)
+    return following.look(), split, options, following
+
+
+class Batches:
+    """What `tfrecorder.batches` returns: an iterable with a position.
+
+    If you leave a loop early, the next `for` continues after the last batch it took.  Only one loop
+    at a time: once another begins, or a position is loaded, the one before it raises an OptionError
+    in place of its next batch.
+
+    Attributes:
+        epoch: the epoch of the next batch, from 0; after an epoch's last batch, the next epoch.
+    """
+
+    def __init__(
+        self,
+        stored: StoredDataset,
+        split: str,
+        options: BatchOptions,
+        following: Following | None = None,
+    ) -> None:
+        name = stored.split(split)
+        refuse_sizes(stored, options, options.batch_size)
+        if is_ragged(stored, options) and options.map_fn is None:
+            raise OptionError(
+                f"batches: elements of {stored.directory} hold lists of different lengths; give "
+                "max_boxes, choose other columns with inputs and targets, or pad the lists in "
+                "map_fn."
+            )
+        self._options, self._following = options, following
+        seed = secrets.randbits(32) if options.seed is None else int(options.seed)
+        self._elements = Elements(
+            of_any_size(stored, options) if following else stored, options, seed
+        )
+        mode = f"{FORWARD} {options.mode(name)}" if options.is_forward else options.mode(name)
+        self._position = Position("", name, mode, seed)
+        self._loop: object = None
+        self._read_from(stored)
+
+    def _read_from(self, stored: StoredDataset) -> None:
+        """From now on, read this dataset's records: the position refers to them."""
+        self._stored, self._reader = stored, RecordReader(stored, self._position.split)
+        self._share = self._options.share(self._reader.records)
+        self._position = self._position_in(stored)
+
+    def _position_in(self, stored: StoredDataset) -> Position:
+        """The position, but in this dataset's records."""
+        fingerprint = fingerprint_of(stored, self._position.split)
+        return replace(self._position, fingerprint=fingerprint, generation=stored.generation)
+
+    @property
+    def epoch(self) -> int:
+        return self._position.epoch
+
+    def __len__(self) -> int:
+        """The number of batches in a whole epoch, wherever the position is.
+
+        With `follow=True` the next epoch may have more.
+
+        Raises:
+            TypeError: with `follow="forward"` the number is not known.
+        """
+        if self._options.is_forward:
+            raise TypeError("follow='forward': the number of batches is not known in advance.")
+        return self._share.steps(0)
+
+    @property
+    def remaining(self) -> int:
+        """The number of batches from the position to the end of its epoch.
+
+        Raises:
+            TypeError: as `len`.
+        """
+        return len(self) and self._share.steps(self._position.next)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position of the loop, as JSON values: after the last batch it took.
+
+        It is the same on every host, and any `batch_size` and `shard` can continue from it.
+        """
+        return self._position.to_json()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """With the next `for`, continue where a `state_dict` was taken.
+
+        Raises:
+            OptionError: it is from another dataset, split, shuffle or seed.
+        """
+        stored = self._stored_at(state)
+        records = sum(one.records or 0 for one in stored.splits[self._position.split])
+        here = self._position_in(stored)
+        position = here.with_saved(state, records, takes_seed=self._options.seed is None)
+        self._read_from(stored)
+        self._go_to(position)
+        self._loop = None
+
+    def _stored_at(self, state: Mapping[str, Any]) -> StoredDataset:
+        """The generations that a position was saved in, if the dataset has grown since."""
+        if self._following is None or not isinstance(state, Mapping):
+            return self._stored
+        stored = self._following.look()
+        for generations in range(len(stored.generations), 0, -1):
+            found = stored.first(generations)
+            if fingerprint_of(found, self._position.split) == state.get("fingerprint"):
+                return found
+        return stored
+
+    def _go_to(self, position: Position) -> None:
+        if position.seed != self._position.seed:
+            self._elements.seed = position.seed
+        self._position = position
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches from the position to the end of its epoch."""
+        # The processes may be connected, or forked, since the dataset was opened.
+        self._share = self._options.share(self._reader.records)
+        # A loop that was left may live on: Keras on TensorFlow keeps its iterator.  So we do not
+        # refuse a new loop, but the old one if it goes on: it would repeat what the new one took.
+        self._loop = loop = object()
+        for batch, position in self._forward() if self._options.is_forward else self._epoch():
+            if self._loop is not loop:
+                raise OptionError(
+                    "batches: another loop over them or load_state_dict has moved their position, "
+                    "so this loop cannot go on. To read in two loops at once, call batches twice."
+                )
+            self._go_to(position)
+            yield batch
+
+    def _epoch(self) -> Iterator[tuple[Any, Position]]:
+        """The batches from the position to the end of its epoch, and the position after each."""
+        if self._following is not None and not self._position.next:
+            found = self._following.look()
+            if found.generations != self._stored.generations:
+                self._read_from(found)
+        following = self._position.next_epoch()
+        steps = self.remaining
+        for step, (batch, position) in enumerate(self._steps(self._share), 1):
+            yield batch, following if step == steps else position
+        if not steps:
+            self._go_to(following)
+
+    def _forward(self) -> Iterator[tuple[Any, Position]]:
+        """The batches of all generations; waits for the next one."""
+        assert self._following is not None
+        for stored in self._following.grown(0, self._options.idle):
+            if stored is not None:
+                self._read_from(stored)
+                # What does not fill a batch waits for the next generation.
+                yield from self._steps(replace(self._share, drop_remainder=True))
+        yield from self._steps(self._share)
+
+    def _steps(self, share: Share) -> Iterator[tuple[Any, Position]]:
+        """The batches from the position to the end, and the position after each."""
+        position, start = self._position, self._position.next
+        for batch in self._made(position, share.steps(start)):
+            start = share.after(start)
+            yield batch, replace(position, next=start)
+
+    def _order(self, position: Position) -> Order | Chain:
+        """The order of a position's epoch."""
+        stored, split, seed = self._stored, position.split, position.seed
+        mode = position.mode.rpartition(" ")[2]
+        if not self._options.is_forward:
+            block = block_of(self._share.records, stored.bytes(split))
+            return Order(self._share.records, mode, seed, position.epoch, block)
+        orders = []
+        for number, shards in enumerate(stored.by_generation(split)):
+            records = sum(shard.records or 0 for shard in shards)
+            block = block_of(records, sum(shard.bytes for shard in shards))
+            orders.append(Order(records, mode, seed, number, block))
+        return Chain(tuple(orders))
+
+    def _made(self, position: Position, steps: int) -> Iterator[Any]:
+        """The batches of this many steps, starting at a position, made ahead by threads."""
+        threads = self._options.num_threads or cores()
+        size = self._options.batch_size
+        part = -(-size // threads)
+        parts = -(-size // part)  # per full batch: all threads work on the same one
+        ahead = parts * prefetched(self._batch_bytes(), self._options.budget)
+        order = self._order(position)
+        made: list[Any] = []
+        with contextlib.ExitStack() as stack:
+            reader: RecordReader | WindowReader = self._reader
+            if position.mode.endswith("blocks") and not self._reader.is_local:
+                waiting = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
+                reader = WindowReader(self._reader, order, waiting)
+            pool = stack.enter_context(ThreadPool(threads, _BATCHES))
+            tasks = self._tasks(order, reader, position.next, steps, part)
+            results = map_ahead(pool, self._make, tasks, ahead + threads)
+            for task, elements in stack.enter_context(contextlib.closing(results)):
+                made += elements
+                if task.is_last:
+                    batch = collate(made, task.pixels)
+                    yield emptied(batch) if task.is_empty else batch
+                    made = []
+
+    def _tasks(
+        self,
+        order: Order | Chain,
+        reader: RecordReader | WindowReader,
+        start: int,
+        steps: int,
+        part: int,
+    ) -> Iterator[_Task]:
+        for _ in range(steps):
+            if isinstance(reader, WindowReader):
+                reader.fetch(start)
+            places = self._share.places(start)
+            # An empty batch takes the form of a batch with the first record.
+            numbers = order.numbers(np.array(places or [0])).tolist()
+            pixels = {}
+            if self._options.map_fn is None:
+                first = self._options.layout == "NCHW"
+                pixels = self._elements.pixel_arrays(len(numbers), first)
+            for begin in range(0, len(numbers), part):
+                some = numbers[begin : begin + part]
+                is_last = begin + part >= len(numbers)
+                yield _Task(reader, some, begin, order.epoch, pixels, is_last, not places)
+            start = self._share.after(start)
+
+    def _make(self, task: _Task) -> tuple[_Task, list[Any]]:
+        def make(data: bytes, at: int) -> Any:
+            if is_unwanted():
+                raise UnwantedError
+            slots = {key: pixels[task.begin + at] for key, pixels in task.pixels.items()}
+            return self._elements.make(data, task.numbers[at], task.epoch, slots)
+
+        found = task.reader.read(task.numbers, make)
+        return task, [self._elements.mapped(one) for one in found]
+
+    def _batch_bytes(self) -> float:
+        slots = self._elements.pixel_arrays(1, False) if self._options.map_fn is None else {}
+        return self._options.batch_size * max(1, sum(some.nbytes for some in slots.values()))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Some records of a batch.
+
+    Attributes:
+        reader: reads the records.
+        numbers: of the records.
+        begin: where they begin in the batch.
+        epoch: the epoch they are read in.
+        pixels: the whole batch's arrays to fill, by the key of the column.
+        is_last: they are the last of the batch.
+        is_empty: the batch has no records; these only give its form.
+    """
+
+    reader: RecordReader | WindowReader
+    numbers: list[int]
+    begin: int
+    epoch: int
+    pixels: dict[str, np.ndarray]
+    is_last: bool
+    is_empty: bool

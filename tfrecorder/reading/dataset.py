@@ -1,0 +1,253 @@
+"""An opened dataset as a value object, and its files."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from typing import Any
+
+from tfrecorder.display.commands import command
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.format.json_form import anything, parse
+from tfrecorder.schema.fields import Field, class_field, primary_image
+from tfrecorder.schema.keys import Feature
+from tfrecorder.schema.splits import SPELLINGS
+
+#: (height, width, channels) of images, None where they differ.
+Shape = tuple[int | None, int | None, int]
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """One file of records.
+
+    Attributes:
+        path: of the file, with its scheme.
+        records: number of records; None if that is not known without reading the file.
+        bytes: size of the file.
+        crc32c: of the file; None if that is not known without reading it.
+        compression: of the whole file: "GZIP", "ZLIB", or "" for none.
+    """
+
+    path: str
+    records: int | None
+    bytes: int
+    crc32c: int | None = None
+    compression: str = ""
+
+
+@dataclass(frozen=True)
+class StoredDataset:
+    """What a directory holds.
+
+    Attributes:
+        directory: as the user gave it.
+        form: "tfrecorder", "tfds" or "files".
+        splits: the shards of each split, in order.
+        fields: the columns.
+        record: every key of a record.
+        unread: keys of images, labels, boxes and masks in other tools' records that we do not
+            understand, with a sentence on each.
+        shapes: for each key of encoded images, their common (height, width, channels), with None
+            where they differ.
+        sides: (smallest, largest) of the shorter sides and of the longer sides of the first image
+            column, in pixels; None if not known.
+        raw: images are stored as pixels.
+        generations: the directories that hold the records, oldest first; only the dataset's own if
+            it was never appended to.
+    """
+
+    directory: str
+    form: str
+    splits: dict[str, tuple[ShardFile, ...]]
+    fields: tuple[Field, ...]
+    record: tuple[Feature, ...]
+    unread: Mapping[str, str] = dataclass_field(default_factory=dict)
+    shapes: Mapping[str, Shape] = dataclass_field(default_factory=dict)
+    sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+    raw: bool = False
+    generations: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> dict[str, str]:
+        """The kind of each key of a record, such as "image" or "int64"."""
+        return {one.key: one.kind for one in self.record}
+
+    @property
+    def image_key(self) -> str:
+        """The key of the first encoded image; "" if there is none."""
+        first = primary_image(self.fields)
+        return first.encoded_key if first else ""
+
+    @property
+    def image_shape(self) -> Shape:
+        """(height, width, channels) of the images under `image_key`, None where they differ."""
+        return self.shape_of(self.image_key)
+
+    def shape_of(self, key: str) -> Shape:
+        """(height, width, channels) of the images under a key, None where they differ."""
+        return self.shapes.get(key, (None, None, 3))
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Indexed by the class's integer; None if no column or several columns have classes."""
+        labels = class_field(self.fields)
+        return labels.class_names if labels else None
+
+    def split(self, word: str) -> str:
+        """The name of the split that a user's word means.
+
+        Raises:
+            DatasetError: there is no such split here.
+            OptionError: it is not text.
+        """
+        if not isinstance(word, str):
+            raise OptionError(
+                f"split={word!r}: give one name, such as 'TRAIN', or None for all; "
+                f"{self.directory} has {', '.join(self.splits)}."
+            )
+        name = word if word in self.splits else SPELLINGS.get(word.strip().lower(), word)
+        if name in self.splits:
+            return name
+        near = difflib.get_close_matches(word.upper(), self.splits, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise DatasetError(
+            f"split={word!r}: {self.directory} has no such split; {hint}"
+            f"it has {', '.join(self.splits)}."
+        )
+
+    def records(self, split: str) -> int | None:
+        """The number of records of a split, or None if not known."""
+        counts = [shard.records for shard in self.splits[split]]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    def uncounted(self) -> str | None:
+        """Why records cannot be read by number, and the remedy; None if they can."""
+        shards = [shard for of_split in self.splits.values() for shard in of_split]
+        packed = next((shard for shard in shards if shard.compression), None)
+        if packed is not None:
+            return (
+                f"{packed.path} is compressed ({packed.compression}) and has no random access: "
+                "unpack it first, or read it in order with load."
+            )
+        if any(shard.records is None for shard in shards):
+            return (
+                f"{self.directory}: without metadata, records are found only on a disk; copy the "
+                "files first."
+            )
+        return None
+
+    def bytes(self, split: str) -> int:
+        """The bytes of a split's files."""
+        return sum(shard.bytes for shard in self.splits[split])
+
+    def by_generation(self, split: str) -> list[tuple[ShardFile, ...]]:
+        """The shards of a split in each generation, oldest first."""
+        shards: dict[str, list[ShardFile]] = {one: [] for one in self.generations}
+        for shard in self.splits[split]:
+            shards[os.path.dirname(shard.path)].append(shard)
+        return list(map(tuple, shards.values()))
+
+    @property
+    def generation(self) -> int:
+        """The number of the last generation, from 0."""
+        return max(0, len(self.generations) - 1)
+
+    def first(self, generations: int) -> StoredDataset:
+        """Only the records of the first generations, still as the newest one describes them."""
+        kept = self.generations[:generations]
+        splits = {
+            split: tuple(one for one in shards if os.path.dirname(one.path) in kept)
+            for split, shards in self.splits.items()
+        }
+        return replace(self, splits=splits, generations=kept)
+
+
+@dataclass(frozen=True)
+class Files:
+    """How files are read: from the local disk, a bucket, or TensorFlow's file systems.
+
+    Attributes:
+        read: a path -> its bytes; raises `UnreadableError`.
+        sizes: a folder -> the size of each file in it; empty if there is no such folder.
+        folders: a folder -> the names of the folders in it; none if there is no such folder.
+        glob: a pattern -> the matching paths, sorted.
+        count: a path -> its number of records, or None if the whole file would have to be read.
+        compression: a path -> how the whole file is compressed: "GZIP", "ZLIB", or "" for none.
+        records: a path and its compression -> its records in order; raises ValueError if one is
+            damaged.
+    """
+
+    read: Callable[[str], bytes]
+    sizes: Callable[[str], dict[str, int]]
+    folders: Callable[[str], list[str]]
+    glob: Callable[[str], list[str]]
+    count: Callable[[str], int | None]
+    compression: Callable[[str], str]
+    records: Callable[[str, str], Iterator[bytes]]
+
+
+def shard_faults(sizes: Mapping[str, int | None], written: Mapping[str, int | None]) -> list[str]:
+    """A sentence on each shard that is missing or has the wrong size; see `check_shards`."""
+    faults = [f"{name} is missing" for name in written if name not in sizes]
+    return faults + [
+        f"{name} has {sizes[name]:,} bytes, but {size:,} were written"
+        for name, size in written.items()
+        if size is not None and name in sizes and sizes[name] != size
+    ]
+
+
+def check_shards(
+    directory: str, sizes: Mapping[str, int], written: Mapping[str, int | None], remedy: str
+) -> None:
+    """Compare the files that are there with those that were written.
+
+    Args:
+        directory: for the message.
+        sizes: the size of each file found.
+        written: the size of each shard as written; None if only its name is known.
+        remedy: a sentence for the message.
+
+    Raises:
+        DatasetError: names the first few files that are missing, have another size, or do not
+            belong to this dataset.
+    """
+    faults = shard_faults(sizes, written)
+    faults += [
+        f"{name} is a shard that this dataset does not list"
+        for name in sizes
+        if name not in written and ".tfrecord" in name and not name.startswith(".")
+    ]
+    if faults:
+        more = f"; and {len(faults) - 5:,} more" if len(faults) > 5 else ""
+        raise DatasetError(f"{directory} is not whole: {'; '.join(faults[:5])}{more}. {remedy}")
+
+
+def parse_json(data: bytes, directory: str, name: str) -> Any:
+    """The content of a metadata file.
+
+    Raises:
+        DatasetError: it is not JSON.
+    """
+    try:
+        return parse(data, anything)
+    except ValueError as error:
+        raise damaged(directory, name, error) from error
+
+
+def damaged(directory: str, name: str, fault: object) -> DatasetError:
+    """The error for a file that is not as it was written."""
+    path = os.path.join(directory, name)
+    return DatasetError(f"{path} is damaged: {fault}. Copy it again, or convert again.")
+
+
+def exchange_words(directory: str) -> str:
+    """The message for a directory in the middle of an exchange, with the way to finish it."""
+    return (
+        f"{directory} is not committed: a new dataset is about to take the place of the old one. "
+        f"Wait for it; or, if it was interrupted, run `{command('repair', directory)}` or the same "
+        "conversion again to complete it."
+    )

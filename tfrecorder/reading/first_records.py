@@ -1,0 +1,223 @@
+"""The first records of files without metadata, and what they show.
+
+A COCO script leaves out the keys of boxes if an image has none, and a test split often has no
+classes.  So one record is not enough, and we read the first few of several files of each split.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfrecorder.errors import DatasetError
+from tfrecorder.format.example import Values, parse_example
+from tfrecorder.reading.dataset import Files, ShardFile
+from tfrecorder.schema.keys import DEFAULT_FEATURES, HEIGHT, WIDTH, Feature
+
+#: How many files to read per split, spread evenly, and how many records per file; we stop earlier
+#: once the records of a file exceed this many bytes.
+_FILES, _RECORDS, _BYTES = 4, 8, 2**24
+
+#: The largest box edge that we take as a fraction: some tools round to more than 1.
+_LARGEST_FRACTION = 1.5
+
+#: How far a box in pixels may extend beyond its image, as a fraction of the image's side.
+_BEYOND = 0.01
+
+#: The first bytes of a JPEG, PNG, GIF or BMP; no text begins so.
+_IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
+
+#: A PNG's first eight bytes, and the offsets of bit depth and colour type in its header.
+_PNG, _DEPTH, _COLOUR = b"\x89PNG\r\n\x1a\n", 24, 25
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One of the first records of a file."""
+
+    path: str
+    values: Mapping[str, Values]
+
+
+def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: Files) -> list[Sample]:
+    """A few records of each split.
+
+    Raises:
+        DatasetError: a file is damaged, or holds no tf.train.Example.
+    """
+    found = []
+    for shards in splits.values():
+        filled = [shard for shard in shards if shard.records != 0]
+        for shard in filled[:: -(-len(filled) // _FILES) or 1]:
+            found += _first_records(shard, files)
+    return found
+
+
+def _first_records(shard: ShardFile, files: Files) -> list[Sample]:
+    found, size = [], 0
+    try:
+        for data in itertools.islice(files.records(shard.path, shard.compression), _RECORDS):
+            found.append(Sample(shard.path, _parsed(shard.path, data)))
+            size += len(data)
+            if size > _BYTES:
+                break
+    except ValueError as error:
+        raise DatasetError(f"{shard.path} is damaged: {error}. Copy it again.") from error
+    return found
+
+
+def _parsed(path: str, data: bytes) -> dict[str, Values]:
+    try:
+        return parse_example(data)
+    except ValueError as error:
+        raise DatasetError(f"{path} holds no tf.train.Example: {error}") from error
+
+
+def features_of(
+    samples: Sequence[Sample], usual_kinds: Mapping[str, str]
+) -> tuple[dict[str, Feature], dict[str, str]]:
+    """The keys of some records with their types, and what is wrong with any of them, in words.
+
+    A key has the shape () if every record holds one value of it.  Numbers of which every record
+    holds as many have that shape, such as (16,), unless they belong to boxes.  All other keys are
+    lists.
+
+    Args:
+        usual_kinds: the kinds of keys whose lists are empty in all records, because an empty list
+            has no type; other such keys are left out.
+    """
+    usual = [one.key for one in DEFAULT_FEATURES]
+    present = dict.fromkeys(key for one in samples for key in one.values)
+    keys = [key for key in usual if key in present] + [key for key in present if key not in usual]
+    of_boxes = {key.rpartition("/")[0] for key in usual_kinds}
+    found, faults = {}, {}
+    for key in keys:
+        values = [one.values[key] for one in samples if len(one.values.get(key, ()))]
+        kinds = sorted({_kind(some) for some in values})
+        if len(kinds) > 1:
+            faults[key] = f"holds {' in some records and '.join(kinds)} in others"
+        elif kinds:
+            counts = {len(one.values.get(key, ())) for one in samples}
+            kind = _text_or_bytes(values) if kinds == ["bytes"] else kinds[0]
+            shape: tuple[int | None, ...] = () if counts == {1} else (None,)
+            numbers = kinds != ["bytes"] and key.rpartition("/")[0] not in of_boxes
+            if numbers and shape and len(counts) == 1 < len(samples):
+                shape = (*counts,)
+            found[key] = Feature(key, kind, shape)
+        elif key in usual_kinds:
+            found[key] = Feature(key, usual_kinds[key], (None,))
+    return found, faults
+
+
+def _kind(values: Values) -> str:
+    if isinstance(values, list):
+        return "bytes"
+    return "int64" if values.dtype == np.int64 else "float"
+
+
+def _text_or_bytes(values: Iterable[Values]) -> str:
+    try:
+        for some in values:
+            for value in some:
+                bytes(value).decode()
+    except UnicodeDecodeError:
+        return "bytes"
+    return "text"
+
+
+def encoded_keys(samples: Sequence[Sample]) -> list[str]:
+    """The keys with a value that begins as an encoded image does, sorted."""
+    values = [(key, some) for one in samples for key, some in one.values.items() if len(some)]
+    lists = [(key, some) for key, some in values if isinstance(some, list)]
+    return sorted({key for key, some in lists if some[0].startswith(_IMAGES)})
+
+
+def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str | None:
+    """What is wrong with keys that should hold the same number of values, or None."""
+    for one in samples:
+        counts = {key: len(one.values.get(key, ())) for key in keys}
+        if len(set(counts.values())) > 1:
+            words = ", ".join(f"{count} of {key}" for key, count in counts.items())
+            return f"does not match the others: a record has {words}"
+    return None
+
+
+def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tuple[str, str]:
+    """The unit of boxes, "fraction" or "pixel", and what is wrong with it, or "".
+
+    Args:
+        edges: the keys of the left, upper, right and lower edge.
+        image: the key of the encoded image.
+    """
+    found = [(one, [np.asarray(one.values.get(key, ())) for key in edges]) for one in samples]
+    found = [(one, some) for one, some in found if all(map(len, some))]
+    if not found:
+        return "fraction", ""
+    largest = max(float(edge.max()) for _, some in found for edge in some)
+    whole = all(edge.dtype == np.int64 for _, some in found for edge in some)
+    if largest <= _LARGEST_FRACTION and not whole:
+        return "fraction", ""
+    faults = (_pixel_fault(one, some, image) for one, some in found)
+    return "pixel", next(filter(None, faults), "")
+
+
+def _pixel_fault(one: Sample, edges: Sequence[np.ndarray], image: str) -> str:
+    """Why boxes in pixels do not fit their image, or "": without its size they mean nothing."""
+    data = one.values.get(image)
+    size = _image_size(data[0]) if isinstance(data, list) and data else None
+    if size is None:
+        return ""
+    sides = [one.values.get(key, []) for key in (HEIGHT, WIDTH)]
+    stated = [int(some[0]) for some in sides if isinstance(some, np.ndarray) and len(some)]
+    if len(stated) == 2 and tuple(stated) != size:
+        return (
+            f"is in pixels, of an image of {stated[1]} x {stated[0]} as the record says, but the "
+            f"image has {size[1]} x {size[0]}"
+        )
+    for edge, side, name in ((edges[2], size[1], "width"), (edges[3], size[0], "height")):
+        if float(edge.max()) > side * (1 + _BEYOND):
+            return (
+                f"is in pixels, and a box reaches to {float(edge.max()):g}, beyond the image's "
+                f"{name} of {side}"
+            )
+    return ""
+
+
+def _image_size(data: bytes) -> tuple[int, int] | None:
+    """Height and width of an encoded image; None if not known."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as opened:
+            return opened.height, opened.width
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def mask_fault(samples: Sequence[Sample], key: str) -> str:
+    """What is wrong with masks, or "" if each is a PNG that decodes to exactly the drawn values."""
+    for one in samples:
+        values = one.values.get(key, [])
+        if not isinstance(values, list):
+            return "holds numbers, not PNGs"
+        for data in values:
+            if fault := _png_fault(data):
+                return fault
+    return ""
+
+
+def _png_fault(data: bytes) -> str:
+    if data[:8] != _PNG or len(data) <= _COLOUR:
+        return "holds something other than PNGs"
+    depth, colour = data[_DEPTH], data[_COLOUR]
+    if colour == 3:
+        return "holds PNGs with a palette, which decoders turn into colours"
+    if colour != 0:
+        return "holds PNGs of colours, not of one number a pixel"
+    if depth not in (1, 8):
+        return f"holds PNGs of {depth} bits a pixel, which decoders turn into other numbers"
+    return ""

@@ -1,0 +1,271 @@
+"""Directories written by other tools: TFDS's, and TFRecord files without metadata.
+
+This module finds the files and what their records are; `known_keys.py` decides what the keys mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.errors import DatasetError
+from tfrecorder.format import layout
+from tfrecorder.options.read import NamedKeys
+from tfrecorder.reading.dataset import (
+    Files,
+    ShardFile,
+    StoredDataset,
+    check_shards,
+    exchange_words,
+    parse_json,
+)
+from tfrecorder.reading.first_records import features_of, take_samples
+from tfrecorder.reading.known_keys import USUAL_KINDS, Found, Meaning, meaning_of
+from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
+from tfrecorder.schema.splits import SPELLINGS
+
+#: TFDS's own template, used if a dataset names no other.
+_TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+
+#: Names of record files: with the usual endings, or numbered as one of several shards.
+_RECORDS = re.compile(r"(\.(tfrec|records?)|-\d{3,}-of-\d{3,})(\.(gz|gzip|zlib|zz))?$")
+#: Endings of the files that other tools put next to them under nearly the same name.
+_SIDE_FILES = (".idx", ".index", ".json", ".txt", ".csv", ".crc", ".md5", ".sha256", ".pbtxt")
+
+#: The split in file names that follow TFDS's template.
+_TFDS_SPLIT = re.compile(r"-([a-z]+)\.tfrecord-\d+-of-\d+$")
+
+#: Splits in the file names of COCO's scripts, in addition to the usual spellings.
+_SPLITS = {**SPELLINGS, "minival": "VALIDATION", "eval": "VALIDATION", "testdev": "TEST"}
+
+_WORD = re.compile(r"[a-z]+")
+_TEMPLATE_WORD = re.compile(r"\{([A-Z_]+)\}")
+
+
+def is_record_file(name: str) -> bool:
+    """Whether a file of this name holds records: "a.tfrecord", "train-00000-of-00002", "a.record".
+
+    >>> is_record_file("train-00000-of-00002"), is_record_file("a.tfrecord.idx")
+    (True, False)
+    """
+    hidden_or_other = name.startswith(".") or name.endswith(_SIDE_FILES)
+    return not hidden_or_other and (".tfrecord" in name or bool(_RECORDS.search(name)))
+
+
+def open_uncommitted(
+    directory: str, sizes: dict[str, int], files: Files, named: NamedKeys
+) -> StoredDataset:
+    """A directory without `dataset_info.json`: files of records, or an error that says why."""
+    if layout.COMMIT in files.sizes(layout.next_of(directory)):
+        raise DatasetError(exchange_words(directory))
+    if not {layout.PRIVATE, layout.APPENDED}.isdisjoint(files.folders(directory)):
+        raise DatasetError(
+            f"{directory} is not committed yet: its conversion is under way or was interrupted. "
+            "Wait for it, or run the same conversion again to complete it."
+        )
+    paths = [os.path.join(directory, name) for name in sorted(sizes) if is_record_file(name)]
+    if paths:
+        return open_files(directory, paths, files, named)
+    if not sizes and not files.glob(directory):
+        hint = storage.backslash_hint(directory)
+        raise DatasetError(f"{directory}: there is no such directory. Check the path{hint}.")
+    raise DatasetError(
+        f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any file of records, "
+        "such as a.tfrecord or train-00000-of-00002. Give the output_dir of a conversion, a TFDS "
+        "directory with its version (as flowers/1.0.0), or a pattern of TFRecord files."
+    )
+
+
+def open_files(pattern: str, paths: list[str], files: Files, named: NamedKeys) -> StoredDataset:
+    """Record files without metadata; the file's name gives its split, or else it is TRAIN.
+
+    If none of them has a record, there are no columns.
+
+    Raises:
+        DatasetError: there is no file, or a named key does not fit.
+    """
+    if not paths:
+        raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
+    folders = {folder: files.sizes(folder) for folder in {os.path.dirname(path) for path in paths}}
+    splits: dict[str, list[ShardFile]] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        of_split = splits.setdefault(_split_of(name), [])
+        of_split.append(_shard(path, folders[folder][name], of_split, files))
+    in_order = {name: tuple(splits[name]) for name in sorted(splits, key=_split_order)}
+    if len(folders) == 1 and layout.FEATURES in (found := next(iter(folders.items())))[1]:
+        keys = _tfds_keys(found[0], files)
+        meaning = meaning_of(_found_by_tfds(*found, keys, None, named, files))
+        return StoredDataset(pattern, "files", in_order, *meaning, shapes=_shapes(keys))
+    return StoredDataset(
+        pattern, "files", in_order, *_meaning_by_samples(in_order, folders, named, files)
+    )
+
+
+def _shard(path: str, size: int, before: Sequence[ShardFile], files: Files) -> ShardFile:
+    """One record file.
+
+    In a bucket each check is a request, so the compression is taken from the files before it.
+
+    Args:
+        before: the files of its split found so far.
+    """
+    known = [one.compression for one in before if one.bytes]
+    ask = storage.is_local(path) or not known
+    compression = files.compression(path) if ask else known[0]
+    records = None if compression else files.count(path)
+    return ShardFile(path, records, size, compression=compression)
+
+
+def _meaning_by_samples(
+    splits: Mapping[str, Sequence[ShardFile]],
+    folders: Mapping[str, Mapping[str, int]],
+    named: NamedKeys,
+    files: Files,
+) -> Meaning:
+    """What the keys mean, judging by some records of each split."""
+    samples = take_samples(splits, files)
+    if not samples:
+        return Meaning((), (), {})
+    features, faults = features_of(samples, USUAL_KINDS)
+    folder = next(iter(folders))
+    names = partial(_names, folder, folders[folder], files)
+    where = samples[0].path
+    return meaning_of(Found(where, features, samples, faults, named=named, names=names))
+
+
+def _split_of(name: str) -> str:
+    """The split that a file's name mentions; TRAIN if none."""
+    if (match := _TFDS_SPLIT.search(name.lower())) and match[1] in _SPLITS:
+        return _SPLITS[match[1]]
+    words = (_SPLITS.get(word) for word in _WORD.findall(name.lower()))
+    return next((word for word in words if word), "TRAIN")
+
+
+def _split_order(split: str) -> int:
+    return ("TRAIN", "VALIDATION", "TEST", "UNASSIGNED").index(split)
+
+
+@contextlib.contextmanager
+def in_tfds_form(directory: str) -> Iterator[None]:
+    """A block that parses TFDS's metadata, which may have been written by anybody else too."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{directory}: {layout.COMMIT} and {layout.FEATURES} do not have the form that TFDS "
+            f"writes: {type(error).__name__}: {error}. Copy them again."
+        ) from error
+
+
+def open_tfds(
+    directory: str, sizes: dict[str, int], files: Files, named: NamedKeys
+) -> StoredDataset:
+    """A TFDS directory.
+
+    Raises:
+        DatasetError: it is not whole, or a named key does not fit.
+    """
+    info = parse_json(files.read(os.path.join(directory, layout.COMMIT)), directory, layout.COMMIT)
+    if layout.FEATURES not in sizes:
+        raise DatasetError(
+            f"{directory} has a {layout.COMMIT} but no {layout.FEATURES}, so what its records hold "
+            "is not known. Copy it again; for a TFDS dataset give the directory of one version."
+        )
+    if info.get("fileFormat", "tfrecord") != "tfrecord":
+        raise DatasetError(
+            f"{directory} holds {info['fileFormat']} files; load reads tfrecord only. "
+            "Write it with file_format='tfrecord'."
+        )
+    keys = _tfds_keys(directory, files)
+    splits = {
+        SPELLINGS.get(split["name"], split["name"]): _tfds_shards(directory, sizes, info, split)
+        for split in info.get("splits", ())
+    }
+    listed = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
+    check_shards(directory, sizes, listed, "Copy the files again from where they were written.")
+    found = _found_by_tfds(directory, sizes, keys, _supervised(info), named, files)
+    return StoredDataset(directory, "tfds", splits, *meaning_of(found), shapes=_shapes(keys))
+
+
+def _tfds_keys(directory: str, files: Files) -> list[TfdsKey]:
+    path = os.path.join(directory, layout.FEATURES)
+    with in_tfds_form(directory):
+        return tfds_keys(parse_json(files.read(path), directory, layout.FEATURES))
+
+
+def _found_by_tfds(
+    directory: str,
+    sizes: Mapping[str, int],
+    keys: Sequence[TfdsKey],
+    supervised: tuple[str, str] | None,
+    named: NamedKeys,
+    files: Files,
+) -> Found:
+    """The keys listed in `features.json`."""
+    return Found(
+        where=os.path.join(directory, layout.FEATURES),
+        features={one.feature.key: one.feature for one in keys if one.feature.kind},
+        faults={one.feature.key: one.fault for one in keys if one.fault},
+        classes={one.feature.key: one.classes for one in keys if one.feature.kind == "label"},
+        units={one.feature.key: one.unit for one in keys if one.unit},
+        supervised=supervised,
+        named=named,
+        names=partial(_names, directory, sizes, files),
+    )
+
+
+def _shapes(keys: Sequence[TfdsKey]) -> dict[str, Any]:
+    return {one.feature.key: one.shape for one in keys if one.feature.kind in ("image", "mask")}
+
+
+def _supervised(info: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The keys of the image and of the target, if the dataset names them."""
+    items = info.get("supervisedKeys", {}).get("tuple", {}).get("items", [])
+    keys = [item.get("featureKey") for item in items]
+    return (keys[0], keys[1]) if len(keys) == 2 and all(keys) else None
+
+
+def _word_of(words: dict[str, str], match: re.Match[str]) -> str:
+    return words[match[1]]
+
+
+def _tfds_shards(
+    directory: str, sizes: dict[str, int], info: dict[str, Any], split: dict[str, Any]
+) -> tuple[ShardFile, ...]:
+    lengths = [int(length) for length in split.get("shardLengths", ())]
+    template = split.get("filepathTemplate") or _TFDS_TEMPLATE
+    shards = []
+    for index, length in enumerate(lengths):
+        words = {
+            "DATASET": info.get("name", ""),
+            "SPLIT": split["name"],
+            "FILEFORMAT": "tfrecord",
+            "SHARD_INDEX": f"{index:05d}",
+            "NUM_SHARDS": f"{len(lengths):05d}",
+            "SHARD_X_OF_Y": f"{index:05d}-of-{len(lengths):05d}",
+        }
+        # Not `format`: a file could make it read attributes or pad to any length.
+        name = _TEMPLATE_WORD.sub(partial(_word_of, words), template)
+        shards.append(ShardFile(os.path.join(directory, name), length, sizes.get(name, 0)))
+    return tuple(shards)
+
+
+def _names(
+    directory: str, sizes: Mapping[str, int], files: Files, key: str
+) -> tuple[str, ...] | None:
+    """The class names of a key from the file that TFDS keeps for them; None if there is none.
+
+    TFDS writes a dot for a slash in a feature's name, and a hyphen between nested features.
+    """
+    usual = (layout.labels_file(key), layout.labels_file(key.replace("/", "-")))
+    name = next((name for name in usual if name in sizes), None)
+    if name is None:
+        return None
+    text = files.read(os.path.join(directory, name)).decode()
+    return tuple(line.strip() for line in text.split("\n") if line.strip())

@@ -1,0 +1,278 @@
+"""The generations of a dataset: which are committed, and their metadata.
+
+Generation 0 is what `convert` wrote into the directory; each `append` adds one below `appended/`.
+A generation counts once its `dataset_info.json` is there.  The newest one describes them all: its
+columns, classes and sizes include those of every earlier generation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.format import layout
+from tfrecorder.format.forms import parse_metadata
+from tfrecorder.options.read import AT
+from tfrecorder.reading.dataset import Files
+from tfrecorder.reading.dataset_files import files_of
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One committed generation.
+
+    Attributes:
+        number: from 0.
+        directory: where it is.
+        sizes: of its files, by name.
+        metadata: from the file that this package wrote.
+    """
+
+    number: int
+    directory: str
+    sizes: Mapping[str, int]
+    metadata: Mapping[str, Any]
+
+
+def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[str]:
+    """The directories that hold the records of a dataset, newest first.
+
+    Use it to read all records with TFDS or plain tf.data. TFDS takes the features and class names
+    from the first directory, and the newest generation's cover all the others:
+
+        tfds.builder_from_directories(tfrecorder.generations("out"))
+        tf.data.Dataset.list_files([f"{g}/train-*.tfrecord" for g in tfrecorder.generations("out")])
+
+    Args:
+        directory: what `convert` and `append` wrote.
+        at: list generations only up to this one, counted from 0; None is the newest.
+
+    Raises:
+        DatasetError: the directory is not a dataset written by this package, a generation is
+            missing, or there is no generation `at`.
+        OptionError: `at` is not a whole number from 0.
+
+    Example:
+        >>> tfrecorder.generations("out")  # doctest: +SKIP
+        ['out/appended/00002', 'out/appended/00001', 'out']
+    """
+    where = storage.given_path(directory)
+    files = files_of(where)
+    with storage.failing_as(DatasetError, where):
+        sizes = files.sizes(where)
+        metadata = own_metadata(where, sizes, files)
+        if metadata is None:
+            raise DatasetError(f"{where} is not a finished dataset that tfrecorder wrote.")
+        found = read_generations(where, sizes, metadata, files, at)
+    return [one.directory for one in reversed(found)]
+
+
+def read_generations(
+    directory: str,
+    sizes: Mapping[str, int],
+    metadata: Mapping[str, Any],
+    files: Files,
+    at: int | None = None,
+    known: Sequence[Generation] = (),
+) -> list[Generation]:
+    """The committed generations of a dataset, oldest first.  All readers get them from here.
+
+    Args:
+        directory: of the dataset.
+        sizes: of its files, by name.
+        metadata: of its generation 0.
+        files: how to read them.
+        at: as in `generations`.
+        known: those that an earlier call found; only later ones are read.
+
+    Raises:
+        DatasetError, OptionError: as `generations`; or the dataset is not the one in `known`.
+    """
+    if known and known[0].metadata != metadata:
+        raise DatasetError(
+            f"{directory} was overwritten while it was being read. Open it again to read the new "
+            "dataset."
+        )
+    found = [Generation(0, directory, sizes, metadata), *known[1:]]
+    check_at(at)
+    numbers = _numbers(directory, files)
+    last = found[-1].number
+    wanted = [number for number in numbers if last < number and (at is None or number <= at)]
+
+    def read(number: int) -> Generation | None:
+        where = layout.generation_of(directory, number)
+        of_number = files.sizes(where)
+        if layout.COMMIT not in of_number:
+            return None
+        return Generation(number, where, of_number, read_metadata(where, files))
+
+    read_all = storage.each(read, wanted, directory)
+    found += [one for one in read_all if one is not None]
+    there = {0, *numbers}
+    check_chain(directory, [one.number for one in found if one.number in there], at)
+    for one, next_one in itertools.pairwise(found[last:]):
+        _check_follows(one, next_one)
+    return found
+
+
+def _numbers(directory: str, files: Files) -> list[int]:
+    """The numbers of the generations with a folder in `appended/`, ascending.
+
+    Raises:
+        DatasetError: something else is in the place of such a folder, such as a broken link.
+    """
+    appended = os.path.join(directory, layout.APPENDED)
+    names = storage.names(appended) if storage.is_local(directory) else files.folders(appended)
+    numbers = begun_numbers(names)
+    if storage.is_local(directory):
+        for folder in (appended, *(layout.generation_of(directory, one) for one in numbers)):
+            if os.path.lexists(folder) and not os.path.isdir(folder):
+                raise DatasetError(
+                    f"{folder} holds records of the dataset, but is a file or a link that leads "
+                    "nowhere. Put the folder back, or copy it from another copy of the dataset."
+                )
+    return numbers
+
+
+def begun_numbers(names: Sequence[str]) -> list[int]:
+    """The numbers of the generations with a folder in `appended/`, ascending."""
+    numbers = map(layout.generation_number, names)
+    return sorted(number for number in numbers if number is not None)
+
+
+def committed_directories(directory: str, at: int | None = None) -> list[str]:
+    """The directories of the committed generations, oldest first, even if they are damaged.
+
+    Raises:
+        DatasetError, OptionError: as `generations`.
+    """
+    check_at(at)
+    begun = _numbers(directory, files_of(directory))
+    numbers = [number for number in begun if at is None or number <= at]
+
+    def is_committed(number: int) -> bool:
+        where = layout.generation_of(directory, number)
+        return storage.exists(os.path.join(where, layout.COMMIT))
+
+    committed = storage.each(is_committed, numbers, directory)
+    found = [0, *(one for one, there in zip(numbers, committed, strict=True) if there)]
+    check_chain(directory, found, at)
+    return [layout.generation_of(directory, number) for number in found]
+
+
+def check_at(at: Any) -> None:
+    """Raise an OptionError if `at` cannot be a generation's number."""
+    if fault := AT(at):
+        raise OptionError(f"at={at!r}: {fault}")
+
+
+def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
+    """Refuse a dataset with a missing generation.
+
+    Args:
+        numbers: of the committed generations up to `at`, ascending, including 0.
+
+    Raises:
+        DatasetError: one before the last is missing, or there is no generation `at`.
+    """
+    last = numbers[-1]
+    missing = sorted(set(range(last)).difference(numbers))
+    if missing:
+        lost = layout.generation_of(directory, missing[0])
+        earlier = missing[0] - 1
+        raise DatasetError(
+            f"{lost} is missing or not committed, but generation {last} is there. Copy it again; "
+            f"until then, at={earlier} reads the generations before it."
+        )
+    if at is not None and last < at:
+        has = "only generation 0" if last == 0 else f"generations 0 to {last}"
+        raise DatasetError(f"at={at}: {directory} has {has}.")
+
+
+def _check_follows(one: Generation, next_one: Generation) -> None:
+    before = next_one.metadata.get("before")
+    if before is None or before["plan"] != one.metadata.get("plan"):
+        raise DatasetError(
+            f"{next_one.directory} was not appended to what {one.directory} holds: one of the two "
+            "was copied from another dataset. Copy both again."
+        )
+
+
+def own_metadata(directory: str, sizes: Mapping[str, int], files: Files) -> dict[str, Any] | None:
+    """The metadata of generation 0; None if the dataset is not committed, or of another tool.
+
+    Args:
+        sizes: of the files in the directory, by name.
+
+    Raises:
+        DatasetError: as `read_metadata`.
+    """
+    if layout.COMMIT not in sizes:
+        return None
+    try:
+        return _parsed(directory, files)
+    except storage.UnreadableError as error:
+        if error.code == "not_found" and not is_own(directory, sizes, files):
+            return None
+        raise _no_metadata(directory, error) from error
+
+
+def is_own(directory: str, names: Iterable[str], files: Files) -> bool:
+    """True if what is left in a directory shows that this package wrote it.
+
+    Args:
+        names: of the files in it.
+    """
+    names = set(names)
+    return (
+        (layout.FEATURES in names and any(map(layout.parse_shard, names)))
+        or layout.PRIVATE in files.folders(directory)
+        or bool(begun_numbers(files.folders(os.path.join(directory, layout.APPENDED))))
+    )
+
+
+def read_metadata(directory: str, files: Files) -> dict[str, Any]:
+    """The metadata of a committed generation.
+
+    Raises:
+        DatasetError: it is missing, cannot be read, or is damaged.
+    """
+    try:
+        return _parsed(directory, files)
+    except storage.UnreadableError as error:
+        raise _no_metadata(directory, error) from error
+
+
+def _parsed(directory: str, files: Files) -> dict[str, Any]:
+    try:
+        return parse_metadata(files.read(os.path.join(directory, layout.METADATA)))
+    except ValueError as error:
+        raise _no_metadata(directory, f"is damaged: {error}") from error
+
+
+def _no_metadata(directory: str, fault: storage.UnreadableError | str) -> DatasetError:
+    access = ""
+    if isinstance(fault, storage.UnreadableError):
+        is_missing = fault.code == "not_found"
+        access = "" if is_missing else " If you may not read it, ask for access; otherwise"
+        fault = "is missing" if is_missing else f"cannot be read: {fault}"
+    return DatasetError(
+        f"{os.path.join(directory, layout.METADATA)} {fault}. It says which records the dataset "
+        f"has.{access} `tfrecorder repair {layout.grown_of(directory)}` writes it again."
+    )
+
+
+def before_next(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a plan says about the generations before it, whose newest has this metadata."""
+    earlier = metadata.get("before") or {"rows": 0}
+    return {
+        "plan": metadata.get("plan", ""),
+        "rows": earlier["rows"] + metadata["source_rows"],
+        "image_shapes": metadata["image_shapes"],
+        "image_sides": metadata.get("image_sides"),
+    }

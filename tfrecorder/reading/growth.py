@@ -1,0 +1,148 @@
+"""A dataset that grows while it is read: looking for new generations and waiting for them.
+
+The form of an element is fixed when the dataset is opened, as a graph or as the shapes of arrays.
+So a newer generation is refused if its elements would have another form.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from tfrecorder import storage
+from tfrecorder.display.warning import warn
+from tfrecorder.errors import DatasetError, UnreachableError
+from tfrecorder.format import layout
+from tfrecorder.options.read import ReadOptions
+from tfrecorder.reading.columns import decodes, picture_for, selected
+from tfrecorder.reading.dataset import Files, StoredDataset
+from tfrecorder.reading.generations import Generation
+from tfrecorder.reading.open import open_generations
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.kinds import Labels
+
+#: Seconds between checks for the next generation; each costs one request on a bucket, none on disk.
+LOOK = 1.0
+
+#: Seconds between checks of the whole dataset, which may have been lost or rewritten.
+WHOLE_LOOK = 30.0
+
+#: Seconds that a waiting reader sleeps: it notices up to this late that nobody waits any more.
+PAUSE = 0.2
+
+
+class Following:
+    """A dataset that may grow, for a reader whose elements keep their form.
+
+    Args:
+        directory: of the dataset.
+        files: returns the functions that read files.
+        options: what an element holds.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], files: Callable[[], Files], options: ReadOptions
+    ) -> None:
+        self._directory, self._files = storage.given_path(directory), files
+        self._options = options
+        self._known: Sequence[Generation] = ()
+        self._opened: StoredDataset | None = None
+
+    def look(self) -> StoredDataset:
+        """The dataset with all generations committed by now; only reads the new ones.
+
+        Raises:
+            DatasetError: it is not whole, was rewritten, was not written by this package, or its
+                elements no longer have the form they had on the first call.
+        """
+        found, known = open_generations(
+            self._directory, self._files(), named=self._options.keys, known=self._known
+        )
+        if not known:
+            raise DatasetError(
+                f"follow: {self._directory} has no generations, as it was not written by "
+                "tfrecorder. Leave out follow, or convert the images."
+            )
+        self._opened = self._opened or found
+        _refuse_other_form(self._opened, found, self._options)
+        self._known = known
+        return found
+
+    def grown(self, known: int, idle: float | None) -> Iterator[StoredDataset | None]:
+        """Yields the dataset each time it has more generations, and None every PAUSE seconds.
+
+        If the bucket cannot be reached, it warns and waits.
+
+        Args:
+            known: how many generations the reader has; if there are more, yields at once.
+            idle: ends after this many seconds without a new generation; None never ends.
+
+        Raises:
+            DatasetError: as `look`.
+        """
+        found = self.look()
+        since = looked = due = time.monotonic()
+        while True:
+            if len(found.generations) > known:
+                known = len(found.generations)
+                yield found
+                since = due = time.monotonic()
+            now = time.monotonic()
+            is_over = idle is not None and now - since >= idle
+            if is_over or now >= due:
+                due = now + LOOK
+                try:
+                    if is_over or now - looked >= WHOLE_LOOK or self._has(known):
+                        found, looked = self.look(), now
+                except UnreachableError as error:
+                    warn(f"{error} The reader waits for it.")
+                if len(found.generations) > known:
+                    continue
+                if is_over:
+                    return
+            time.sleep(PAUSE if idle is None else min(PAUSE, since + idle - now))
+            yield None
+
+    def _has(self, number: int) -> bool:
+        where = layout.generation_of(self._directory, number)
+        return layout.COMMIT in self._files().sizes(where)
+
+
+def of_any_size(stored: StoredDataset, options: ReadOptions) -> StoredDataset:
+    """The dataset with no expected image size, if all images are resized to a given one anyway."""
+    if stored.raw or options.size is None:
+        return stored
+    shapes = {key: (None, None, shape[2]) for key, shape in stored.shapes.items()}
+    return replace(stored, shapes=shapes, sides=None)
+
+
+def _refuse_other_form(before: StoredDataset, now: StoredDataset, options: ReadOptions) -> None:
+    """Refuse a dataset whose elements no longer have the form they had."""
+    words = f"{now.generations[-1]}: since {now.directory} was opened"
+    for field in decodes(now, options) if options.decode else ():
+        was, shape = (picture_for(one, field, options).shape for one in (before, now))
+        if was[2] != shape[2]:
+            raise DatasetError(
+                f"{words}, images of {shape[2]} channels were added to images of {was[2]}. Open it "
+                "again."
+            )
+        if any(side not in (None, new) for side, new in zip(was, shape, strict=True)):
+            raise DatasetError(
+                f"{words}, images of another size were added to images of {was[0]} x {was[1]} "
+                "pixels. Open it with image_size, such as image_size=224."
+            )
+    if options.features:
+        return
+    for was_field, field in zip(*(_columns(one, options) for one in (before, now)), strict=True):
+        if isinstance(field.kind, Labels) and was_field.num_classes != field.num_classes:
+            raise DatasetError(
+                f"{words}, column {field.column!r} grew from {was_field.num_classes} classes to "
+                f"{field.num_classes}, and so did its vectors. Open it again."
+            )
+
+
+def _columns(stored: StoredDataset, options: ReadOptions) -> tuple[Field, ...]:
+    inputs, targets = selected(stored, options)
+    return (*inputs, *targets)

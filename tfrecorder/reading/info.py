@@ -1,0 +1,367 @@
+"""`info`: what a dataset directory holds, to print or to show in a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.display.commands import command
+from tfrecorder.display.tables import Report, Table, counted, one_line, readable_bytes
+from tfrecorder.errors import DatasetError
+from tfrecorder.format import layout
+from tfrecorder.options.checks import by_present_names
+from tfrecorder.options.read import NamedKeys
+from tfrecorder.reading.class_counts import count_classes
+from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
+from tfrecorder.reading.dataset import Shape, StoredDataset
+from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.generations import Generation
+from tfrecorder.reading.open import open_generations
+from tfrecorder.schema.fields import Field, class_field
+from tfrecorder.schema.kinds import Label
+from tfrecorder.schema.statistics import merged
+
+#: How many of the newest generations the printed table shows; `as_dict` has all.
+SHOWN_GENERATIONS = 10
+
+#: From this many generations on, if they are smaller than this on average, we suggest `compact`.
+MANY_GENERATIONS, SMALL_GENERATION = 10, 128 * 2**20
+
+#: How many classes the printed table shows; `as_dict` has all.
+SHOWN_CLASSES = 20
+
+
+@dataclass(frozen=True)
+class SplitInfo:
+    """One split.
+
+    Attributes:
+        records: how many; None if not known without reading everything.
+        shards: how many files.
+        bytes: total size of the files.
+    """
+
+    records: int | None
+    shards: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class DatasetInfo(Report):
+    """A dataset directory.
+
+    Attributes:
+        directory: as given.
+        form: "tfrecorder", "tfds" or "files".
+        splits: by name, TRAIN first.
+        class_names: by integer; for integer labels, the numbers as text; None without labels, or
+            if not known.
+        num_classes: None if not known; 0 without labels.
+        class_counts: for each split, the number of records of each class by name (by number, as
+            text, if classes have no names); classes without a record are left out.  None if several
+            columns have classes, or if not known without reading everything.
+        image_shape: (height, width, channels) of every image, None where images differ.
+        image_sides: (smallest, largest) of the images' shorter sides and of their longer sides, in
+            pixels; None if not known.
+        features: the kind of each key of a record: image, mask, label, text, bytes, int64, float
+            or bool.  For other tools' records without metadata, as seen in the first few records.
+        formats: number of records by image format; empty if not known.
+        rejects: number of rows without a record, by "stage/code".
+        suspects: number of records whose image decodes, but with a warning from the decoder.
+        oriented: number of records whose image has an EXIF orientation other than upright.
+        options: of the conversion, by name; empty for datasets of other tools.
+        statistics: of the source, by column and split.  Numbers have count, min, max, mean and
+            std; other columns have count, distinct and the most frequent values; both have missing,
+            the rows that got the default and are not in the others, if there are any.  Boxes have,
+            under "boxes", the statistics of per_image, x_min, y_min, x_max, y_max and area.
+        columns: the kind, type and shape of each, by name.
+        generations: records, shards and bytes of each, starting with generation 0; empty for
+            datasets of other tools.
+        unread: keys of images, labels, boxes and masks in other tools' records that we do not
+            understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
+    """
+
+    directory: str
+    form: str
+    splits: Mapping[str, SplitInfo]
+    class_names: tuple[str, ...] | None
+    num_classes: int | None
+    image_shape: tuple[int | None, int | None, int]
+    features: Mapping[str, str]
+    formats: Mapping[str, int] = field(default_factory=dict)
+    rejects: Mapping[str, int] = field(default_factory=dict)
+    suspects: int = 0
+    oriented: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    class_counts: Mapping[str, Mapping[str, int]] | None = None
+    image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
+    generations: tuple[SplitInfo, ...] = ()
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int | None:
+        """The number of records in all splits together."""
+        counts = [split.records for split in self.splits.values()]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def bytes(self) -> int:
+        return sum(split.bytes for split in self.splits.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as JSON values, with the totals; this is what `info --json` prints."""
+        return {
+            **dataclasses.asdict(self),
+            "records": self.records,
+            "shards": sum(split.shards for split in self.splits.values()),
+            "bytes": self.bytes,
+        }
+
+    def _headline(self) -> str:
+        return self.directory
+
+    def _tables(self) -> list[Table]:
+        table = [["split", "records", "shards", "bytes"]]
+        for name, split in self.splits.items():
+            records = "?" if split.records is None else f"{split.records:,}"
+            table.append([name, records, f"{split.shards:,}", readable_bytes(split.bytes)])
+        columns = map(Table, column_tables(self.columns, self.statistics))
+        return [Table(table), *self._generation_table(), *self._class_table(), *columns]
+
+    def _generation_table(self) -> list[Table]:
+        """The newest generations; empty if the dataset was never appended to."""
+        if len(self.generations) < 2:
+            return []
+        table = [["generation", "records", "shards", "bytes"]]
+        for number in range(len(self.generations))[-SHOWN_GENERATIONS:]:
+            one = self.generations[number]
+            counts = [f"{one.records:,}", f"{one.shards:,}", readable_bytes(one.bytes)]
+            table.append([str(number), *counts])
+        more = len(self.generations) - SHOWN_GENERATIONS
+        return [Table(table, f"… {more:,} earlier" if more > 0 else "")]
+
+    def _class_table(self) -> list[Table]:
+        """Records of the most frequent classes, by class and split; empty if not known."""
+        totals = self._class_totals()
+        if not totals or self.class_counts is None:
+            return []
+        shown = sorted(totals, key=lambda name: -totals[name])[:SHOWN_CLASSES]
+        if len(totals) <= SHOWN_CLASSES:
+            shown = list(totals)
+        table = [["class", *self.splits, "all"]]
+        for name in shown:
+            counts = [self.class_counts.get(split, {}).get(name, 0) for split in self.splits]
+            table.append([one_line(name), *(f"{count:,}" for count in [*counts, totals[name]])])
+        more = len(totals) - SHOWN_CLASSES
+        return [Table(table, f"… {more:,} more" if more > 0 else "")]
+
+    def _class_totals(self) -> dict[str, int]:
+        """Records of each class, in the order of the classes' integers."""
+        totals = dict.fromkeys(self.class_names or (), 0)
+        for counts in (self.class_counts or {}).values():
+            for name, count in counts.items():
+                totals[name] = totals.get(name, 0) + count
+        return totals
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if "image" in self.features.values():
+            notes.append(("images", _sizes_in_words(self.image_shape)))
+        if self.image_sides:
+            shorter, longer = (_range(*extremes) for extremes in self.image_sides)
+            notes.append(("sizes", f"shorter side {shorter}, longer side {longer} pixels"))
+        if self.formats:
+            notes.append(("formats", _counts(self.formats)))
+        if self.class_names is not None:
+            shown = ", ".join(map(repr, self.class_names[:8]))
+            more = len(self.class_names) - 8
+            tail = f", … {more} more" if more > 0 else ""
+            notes.append(("classes", f"{len(self.class_names)}: {shown}{tail}"))
+        elif len(several := [k for k, kind in self.features.items() if kind == "label"]) > 1:
+            notes.append(("classes", "of several columns: " + ", ".join(several)))
+        elif self.num_classes is not None:
+            number = f"{self.num_classes} without names" if self.num_classes else "no labels"
+            notes.append(("classes", number))
+        notes.append(("features", ", ".join(self.features)))
+        notes += [("not understood", words) for words in self.unread.values()]
+        if self.rejects:
+            notes.append(("rejects", f"{_counts(self.rejects)}; see {self._list(layout.REJECTS)}"))
+        if self.suspects:
+            where = self._list(layout.SUSPECTS)
+            one, many = "image decodes with a warning", "images decode with a warning"
+            notes.append(("suspects", f"{counted(self.suspects, one, many)}; see {where}"))
+        if self.oriented:
+            words = "carry an EXIF orientation, which training does not apply"
+            one, many = words.replace("carry", "image carries"), f"images {words}"
+            notes.append(("orientation", counted(self.oriented, one, many)))
+        if advice := self._advice():
+            notes.append(("generations", advice))
+        chosen = {name: value for name, value in self.options.items() if value is not None}
+        if chosen:
+            if "shard_size" in chosen:
+                chosen["shard_size"] = readable_bytes(chosen["shard_size"])
+            notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
+        return [f"{name}: {words}" for name, words in notes]
+
+    def _advice(self) -> str:
+        """Advice for many small generations, which are slow to read."""
+        count = len(self.generations)
+        if count < MANY_GENERATIONS:
+            return ""
+        mean = sum(one.bytes for one in self.generations[1:]) // (count - 1)
+        if mean >= SMALL_GENERATION:
+            return ""
+        return (
+            f"{count:,}, of {readable_bytes(mean)} on average; "
+            f"`{command('compact', self.directory, 'NEW')}` copies them into one dataset"
+        )
+
+    def _list(self, name: str) -> str:
+        """Where to find a list of rows, in words."""
+        where = os.path.join(self.directory, name)
+        return f"{where}, and those of the generations" if len(self.generations) > 1 else where
+
+
+def _sizes_in_words(shape: Shape) -> str:
+    """(height, width, channels) in words, with None where images differ."""
+    height, width, channels = shape
+    many = "channels vary" if channels is None else f"{channels} channels"
+    if height is None and width is None:
+        return f"sizes vary, {many}"
+    sides = " x ".join("any" if side is None else str(side) for side in (height, width))
+    return f"{sides} pixels (height x width), {many}"
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def info(
+    directory: str | os.PathLike[str],
+    at: int | None = None,
+    image: str | None = None,
+    label: str | None = None,
+) -> DatasetInfo:
+    """What a dataset directory holds; checks the names and sizes of its shards.
+
+    Args:
+        directory: as for `load`.
+        at: read a dataset that was appended to only up to this generation; None is the newest.
+        image, label: as for `load`.
+
+    Raises:
+        DatasetError: the directory is not a whole dataset, or cannot be read.
+
+    Example:
+        >>> tfrecorder.info("out").class_names  # doctest: +SKIP
+        ('daisy', 'rose')
+    """
+    where, named = storage.given_path(directory), NamedKeys(image, label)
+    kind = storage.scheme(where)
+    if storage.refusal(kind) is not None:
+        raise DatasetError(f"{where}: {kind}:// cannot be read: {storage.refusal(kind)}.")
+    with storage.failing_as(DatasetError, where):
+        return _info(*open_generations(where, files_of(where), at, named))
+
+
+def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
+    totals = [one.metadata.get("totals", {}) for one in found]
+    options = found[0].metadata.get("options", {}) if found else {}
+    labels = class_field(stored.fields)
+    return DatasetInfo(
+        directory=stored.directory,
+        form=stored.form,
+        splits={
+            name: SplitInfo(stored.records(name), len(shards), stored.bytes(name))
+            for name, shards in stored.splits.items()
+        },
+        class_names=stored.class_names,
+        num_classes=labels.num_classes if labels else 0,
+        class_counts=_class_counts(stored, labels, found) if labels else None,
+        image_shape=stored.image_shape,
+        image_sides=stored.sides,
+        features=stored.features,
+        formats=_summed(one.get("formats", {}) for one in totals),
+        rejects=_summed(one.get("reasons", {}) for one in totals),
+        suspects=sum(one.get("suspects", 0) for one in totals),
+        oriented=sum(one.get("oriented", 0) for one in totals),
+        options=by_present_names(options),
+        statistics=merged(one.metadata["statistics"] for one in found),
+        columns=columns_of(stored),
+        generations=tuple(map(_generation, found)),
+        unread=dict(stored.unread),
+    )
+
+
+def _generation(one: Generation) -> SplitInfo:
+    shards = one.metadata["shards"]
+    records, size = (sum(shard[name] for shard in shards) for name in ("records", "bytes"))
+    return SplitInfo(records, len(shards), size)
+
+
+def _summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sum of counts by name, in the order in which the names first appear."""
+    counts: dict[str, int] = {}
+    for one in several:
+        for name, count in one.items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _class_counts(
+    stored: StoredDataset, labels: Field, found: Sequence[Generation]
+) -> dict[str, dict[str, int]] | None:
+    """For each split, the number of records of each class by name; None if not known.
+
+    Args:
+        found: the generations; empty for datasets of other tools.
+    """
+    if not found or storage.refusal(storage.scheme(stored.directory)) is not None:
+        return None
+    counts: dict[str, dict[int, int]] = {split: {} for split in stored.splits}
+    for one in found:
+        own = _stated_counts(one, labels)
+        if own is None:
+            own = count_classes(one.directory, one.metadata["split_rows"], labels)
+        if own is None:
+            return None
+        for split, of_split in own.items():
+            for number, count in of_split.items():
+                counts[split][number] = counts[split].get(number, 0) + count
+    return {
+        split: {class_name(labels, number): of_split[number] for number in sorted(of_split)}
+        for split, of_split in counts.items()
+    }
+
+
+def _stated_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | None:
+    """The number of records of each class of an appended generation, if its metadata has them all.
+
+    With many small generations, this saves reading all their plans.
+    """
+    if not one.number or not isinstance(labels.kind, Label) or one.metadata["totals"]["reasons"]:
+        return None
+    place = {name: number for number, name in enumerate(labels.class_names or ())}
+    counts: dict[str, dict[int, int]] = {}
+    for split, rows in one.metadata["split_rows"].items():
+        top = dict(one.metadata["statistics"].get(labels.column, {}).get(split, {}).get("top", ()))
+        if sum(top.values()) != rows or not place.keys() >= top.keys():
+            return None
+        counts[split] = {place[name]: count for name, count in top.items()}
+    return counts
+
+
+def class_name(labels: Field, number: int) -> str:
+    """The name of a column's class; its number if it has no name."""
+    names = labels.names or ()
+    return names[number] if 0 <= number < len(names) else str(number)

@@ -1,0 +1,157 @@
+"""A training's position in the order of an epoch, and which places each host reads next.
+
+A position is the next place, and is the same on every host.  In each step a host reads
+`batch_size` places, so all hosts together read `batch_size * world` places, one host's after the
+other's.  Steps are counted from the position where a run begins, so any batch size and any number
+of hosts can continue from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tfrecorder.errors import OptionError
+from tfrecorder.format.json_form import record, whole
+from tfrecorder.options.checks import is_whole
+
+#: The version of the form and of the order: code that computes another order has another number.
+VERSION = 2
+
+
+@dataclass(frozen=True)
+class Position:
+    """How much of a split has been read, as a value.
+
+    Attributes:
+        fingerprint: of the split's records.
+        split: its name.
+        mode: of the order, "stored", "exact" or "blocks"; preceded by "forward " if each generation
+            has its own order and all of them are one epoch.
+        seed: of the order and of augmentation.
+        epoch: the current epoch, from 0.
+        next: the first place of that epoch that was not read yet.
+        generation: the last one of the dataset, from 0.
+    """
+
+    fingerprint: str
+    split: str
+    mode: str
+    seed: int
+    epoch: int = 0
+    next: int = 0
+    generation: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values, to be saved with the model."""
+        return {"version": VERSION, **asdict(self)}
+
+    def next_epoch(self) -> Position:
+        """The beginning of the next epoch."""
+        return replace(self, epoch=self.epoch + 1, next=0)
+
+    def with_saved(self, state: Mapping[str, Any], records: int, *, takes_seed: bool) -> Position:
+        """This position, moved to the one that `to_json` saved in an earlier run.
+
+        Args:
+            state: what `to_json` returned.
+            records: of the split.
+            takes_seed: take over that run's seed; otherwise the seeds must be the same.
+
+        Raises:
+            OptionError: it is not a position, or is one in other records or in another order.
+        """
+        words = "load_state_dict: "
+        # Earlier versions saved no generation.
+        if not isinstance(state, Mapping) or {*state, "generation"} != {*self.to_json()}:
+            raise OptionError(
+                f"{words}{state!r} is not what state_dict() returned; give exactly that."
+            )
+        # NumPy's integers, into which some checkpoints turn ours, become Python's.
+        state = self.to_json() | {k: int(v) if is_whole(v) else v for k, v in state.items()}
+        if fault := _FORM(state):
+            raise OptionError(f"{words}{fault}; give exactly what state_dict() returned.")
+        if state["version"] != VERSION:
+            raise OptionError(
+                f"{words}the position is of version {state['version']!r}, but this tfrecorder "
+                f"reads {VERSION}; continue with the tfrecorder that saved it, or begin a new "
+                "epoch."
+            )
+        for name, remedy in _REMEDIES.items():
+            if name == "seed" and takes_seed:
+                continue
+            if state[name] != getattr(self, name):
+                if name == "fingerprint" and state["generation"] != self.generation:
+                    remedy += f", as it was then: at={state['generation']}"
+                raise OptionError(
+                    f"{words}the position was saved with {name}={state[name]!r}, but this run has "
+                    f"{getattr(self, name)!r}; {remedy}."
+                )
+        if state["next"] > records:
+            raise OptionError(f"{words}next={state['next']} is beyond the {records:,} records.")
+        return replace(self, seed=state["seed"], epoch=state["epoch"], next=state["next"])
+
+
+_NUMBERS = dict.fromkeys(("version", "epoch", "next", "generation"), whole())
+_FORM = record({**_NUMBERS, "seed": whole(0, 2**32 - 1)})
+
+_REMEDIES = {
+    "fingerprint": "the records differ; give the dataset that the run began with",
+    "split": "give the split that the run began with",
+    "mode": "give the shuffle that the run began with, and the same follow",
+    "seed": "give the seed that the run began with",
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which places of each step this host reads.
+
+    Attributes:
+        records: of an epoch.
+        batch_size: of this host, the same on each.
+        rank: of this host, from 0.
+        world: number of hosts.
+        drop_remainder: leave out the last places if they do not fill a step of all hosts.
+            Otherwise the hosts divide them: one host has at most one more than another, and some
+            may have none.
+    """
+
+    records: int
+    batch_size: int
+    rank: int = 0
+    world: int = 1
+    drop_remainder: bool = False
+
+    @property
+    def _step(self) -> int:
+        return self.batch_size * self.world
+
+    def steps(self, start: int) -> int:
+        """The steps from a place to the end of the epoch.
+
+        >>> Share(100, batch_size=8, rank=0, world=4).steps(0)
+        4
+        """
+        left = self.records - start
+        return left // self._step if self.drop_remainder else -(-left // self._step)
+
+    def places(self, start: int) -> range:
+        """This host's places in the step that begins at a place.
+
+        >>> Share(100, batch_size=8, rank=1, world=4).places(32)
+        range(40, 48)
+        >>> [len(Share(100, 8, rank, world=4).places(96)) for rank in range(4)]
+        [1, 1, 1, 1]
+        """
+        left = self.records - start
+        if left >= self._step:
+            first = start + self.rank * self.batch_size
+            return range(first, first + self.batch_size)
+        first, end = (left * rank // self.world for rank in (self.rank, self.rank + 1))
+        return range(start + first, start + end)
+
+    def after(self, start: int) -> int:
+        """The place after the step that begins at a place."""
+        return min(start + self._step, self.records)

@@ -1,0 +1,171 @@
+"""The bytes of records by number: finding them with the index, and reading them."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from tfrecorder import storage
+from tfrecorder.errors import DatasetError
+from tfrecorder.format.tfrecord import unframe
+from tfrecorder.reading.dataset import ShardFile, StoredDataset
+from tfrecorder.reading.stored_records import damaged_record, open_shard, read_at, read_places
+
+T = TypeVar("T")
+
+#: Local files that stay open.  Any more are opened for each read, which costs about 5 us.
+MOST_OPEN = 256
+
+#: Neighbouring records are read together, up to this many bytes.
+MOST_TOGETHER = 2**24
+
+
+class RecordReader:
+    """The records of a split by number, for any number of threads.
+
+    It can be pickled, without its open files; a forked process inherits them.
+
+    Attributes:
+        records: of the split.
+        is_local: they are on a disk.
+    """
+
+    def __init__(self, stored: StoredDataset, split: str) -> None:
+        self._stored = stored
+        self._shards = [shard for shard in stored.splits[split] if shard.records]
+        counts = [shard.records or 0 for shard in self._shards]
+        self._ends = list(itertools.accumulate(counts))
+        self.is_local = all(storage.is_local(shard.path) for shard in self._shards)
+        self.records = sum(counts)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._places: dict[int, np.ndarray] = {}
+        self._files = OpenFiles()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k not in ("_places", "_files")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
+
+    def read(self, numbers: Sequence[int], use: Callable[[bytes, int], T]) -> list[T]:
+        """What `use` makes of each record, in the order of `numbers`.
+
+        Args:
+            numbers: from 0 to `records` - 1; in a bucket, consecutive records are read together.
+            use: a record's data (an Example) and its place in `numbers` -> the result.
+
+        Raises:
+            DatasetError: a record is damaged, or `use` cannot take it (it raises ValueError); the
+                message names the file and the byte where the record begins.
+        """
+        if self.is_local:
+            return [self._alone(number, at, use) for at, number in enumerate(numbers)]
+        found: list[Any] = [None] * len(numbers)
+        for shard, run in self._runs(numbers):
+            first, last = run[0], run[-1]
+            data = self._files.read(shard, first.offset, last.offset + last.size - first.offset)
+            for one in run:
+                start = one.offset - first.offset
+                framed = data[start : start + one.size]
+                found[one.at] = self._used(shard, one.offset, framed, use, one.at)
+        return found
+
+    def damaged(self, number: int, fault: object) -> DatasetError:
+        """The error for a record that is not as it was written."""
+        shard, offset, _ = self._place(number)
+        return damaged_record(shard, offset, fault, self._stored.form)
+
+    def _alone(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
+        shard, offset, size = self._place(number)
+        return self._used(shard, offset, self._files.read(shard, offset, size), use, at)
+
+    def _used(
+        self, shard: ShardFile, offset: int, framed: bytes, use: Callable[[bytes, int], T], at: int
+    ) -> T:
+        try:
+            return use(unframe(framed), at)
+        except ValueError as error:
+            raise damaged_record(shard, offset, error, self._stored.form) from error
+
+    def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[ShardFile, list[_Wanted]]]:
+        """The places of records that touch each other and are read together."""
+        run: list[_Wanted] = []
+        before: ShardFile | None = None
+        for at in sorted(range(len(numbers)), key=numbers.__getitem__):
+            shard, offset, size = self._place(numbers[at])
+            if before is not None:
+                touches = shard is before and run[-1].offset + run[-1].size == offset
+                if not touches or offset + size - run[0].offset > MOST_TOGETHER:
+                    yield before, run
+                    run = []
+            run.append(_Wanted(at, offset, size))
+            before = shard
+        if before is not None:
+            yield before, run
+
+    def _place(self, number: int) -> tuple[ShardFile, int, int]:
+        """The shard of a record, and where it is in it: offset and size, with the framing."""
+        index = bisect.bisect_right(self._ends, number)
+        places = self._places_of(index)
+        row = number - self._ends[index] + len(places)
+        return self._shards[index], int(places[row, 0]), int(places[row, 1])
+
+    def _places_of(self, index: int) -> np.ndarray:
+        """The index of a shard, read when first needed; two threads may both read it."""
+        places = self._places.get(index)
+        if places is None:
+            places = self._places[index] = read_places(self._stored, self._shards[index])
+        return places
+
+
+class _Wanted(NamedTuple):
+    """A record's place among the requested ones, and its place in its shard."""
+
+    at: int
+    offset: int
+    size: int
+
+
+class OpenFiles:
+    """Shards that stay open as long as this object lives; threads share it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._of_thread = threading.local()
+
+    def read(self, shard: ShardFile, offset: int, size: int) -> bytes:
+        if not storage.is_local(shard.path):
+            return read_at(self._remote(shard), offset, size)
+        number = self._numbers.get(shard.path)
+        if number is not None:
+            return os.pread(number, size, offset)
+        with open_shard(shard) as file:
+            if len(self._numbers) < MOST_OPEN:  # no lock: a fork could leave it held
+                number = os.dup(file.fileno())
+                if self._numbers.setdefault(shard.path, number) != number:
+                    os.close(number)
+            return os.pread(file.fileno(), size, offset)
+
+    def _remote(self, shard: ShardFile) -> BinaryIO:
+        """One file per thread, because we seek; unbuffered, because a buffer would read more."""
+        files: dict[str, BinaryIO] = vars(self._of_thread).setdefault("files", {})
+        if shard.path not in files:
+            files[shard.path] = open_shard(shard)
+        return cast(BinaryIO, getattr(files[shard.path], "raw", files[shard.path]))
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # A default, because at the interpreter's exit this module's own names may be None.
+        for number in self._numbers.values():
+            try:
+                close(number)
+            except OSError:
+                continue

@@ -1,0 +1,71 @@
+"""Records of a bucket in the order "blocks": one request per block, a window ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+import numpy as np
+
+from tfrecorder.reading.order import WINDOW, Chain, Order
+from tfrecorder.reading.record_bytes import RecordReader
+
+T = TypeVar("T")
+
+#: Windows to keep behind the current one, because threads may be that far behind.
+_KEPT = 1
+
+
+class WindowReader:
+    """The records of an order of blocks, by number.
+
+    Args:
+        reader: reads a block.
+        order: with the `mode` "blocks".
+        pool: its threads wait for the requests.
+    """
+
+    def __init__(self, reader: RecordReader, order: Order | Chain, pool: Executor) -> None:
+        self._reader, self._order, self._pool = reader, order, pool
+        self._blocks: dict[int, Future[list[bytes]]] = {}
+        self._windows: dict[int, list[int]] = {}
+
+    def fetch(self, place: int) -> None:
+        """Start reading the window of a place and the next one, and forget those long past."""
+        size = self._order.block * WINDOW
+        now = place // size
+        for window in (now, now + 1):
+            first = window * size
+            if window in self._windows or first >= self._order.records:
+                continue
+            places = np.arange(first, min(first + size, self._order.records))
+            found = np.unique(self._order.numbers(places) // self._order.block).tolist()
+            self._windows[window] = found
+            for block in found:
+                if block not in self._blocks:
+                    self._blocks[block] = self._pool.submit(self._read_block, block)
+        for window in [one for one in self._windows if one < now - _KEPT]:
+            kept = {block for one, some in self._windows.items() if one != window for block in some}
+            for block in set(self._windows.pop(window)) - kept:
+                del self._blocks[block]
+
+    def read(self, numbers: Sequence[int], use: Callable[[bytes, int], T]) -> list[T]:
+        """As `RecordReader.read`."""
+        return [self._read_one(number, at, use) for at, number in enumerate(numbers)]
+
+    def _read_one(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
+        block, within = divmod(number, self._order.block)
+        future = self._blocks.get(block)
+        if future is None:  # forgotten, because this thread is far behind
+            return self._reader.read([number], lambda data, _: use(data, at))[0]
+        data = future.result()[within]
+        try:
+            return use(data, at)
+        except ValueError as error:
+            raise self._reader.damaged(number, error) from error
+
+    def _read_block(self, block: int) -> list[bytes]:
+        first = block * self._order.block
+        end = min(first + self._order.block, self._order.records)
+        return self._reader.read(range(first, end), lambda data, _: data)

@@ -1,0 +1,243 @@
+"""A Kafka topic as the source of a stream.
+
+The position is the next offset of each partition, and it is kept only in the dataset: we assign and
+seek partitions ourselves, and no group commits anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfrecorder.errors import OptionError, SourceError, refuse_missing
+from tfrecorder.streaming.kafka_messages import MessageForm, row_of
+from tfrecorder.streaming.kafka_topic import Topic, is_end, refuse_settings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+#: Seconds between two checks for new partitions of the topic.
+LOOK_SECONDS = 30
+
+#: Seconds for one wait for messages, and for all such waits until the ends of the topic are known.
+SHORT, LONG = 0.5, 10
+
+_URL = re.compile(r"kafka://(?P<servers>[^/@?#\s]+)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
+
+_ANOTHER = "Stream it into another directory, which starts with its earliest message."
+
+logger = logging.getLogger("tfrecorder")
+
+
+def open_kafka(
+    url: str,
+    *,
+    value: str = "json",
+    image: str = "image_uri",
+    image_bytes: str = "image_bytes",
+    on_lost: str = "raise",
+    config: Mapping[str, Any] | None = None,
+) -> KafkaSource:
+    """A Kafka topic, to be read by `tfrecorder.stream`; no broker is contacted yet.
+
+    Args:
+        url: kafka://HOST:PORT[,HOST:PORT …]/TOPIC.
+        value: what the value of a message is. "json": an object with the columns of a row. "bytes":
+            an image file; the columns are the message's headers.
+        image: the field, and column, of the image's uri.
+        image_bytes: the field that holds the image file in base64 instead.
+        on_lost: what to do if the broker has deleted messages before they were read.  "raise" is an
+            error; "skip" warns and continues with the earliest message that is still there.
+        config: settings of librdkafka, such as {"security.protocol": "SASL_SSL", …}.
+
+    Raises:
+        OptionError: an argument is wrong.
+        PackageError: confluent-kafka is not installed.
+    """
+    found = _URL.fullmatch(url)
+    if found is None:
+        shown = re.sub(r"//[^/]*@", "//***@", url)
+        user = "; give user and password as sasl.username and sasl.password"
+        more = user if shown != url else ""
+        raise OptionError(f"{shown!r} is not kafka://HOST:PORT[,HOST:PORT …]/TOPIC{more}.")
+    if on_lost not in ("raise", "skip"):
+        raise OptionError(f"on_lost={on_lost!r}: give one of 'raise', 'skip'.")
+    form, settings = MessageForm(value, image, image_bytes), dict(config or {})
+    refuse_settings(settings)
+    refuse_missing("confluent_kafka")
+    return KafkaSource(Topic(found["servers"], found["topic"], settings), form, on_lost == "skip")
+
+
+class KafkaSource:
+    """The messages of a topic as rows; a `StreamSource`.
+
+    A position is the offset of the next message of each partition, {"0": 118, "1": 97}.
+
+    Args:
+        topic: the topic to read.
+        form: the form of its messages.
+        skip_lost: continue after messages that were deleted unread, instead of raising an error.
+    """
+
+    def __init__(self, topic: Topic, form: MessageForm, skip_lost: bool = False) -> None:
+        self.name = f"kafka:{topic.name}"
+        self._topic, self._form, self._skip_lost = topic, form, skip_lost
+        self._held: deque[Message] = deque()
+        self._next: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._stands_at: Any = None
+        self._is_assigned = False
+        self._looked = 0.0
+
+    def __repr__(self) -> str:
+        return f"KafkaSource({self.name!r})"
+
+    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+        """The messages behind a position that are there now, each with the position behind it.
+
+        Args:
+            position: None starts at the earliest message of each partition that is still there.
+
+        Raises:
+            SourceError: messages behind the position were deleted, or the cluster refuses us.
+            UnreachableError: the cluster could not be reached for the first two minutes.
+        """
+        if not self._is_assigned or position != self._stands_at:
+            self._go_to(position)
+        self._look_when_due()
+        while self._held or self._fetch_until_ended():
+            message = self._held.popleft()
+            error = message.error()
+            if error is None:
+                yield self._taken(message)
+            elif is_end(error):
+                self._ended.add(message.partition())
+            elif self._topic.is_lost(error):
+                self._find_again(message.partition())
+
+    def wait(self, seconds: float) -> None:
+        """Return once a message is there, or after this many seconds at the latest.
+
+        Raises:
+            SourceError: the cluster refuses us, or no longer has the topic.
+        """
+        end = time.monotonic() + seconds
+        while self._is_assigned and not self._held and (left := end - time.monotonic()) > 0:
+            self._topic.pause(left)
+            self._look_when_due(self._topic.is_away)
+            self._held.extend(self._topic.take(min(left, SHORT)))
+            while self._held and is_end(self._held[0].error()):
+                self._ended.add(self._held.popleft().partition())
+
+    def behind(self, position: Any) -> int:
+        """How many messages are behind a position, as seen by the latest fetches."""
+        if not self._is_assigned:
+            return 0
+        counts = []
+        for partition, offset in self._next.items():
+            known = (position or {}).get(str(partition), offset)
+            end = self._topic.known_end(partition)
+            ended = partition in self._ended and known == offset
+            counts.append(0 if end is None or ended else max(0, end - known))
+        return sum(counts)
+
+    def close(self) -> None:
+        """Close the connections; the next `rows` opens new ones."""
+        self._held.clear()
+        self._is_assigned = False
+        self._topic.close()
+
+    def _go_to(self, position: Mapping[str, int] | None) -> None:
+        partitions = self._topic.partitions()
+        if position is None:
+            self._next = {one: self._topic.ends(one)[0] for one in partitions}
+            self._say_beginning()
+        else:
+            # For a partition that is new since then, all messages are behind the position.
+            self._next = {one: position.get(str(one), 0) for one in partitions}
+            self._refuse_fewer({int(one) for one in position}, partitions)
+        self._held.clear()
+        self._ended.clear()
+        self._topic.assign(self._next)
+        self._is_assigned, self._stands_at, self._looked = True, position, time.monotonic()
+
+    def _say_beginning(self) -> None:
+        later = [f"{one} at {offset:,}" for one, offset in self._next.items() if offset]
+        if later:
+            logger.warning(
+                "%s begins at the earliest messages that the broker still has: partition %s.",
+                *(self.name, ", ".join(later)),
+            )
+
+    def _refuse_fewer(self, known: set[int], partitions: list[int]) -> None:
+        gone = sorted(known.difference(partitions))
+        if gone:
+            raise SourceError(
+                f"{self.name} has {len(partitions)} partitions, but the stream has already read "
+                f"partition {gone[-1]}: the topic was recreated. {_ANOTHER}"
+            )
+
+    def _look_when_due(self, is_due: bool = False) -> None:
+        """Look for new partitions, and see whether the cluster is back."""
+        if not is_due and time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        partitions = self._topic.look()
+        self._looked = time.monotonic()
+        if partitions is not None:
+            self._refuse_fewer({*self._next}, partitions)
+            new = {one: 0 for one in partitions if one not in self._next}
+            if new:
+                self._next |= new
+                self._topic.add(new)
+
+    def _fetch_until_ended(self) -> bool:
+        """True once a message is there; False if no partition has more at present."""
+        until = time.monotonic() + LONG
+        while not self._held:
+            ended = all(map(self._is_ended, self._next))
+            self._held.extend(self._topic.take(0 if ended else SHORT))
+            if ended or self._topic.is_away or time.monotonic() > until:
+                break
+        return bool(self._held)
+
+    def _is_ended(self, partition: int) -> bool:
+        end = self._topic.known_end(partition)
+        return partition in self._ended or (end is not None and end <= self._next[partition])
+
+    def _taken(self, message: Message) -> tuple[Mapping[str, Any], Any]:
+        partition, offset = message.partition(), message.offset()
+        self._next[partition] = offset + 1
+        self._ended.discard(partition)
+        position = {str(one): at for one, at in self._next.items()}
+        self._stands_at = position
+        name = f"{self._topic.name}/{partition}/{offset}"
+        row = row_of(name, message.key(), message.value(), message.headers(), self._form)
+        return row, position
+
+    def _find_again(self, partition: int) -> None:
+        """Continue with a partition whose next message the broker does not have, if allowed."""
+        at = self._next[partition]
+        first, end = self._topic.ends(partition)
+        if at < first:
+            words = (
+                f"{self.name}, partition {partition}: the next message is {at:,}, but the earliest "
+                f"that the broker still has is {first:,}; it has deleted {first - at:,} messages "
+                "that were not read"
+            )
+            if not self._skip_lost:
+                raise SourceError(
+                    f"{words}. Let the topic keep them for longer; "
+                    'on_lost="skip" continues without them.'
+                )
+            logger.warning("%s; the stream continues without them.", words)
+            self._next[partition] = at = first
+        elif at > end:
+            raise SourceError(
+                f"{self.name}, partition {partition}: the next message is {at:,}, but the topic "
+                f"ends at {end:,}: it was recreated, or its broker has lost messages. {_ANOTHER}"
+            )
+        self._topic.seek(partition, at)

@@ -1,0 +1,319 @@
+"""A micro-batch: some rows of a stream as the plan of one generation.
+
+A row that cannot be a record, whatever its image holds, is planned as a reject that gives the rule
+it breaks: one bad message must not stop a stream.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder import storage
+from tfrecorder.conversion.same_schema import refuse_other_schema
+from tfrecorder.display.tables import escaped
+from tfrecorder.errors import SourceError
+from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
+from tfrecorder.options.checks import is_whole
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, make_plan, shard_count
+from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
+from tfrecorder.schema.kinds import Boxes, Label, columns_of
+from tfrecorder.schema.splits import SPLIT_TYPE, assign_splits
+from tfrecorder.sources.cells import Content, File, file_in, name_of
+from tfrecorder.sources.source import read_with
+from tfrecorder.sources.table import Source
+from tfrecorder.streaming.stream_source import Unusable
+from tfrecorder.validation.report import CODES, ERROR, Finding
+from tfrecorder.validation.rules import Checked, check_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The stage of rejects whose image was never read.
+STAGE = "row"
+
+
+class Row(NamedTuple):
+    """A row of a batch.
+
+    Attributes:
+        cells: by column; a spooled `Content` in place of each image that came as bytes; or
+            `Unusable`.
+        position: the row's position in its source, as JSON.
+        name: the name under which the row is listed if it is a reject.
+    """
+
+    cells: Mapping[str, Any]
+    position: str
+    name: str
+
+
+def row_of(
+    cells: Mapping[str, Any],
+    columns: Sequence[str],
+    position: str,
+    name: str,
+    base: str | None,
+    put: Callable[[str, bytes], None],
+) -> Row:
+    """A row of a stream, with its images spooled if they came as bytes.
+
+    Args:
+        columns: the columns of images and masks.
+        name: the name under which the row is listed if it has no image.
+        base: the folder of relative uris; None makes them absolute, based on the current folder.
+        put: spools a file under a name.
+
+    Raises:
+        OSError: an image cannot be spooled.
+    """
+    if isinstance(cells, Unusable):
+        return Row(cells, position, escaped(cells.name) or name)
+    kept = dict(cells)
+    for column in columns:
+        found = kept.get(column)
+        if base is None or not isinstance(found, str):  # a file may be called "data:…"
+            found = file_in(found)
+        if isinstance(found, File):
+            if found.name and (fault := _name_fault(found.name)) is not None:
+                return Row(Unusable(name, fault), position, name)
+            file = name_of(found.data)
+            put(file, found.data)
+            found = Content(file, found.name or file, len(found.data))
+        elif isinstance(found, str) and found and base is None:
+            found = storage.resolve(found, os.getcwd())
+        if column in kept:
+            kept[column] = found
+    first = kept.get(columns[0]) if columns else None
+    shown = first.name if isinstance(first, Content) else first
+    return Row(kept, position, escaped(shown) if isinstance(shown, str) and shown else name)
+
+
+def _name_fault(name: str) -> str | None:
+    """Why a name cannot be an image's name; it comes from a message, which anyone may have sent."""
+    parts = name.split("/")
+    sound = posixpath.normpath(name) == name and ".." not in parts and not name.startswith("/")
+    short = all(len(part.encode()) <= 200 for part in parts)
+    if sound and short and name.isprintable() and "://" not in name:
+        return None
+    return f"bad_name: {name[:80]!r} cannot be the name of an image; give a relative path"
+
+
+class Target(NamedTuple):
+    """The dataset that a batch is added to.
+
+    Attributes:
+        directory: the dataset's directory.
+        fields: its columns; empty before the first batch.
+        types: the type of each column of its plan, by key; empty before the first batch.
+        before: as in `Plan`; None before the first batch.
+    """
+
+    directory: str
+    fields: Sequence[Field]
+    types: Mapping[str, pa.DataType]
+    before: dict[str, Any] | None
+
+
+def plan_batch(
+    rows: Sequence[Row],
+    target: Target,
+    options: ConvertOptions,
+    base: str,
+    source: str,
+    streams: dict[str, Any],
+    row_bytes: float,
+) -> tuple[Plan, pa.Table] | str:
+    """The plan of a batch and its rows.
+
+    If none of the first rows of a dataset can be a record, returns what is wrong with the first.
+
+    Args:
+        base: the folder that relative uris start from.
+        source: the name of the stream's source.
+        streams: as in `Plan`.
+        row_bytes: the mean size of an image.
+
+    Raises:
+        SourceError: the columns of all rows do not fit the dataset.
+    """
+    faults: dict[int, str] = {
+        at: escaped(row.cells.reason)
+        for at, row in enumerate(rows)
+        if isinstance(row.cells, Unusable)
+    }
+    cells = [_fitted(row.cells, target.fields) for row in rows]
+    faults |= {at: one for at, one in enumerate(cells) if isinstance(one, str)}
+    checked = _checked(cells, faults, target, options)
+    if checked is None and not target.types:
+        return faults[0]
+    whole = _with_rejects(rows, checked, faults, target, options, source)
+    first = 0 if target.before is None else target.before["rows"]
+    whole = dataclasses.replace(whole, frame=whole.frame.set_axis(whole.frame.index + first))
+    plan, planned = make_plan(whole, base, (), options, target.before, streams)
+    counts = {
+        split: _shards(split, count, row_bytes, options) for split, count in plan.split_rows.items()
+    }
+    return dataclasses.replace(plan, split_shards=counts), planned
+
+
+def _shards(split: str, rows: int, row_bytes: float, options: ConvertOptions) -> int:
+    """One shard per split, unless it would be too large: readers interleave generations anyway."""
+    by_size = -(-round(rows * (row_bytes + RECORD_OVERHEAD)) // options.shard_bytes)
+    asked = options.shards_of(split) or max(1, by_size)
+    return shard_count(rows, row_bytes, options.shard_bytes, asked)
+
+
+def _fitted(cells: Mapping[str, Any], known: Sequence[Field]) -> Mapping[str, Any] | str:
+    """A row with its labels in the dataset's type; or what is wrong with one of them."""
+    fitted = dict(cells)
+    for field in known:
+        name = field.column
+        if not isinstance(field.kind, Label) or not field.num_classes or fitted.get(name) is None:
+            continue
+        label = fitted[name]
+        if not field.integer and is_whole(label):
+            fitted[name] = str(label)
+        elif field.integer and isinstance(label, str) and label.strip().isdecimal():
+            fitted[name] = int(label)
+        elif field.integer and not is_whole(label):
+            return f"mixed_label_types: {name} {label!r}: the classes of the dataset are integers"
+    return fitted
+
+
+def _checked(
+    cells: Sequence[Any], faults: dict[int, str], target: Target, options: ConvertOptions
+) -> Checked | None:
+    """The rows in which validation finds no fault; adds the others to `faults`."""
+    while True:
+        sound = [at for at in range(len(cells)) if at not in faults]
+        if not sound:
+            return None
+        table = _table([cells[at] for at in sound], target, options)
+        if target.fields:
+            refuse_other_schema(target.directory, target.fields, table)
+        if table.schema.of(Boxes):
+            raise SourceError(
+                "boxes: a stream has one row for each image; add a table of boxes with "
+                "tfrecorder.append instead."
+            )
+        checked = check_source(table, options.division, target.fields)
+        found = _faults(checked.findings)
+        if not found:
+            if target.fields:
+                refuse_other_schema(target.directory, target.fields, table, checked.fields)
+            index = np.asarray(sound)[checked.frame.index.to_numpy()]
+            return dataclasses.replace(checked, frame=checked.frame.set_axis(index))
+        faults.update({sound[at]: words for at, words in found.items()})
+
+
+def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertOptions) -> Source:
+    # No column can have a name that is not text, or not Unicode: it is left out.
+    given = dict.fromkeys(name for row in cells for name in row)
+    names = {name: None for name in given if isinstance(name, str) and escaped(name) == name}
+    if target.fields:
+        columns = [columns_of(one.column, one.kind) for one in target.fields]
+        labelled = [one.column for one in target.fields if one.num_classes]
+        known = {name for some in columns for name in some}
+        theirs = {*(options.columns or ()), *COLUMNS, *filter(None, [options.split_by])}
+        if options.schema is not None:
+            theirs |= {*options.schema.source_columns()}
+        # A further column of a message means nothing to a dataset that already exists.
+        names = {name: None for name in names if name in known | theirs}
+        renamed = (options.columns or {}).values()
+        names |= {name: None for name in labelled if name not in renamed}
+    if options.split_by is not None:
+        names[options.split_by] = None
+    frame = pd.DataFrame(
+        {name: pd.Series([row.get(name) for row in cells], dtype=object) for name in names}
+    )
+    return read_with(frame, options)
+
+
+def _faults(findings: Sequence[Finding]) -> dict[int, str]:
+    """The first error of each row, in words.
+
+    Raises:
+        SourceError: an error concerns all rows.
+    """
+    found: dict[int, str] = {}
+    for one in findings:
+        if CODES[one.code][0] != ERROR:
+            continue
+        for at, row in enumerate(one.rows):
+            words = one.messages if isinstance(one.messages, str) else one.messages[at]
+            if row is None:
+                raise SourceError(f"the rows of the stream: {words}.")
+            found.setdefault(int(row), f"{one.code}: {words}")
+    return found
+
+
+def _with_rejects(
+    rows: Sequence[Row],
+    checked: Checked | None,
+    faults: Mapping[int, str],
+    target: Target,
+    options: ConvertOptions,
+    source: str,
+) -> Checked:
+    """All rows in their order, the faulty ones planned as rejects, each with its position."""
+    import pyarrow as pa
+
+    bad = sorted(faults)
+    names = [rows[at].name for at in bad]
+    splits = pd.Series(assign_splits(names, options.division), index=bad, dtype=SPLIT_TYPE)
+    frame = pd.DataFrame({SPLIT_COLUMN: splits})
+    fields, good, types = target.fields, [], target.types
+    if checked is not None:
+        fields, good = checked.fields, list(checked.frame.index)
+        frame = pd.concat([checked.frame[[SPLIT_COLUMN]], frame])
+        types = {key: column.type for key, column in checked.values.items()}
+    order = np.argsort([*good, *bad], kind="stable")
+    image = primary_image(fields)
+    values = {}
+    for key, kind in types.items():
+        is_uri = image is not None and key == image.uri_key
+        filler = pa.array(names if is_uri else [_nothing(kind)] * len(bad), kind)
+        column = filler if checked is None else pa.concat_arrays([checked.values[key], filler])
+        values[key] = column.take(order)
+    missing = {} if checked is None else checked.missing
+    reasons = [faults.get(at, "") for at in range(len(rows))]
+    texts = {
+        REJECT_OF.stage: [STAGE if reason else "" for reason in reasons],
+        REJECT_OF.reason: reasons,
+        POSITION_OF.source: [source] * len(rows),
+        POSITION_OF.position: [row.position for row in rows],
+    }
+    values |= {name: pa.array(column, pa.large_string()) for name, column in texts.items()}
+    return Checked(
+        frame=frame.iloc[order],
+        findings=(),
+        fields=tuple(fields),
+        values=values,
+        files=() if checked is None else checked.files,
+        source_rows=len(rows),
+        missing={name: np.pad(one, (0, len(bad)))[order] for name, one in missing.items()},
+    )
+
+
+def _nothing(kind: pa.DataType) -> Any:
+    """A value of a type, for a row that does not become a record."""
+    import pyarrow as pa
+
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return []
+    if pa.types.is_fixed_size_list(kind):
+        return [_nothing(kind.value_type)] * kind.list_size
+    if pa.types.is_large_string(kind) or pa.types.is_string(kind):
+        return ""
+    if pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
+        return b""
+    return False if pa.types.is_boolean(kind) else 0

@@ -1,0 +1,88 @@
+"""The source of a stream, from what its user names: an object, a folder, a Kafka topic."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.display.tables import escaped
+from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.options.checks import is_seconds
+from tfrecorder.streaming.stream_source import StreamSource
+from tfrecorder.streaming.watched_folder import SETTLE, WatchedFolder, watch
+
+#: What `open_kafka` takes; all settings of librdkafka have a dot in their names.
+_OF_KAFKA = ("value", "image", "image_bytes", "on_lost", "config")
+
+
+def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSource:
+    """The source that a user names.
+
+    Args:
+        where: the output directory.
+        options: the source's options.
+
+    Raises:
+        SourceError, OptionError: there is no such source, or its options are wrong.
+    """
+    if hasattr(source, "rows") and hasattr(source, "wait"):
+        if options:
+            raise OptionError("source_options: a source object has none; leave it out.")
+        if not isinstance(getattr(source, "name", None), str):
+            raise SourceError("source: give it a `name`, under which its position is saved.")
+        opened: StreamSource = source
+        return _refuse_bad_name(opened)
+    if not isinstance(source, (str, os.PathLike)):
+        raise SourceError(
+            f"source is a {type(source).__name__}; give a folder, kafka://host:port/topic, or an "
+            "object with the methods of tfrecorder.StreamSource."
+        )
+    path = storage.given_path(source)
+    if path.startswith("kafka://"):
+        return _topic(path, options)
+    return _refuse_bad_name(_folder(path, where, options))
+
+
+def _refuse_bad_name(source: StreamSource) -> StreamSource:
+    """Raise a SourceError if nothing can be saved under the name of a source."""
+    if escaped(source.name) != source.name:
+        raise SourceError(
+            f"source {source.name!r}: positions are saved under its name, and this name is not "
+            "valid Unicode; rename it."
+        )
+    return source
+
+
+def _topic(url: str, options: Mapping[str, Any]) -> StreamSource:
+    from tfrecorder.streaming.kafka import open_kafka
+
+    settings = {name: value for name, value in options.items() if "." in name}
+    others = {name: value for name, value in options.items() if "." not in name}
+    _refuse_unknown(others, "Kafka", _OF_KAFKA)
+    config = {**(others.pop("config", None) or {}), **settings}
+    return open_kafka(url, config=config, **others)
+
+
+def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
+    _refuse_unknown(options, "a folder", ("settle",))
+    settle = options.get("settle", SETTLE)
+    with contextlib.suppress(TypeError, ValueError):
+        settle = float(settle)  # a shell passes text
+    if not is_seconds(settle):
+        raise OptionError(f"source_options: settle={settle!r}: give seconds, 0 or more.")
+    folder = watch(path, settle)
+    if f"{where}/".startswith(f"{folder.base}/"):
+        raise OptionError(
+            f"output_dir={where!r} is inside the watched folder; give a directory outside it."
+        )
+    return folder
+
+
+def _refuse_unknown(options: Mapping[str, Any], kind: str, known: tuple[str, ...]) -> None:
+    if unknown := sorted(set(options).difference(known)):
+        raise OptionError(
+            f"source_options: {kind} has no option {unknown[0]!r}; it has {', '.join(known)}."
+        )

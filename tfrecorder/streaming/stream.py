@@ -1,0 +1,310 @@
+"""`stream`: rows that keep coming, as generations of micro-batches, each row exactly once.
+
+    collect rows, spool ──► stage the plan, with the range of positions ──► write ──► commit
+
+The commit of a generation makes its positions count, and they are kept nowhere else.  If anything
+ends the process before the commit, the next start completes the batch whose plan is staged, or
+reads its rows again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from tfrecorder import storage
+from tfrecorder.display.bars import is_shown, stage_line
+from tfrecorder.display.tables import Report, Table, counted
+from tfrecorder.display.warning import warn
+from tfrecorder.errors import OptionError, OutputError, SourceError, UnreachableError
+from tfrecorder.options.checks import is_seconds, is_whole, parse_size
+from tfrecorder.options.convert import NOT_STREAMED, ConvertOptions
+from tfrecorder.output.directory import claim, refuse_nested
+from tfrecorder.output.path import output_path
+from tfrecorder.output.result import counts_in_words
+from tfrecorder.streaming.open_source import open_source
+from tfrecorder.streaming.stream_source import StreamSource
+from tfrecorder.streaming.streamed_dataset import Batch, StreamedDataset, open_streamed
+
+T = TypeVar("T")
+
+#: Seconds of one call of a source's `wait`, which may hear neither Ctrl-C nor that a batch is due.
+LOOK_EVERY = 1.0
+
+#: If none of this many rows can be a record, a stream into a new dataset gives up.
+GIVES_UP_AFTER = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """When a batch is full.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    every_rows: int = 1000
+    every_seconds: float = 60.0
+    spool_size: int | str = "1GiB"
+    until_idle: float | None = None
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.every_rows) or self.every_rows < 1:
+            raise OptionError(f"every_rows={self.every_rows!r}: give a whole number from 1.")
+        for name in ("every_seconds", "until_idle"):
+            value = getattr(self, name)
+            if value is None and name == "until_idle":
+                continue
+            if not is_seconds(value):
+                raise OptionError(f"{name}={value!r}: give seconds, 0 or more.")
+        try:
+            if self.spool_bytes < 1:
+                raise ValueError(f"{self.spool_size!r} is less than a byte")
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"spool_size={self.spool_size!r}: {error}.") from None
+
+    @property
+    def spool_bytes(self) -> int:
+        return parse_size(self.spool_size)
+
+
+@dataclass(frozen=True)
+class StreamResult(Report):
+    """What one call of `stream` added to a dataset.
+
+    Attributes:
+        output_dir: the dataset directory.
+        source: the name of the source.
+        generations: how many were committed.
+        newest: the number of the last generation of the dataset; -1 if there is none yet.
+        rows: how many rows these generations hold, as records or rejects.
+        records: how many of them are records.
+        rejects: how many of them are rejects, by "stage/code".
+        skipped: the files that the source leaves out for now, each with the reason.
+        seconds: how long the call took.
+    """
+
+    output_dir: str
+    source: str
+    generations: int
+    newest: int
+    rows: int
+    records: int
+    rejects: dict[str, int]
+    skipped: dict[str, str]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return dataclasses.asdict(self)
+
+    def _headline(self) -> str:
+        written = f"{counted(self.records, 'record')} in {counted(self.generations, 'generation')}"
+        return f"{self.output_dir}, from {self.source}: {written} ({self.seconds:.1f} s)"
+
+    def _tables(self) -> list[Table]:
+        return []
+
+    def _notes(self) -> list[str]:
+        notes = [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
+        for name, reason in sorted(self.skipped.items())[:1]:
+            notes.append(f"skipped: {counted(len(self.skipped), 'file')}, such as {name}: {reason}")
+        return notes
+
+
+def stream(
+    source: StreamSource | str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
+    *,
+    every_rows: int = 1000,
+    every_seconds: float = 60.0,
+    spool_size: int | str = "1GiB",
+    until_idle: float | None = None,
+    source_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> StreamResult:
+    """Write rows into a dataset as they come: each batch becomes a new generation of it.
+
+    It runs until Ctrl-C, or until no row has come for `until_idle` seconds.  The same call
+    continues where the last one ended, however it ended: each row becomes one record or one reject,
+    once.  A row that cannot be a record is listed as a reject, and the stream continues.
+
+    Args:
+        source: a local folder that images are put into; `kafka://host:port/topic`; or an object
+            with the methods of `tfrecorder.StreamSource`.
+        output_dir: a directory that is new or empty, or that of a finished dataset.
+        every_rows: a batch is written once it has this many rows,
+        every_seconds: or once its first row is this old,
+        spool_size: or once its images that came as bytes take this much space in the dataset
+            directory.
+        until_idle: seconds without a new row after which the stream ends; None runs until
+            Ctrl-C.  Files that are there and have not settled yet are waited for.
+        source_options: for a folder, "settle": the seconds for which a file must not change before
+            it counts; for Kafka, see docs/stream-kafka.md.
+        **options: how the records are written, as for `tfrecorder.convert`; by default as they were
+            for the dataset.
+
+    Returns:
+        How many rows, records and rejects were added.
+
+    Raises:
+        OptionError: an option's name or value is wrong.
+        SourceError: the source cannot be read; or no row of the first batch can be a record.
+        OutputError: the directory cannot be written, or something else is being written there.
+        TfrecorderError: otherwise as `tfrecorder.append` raises them.
+        KeyboardInterrupt: its message says how to continue.
+
+    Example:
+        >>> tfrecorder.stream("incoming/", "out", every_seconds=300)  # doctest: +SKIP
+    """
+    started = time.perf_counter()
+    limits = BatchOptions(
+        every_rows=every_rows,
+        every_seconds=every_seconds,
+        spool_size=spool_size,
+        until_idle=until_idle,
+    )
+    for name in options:
+        if name in NOT_STREAMED:
+            raise OptionError(f"{name}={options[name]!r}: {NOT_STREAMED[name]}.")
+    chosen = ConvertOptions.of(options)
+    shown = is_shown(chosen.progress)
+    path = output_path(output_dir, chosen)
+    where = storage.absolute(path)
+    refuse_nested(where, chosen)
+    opened = open_source(source, where, source_options or {})
+    with contextlib.ExitStack() as stack:
+        stack.callback(getattr(opened, "close", lambda: None))
+        stack.enter_context(claim(where))
+        say = stack.enter_context(stage_line(shown))
+        dataset = open_streamed(where, opened, options)
+        try:
+            _follow(opened, dataset, limits, say)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"Stopped: {dataset.counts} committed in {where}. Run the same stream again to "
+                "continue with the next row."
+            ) from None
+    return StreamResult(
+        output_dir=path,
+        source=opened.name,
+        generations=dataset.committed,
+        newest=len(dataset.found) - 1,
+        rows=dataset.rows,
+        records=dataset.records,
+        rejects=dict(dataset.rejects),
+        skipped=dict(getattr(opened, "skipped", {})),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _follow(
+    source: StreamSource,
+    dataset: StreamedDataset,
+    limits: BatchOptions,
+    say: Callable[[str], None],
+) -> None:
+    """Read rows and write batches until no row has come for long enough."""
+    batch: Batch | None = None
+    heard, may_have_more = time.monotonic(), True
+    while True:
+        asked = time.monotonic()
+        if may_have_more or _idle_left(source, limits, asked - heard) <= 0:
+            for cells, position in source.rows(dataset.reached()):
+                heard = time.monotonic()
+                batch = batch or dataset.new_batch()
+                _through_outages(partial(dataset.add, batch, cells, position))
+                if _is_full(batch, limits) or _is_old(batch, limits):
+                    batch = _written(batch, dataset, say)
+        # Only rows that were asked for after that time may be missed.
+        ends = _idle_left(source, limits, asked - heard) <= 0
+        if batch is not None and (ends or _is_old(batch, limits)):
+            batch = _written(batch, dataset, say, ends)
+        if ends:
+            return
+        _say(say, dataset, batch, source)
+        left = _idle_left(source, limits, time.monotonic() - heard)
+        may_have_more = source.wait(_patience(batch, limits, left)) is not False
+
+
+def _is_full(batch: Batch, limits: BatchOptions) -> bool:
+    return len(batch.rows) >= limits.every_rows or batch.spool.bytes >= limits.spool_bytes
+
+
+def _is_old(batch: Batch, limits: BatchOptions) -> bool:
+    return time.monotonic() - batch.began >= limits.every_seconds
+
+
+def _idle_left(source: Any, limits: BatchOptions, idle: float) -> float:
+    """Seconds until the stream ends, unless a row comes; infinite if it does not."""
+    if limits.until_idle is None or (hasattr(source, "pending") and source.pending()):
+        return math.inf
+    return limits.until_idle - idle
+
+
+def _patience(batch: Batch | None, limits: BatchOptions, idle_left: float) -> float:
+    """Seconds until something must be done even if no row comes."""
+    found = [LOOK_EVERY, idle_left]
+    if batch is not None:
+        found.append(batch.began + limits.every_seconds - time.monotonic())
+    return max(0.01, min(found))
+
+
+def _written(
+    batch: Batch, dataset: StreamedDataset, say: Callable[[str], None], last: bool = False
+) -> Batch | None:
+    """Make a batch into a generation, however long a service is away; return what is left of it.
+
+    Args:
+        last: no further row will come that could join those of the batch.
+    """
+    say(f"{dataset.counts}; writing {counted(len(batch.rows), 'row')}")
+    while (fault := _through_outages(lambda: dataset.stage(batch))) is None:
+        if _through_outages(dataset.complete):
+            return None
+        replaced = dataset.drop_replaced(batch)
+        if not replaced:
+            raise OutputError(
+                f"{dataset.where}: what was staged or spooled for the next generation is gone. "
+                "Start the stream again: it reads these rows again."
+            )
+        warn(
+            f"{counted(len(replaced), 'file')} changed while the stream read them, such as "
+            f"{replaced[0]!r}; it takes each again once it has settled."
+        )
+        if not batch.rows:
+            return None
+    if last or len(batch.rows) >= GIVES_UP_AFTER:
+        raise SourceError(
+            f"none of the first {counted(len(batch.rows), 'row')} could become a record, so no "
+            f"dataset was started; {batch.rows[0].name}: {fault}."
+        )
+    return batch
+
+
+def _through_outages(step: Callable[[], T]) -> T:
+    began = time.monotonic()
+    while True:
+        try:
+            return step()
+        except UnreachableError as error:
+            # Python shows warnings of the same words only once.
+            waited = time.monotonic() - began
+            warn(f"{error} The stream waits for it ({waited:,.0f} s so far).")
+
+
+def _say(
+    say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None, source: Any
+) -> None:
+    waiting = 0 if batch is None else len(batch.rows)
+    words = f"{dataset.counts}; {waiting:,} waiting"
+    if hasattr(source, "behind"):
+        words += f", {source.behind(dataset.reached()):,} not read"
+    say(words)

@@ -1,0 +1,62 @@
+"""Errors at a limit of the process: of its memory, or of its threads."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from tfrecorder.core.limits import address_space_left
+from tfrecorder.errors import RunnerError, TfrecorderError
+
+
+@contextlib.contextmanager
+def limits_explained() -> Iterator[None]:
+    """Turns errors at a limit of the process's memory or threads into a RunnerError.
+
+    Raises:
+        RunnerError: says which limit to raise; other errors pass.
+    """
+    try:
+        yield
+    except Exception as error:
+        words = limit_reached(error)
+        if words is None:
+            raise
+        raise RunnerError(words) from error
+
+
+def limit_reached(error: BaseException | None) -> str | None:
+    """A message for an error caused by a limit of the process; None for others.
+
+    >>> limit_reached(RuntimeError("can't start new thread")).partition(";")[0]
+    'this process cannot start the threads that it needs'
+    >>> limit_reached(ValueError("something else"))
+    """
+    while error is not None:
+        if isinstance(error, TfrecorderError):
+            return None
+        words = str(error)
+        limited = address_space_left() is not None  # which keeps threads from starting too
+        threads = "can't start new thread" in words or _has_number(error, errno.EAGAIN)
+        if threads and not limited:
+            return (
+                "this process cannot start the threads that it needs; raise its limit "
+                "(`ulimit -u`, or pids.max of its container) and run the same call again to "
+                "continue."
+            )
+        mapped = isinstance(error, ImportError) and "failed to map" in words
+        broken = threads or isinstance(error, SystemError) or "out of memory" in words
+        short = isinstance(error, MemoryError) or _has_number(error, errno.ENOMEM)
+        if short or mapped or (broken and limited):
+            return (
+                "this process cannot get the memory that it needs; raise its limit (`ulimit -v`, "
+                "or the memory of its container) and run the same call again to continue."
+            )
+        context = None if error.__suppress_context__ else error.__context__
+        error = error.__cause__ or context
+    return None
+
+
+def _has_number(error: BaseException, number: int) -> bool:
+    return isinstance(error, OSError) and error.errno == number

@@ -1,0 +1,185 @@
+"""What a worker does with shard numbers, however it gets them; and the last step.
+
+Everything about a shard is in the plan staged in the output directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tfrecorder import storage
+from tfrecorder.core.threads import ThreadPool, side_by_side
+from tfrecorder.errors import OutputError, TfrecorderError
+from tfrecorder.format import layout
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.exchange import complete, exchange, is_in_place
+from tfrecorder.output.failure import Failure, note_failure
+from tfrecorder.output.progress import note_progress
+from tfrecorder.output.spool import remove_spool
+from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
+from tfrecorder.writing.attempt import Attempt, settled
+from tfrecorder.writing.commit import commit
+from tfrecorder.writing.limits import limits_explained
+from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write_shard
+
+MakePool = Callable[[], Pool]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all workers of one launch are given.
+
+    Attributes:
+        output_dir: where the plan is staged: a dataset directory, or the `next/` of one.
+        digest: that plan's digest.
+        threads: how many load images in each process; 0 decides by the plan and the cores.
+        on_error: "reject", or "raise" at the first image that cannot be used.
+        progress: leave notes of the rows that are through.
+        launch: marks the failures that the workers of this launch leave in the directory.
+        access: how Google Cloud is accessed, wherever the worker runs.
+    """
+
+    output_dir: str
+    digest: str
+    threads: int = 0
+    on_error: str = "reject"
+    progress: bool = False
+    launch: str = ""
+    access: storage.Access = field(default_factory=storage.access)
+
+
+class Written(NamedTuple):
+    """A shard that is done.
+
+    Attributes:
+        done: what is noted about it.
+        under_way: shards under way in the process when this one began, itself included.
+        waited: seconds for which it waited until there were few enough.
+    """
+
+    done: DoneRecord
+    under_way: int
+    waited: float
+
+
+class Worker:
+    """Writes shards of the staged plan, in one process.
+
+    Args:
+        shared: gives the process's pool of threads, and makes it if there is none yet.
+
+    Raises:
+        OutputError: the plan there is now a different one, or cannot be read.
+    """
+
+    def __init__(
+        self, task: Task, shared: Callable[[MakePool], Pool] = lambda make: make()
+    ) -> None:
+        self._task = task
+        with storage.accessing(task.access), _failure_noted(task):
+            self._staged = StagedPlan(task.output_dir, task.digest)
+            self._plan = self._staged.read()
+            self._shards = self._plan.shards
+            self._footer = read_footer(task.output_dir)
+            if rows_plan(self._footer) not in (None, task.digest):
+                raise OutputError(
+                    f"{task.output_dir} holds the rows of another conversion, which started at the "
+                    "same time. Let only one write there at a time: run this one again."
+                )
+        threads = task.threads or default_threads(self._plan)
+        self._pool = shared(lambda: _make_pool(threads, self._plan.base))
+
+    def write(self, numbers: Sequence[int]) -> Iterator[Written]:
+        """Write the shards of these numbers that are not done; return what is known of all."""
+        if len(numbers) == 1 or storage.is_local(self._task.output_dir):
+            written: Iterable[Written] = map(self._write, numbers)
+        else:
+            written = side_by_side(self._write, numbers, SIDE_BY_SIDE, "tfrecorder-shard")
+        yield from written
+
+    def _write(self, number: int) -> Written:
+        with self._pool.places.taken() as (under_way, waited):
+            return Written(self._write_shard(number), under_way, waited)
+
+    def _write_shard(self, number: int) -> DoneRecord:
+        task, shard, noted = self._task, self._shards[number], False
+        path = os.path.join(task.output_dir, shard.file)
+
+        def note(rows: int) -> None:
+            nonlocal noted
+            if task.progress:
+                noted = True
+                note_progress(task.output_dir, shard, rows)
+
+        def write(attempt: Attempt) -> DoneRecord:
+            return write_shard(
+                self._plan,
+                number,
+                task.output_dir,
+                self._pool,
+                task.on_error,
+                note,
+                self._footer,
+                attempt,
+            )
+
+        def write_anew() -> DoneRecord:
+            return settled(task.output_dir, shard, task.digest, write)
+
+        with storage.accessing(task.access), _failure_noted(task, shard.name):
+            self._staged.read()  # fails if another conversion has put its own there
+            # A disk that fails briefly loses the shard that is being written: start it again.
+            done = storage.retried(write_anew, path)
+            if noted:
+                storage.remove(task.output_dir, shard.progress)
+            return done
+
+
+def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
+    """Commit the dataset, and replace the old one if this is an overwrite.
+
+    If called again, it continues from where it stopped.
+
+    Raises:
+        OutputError: rows are missing, or there is another plan.
+        RejectedError: more than `max_reject_fraction` of the rows were rejected.
+    """
+    output_dir = layout.dataset_of(task.output_dir)
+    with storage.accessing(task.access), _failure_noted(task):
+        if task.output_dir != output_dir:
+            if complete(output_dir):
+                return
+            if is_in_place(task.output_dir):
+                staged_plan(output_dir, task.digest)
+                return
+        plan = staged_plan(task.output_dir, task.digest)
+        commit(plan, done, task.output_dir, max_reject_fraction)
+        if task.output_dir != output_dir:
+            exchange(output_dir)
+        if plan.spooled:
+            remove_spool(task.output_dir)
+
+
+def _make_pool(threads: int, base: str) -> Pool:
+    folders = storage.KnownFolders(base if storage.is_local(base) else None)
+    return Pool(ThreadPool(threads), threads, folders=folders)
+
+
+@contextlib.contextmanager
+def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
+    """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
+    where = task.output_dir
+    try:
+        with limits_explained():
+            yield
+    except OSError as error:
+        failure = OutputError(f"{where} cannot be written: {error.strerror or error}.")
+        note_failure(where, Failure("OutputError", str(failure), task.launch, shard))
+        raise failure from error
+    except TfrecorderError as error:
+        note_failure(where, Failure(type(error).__name__, str(error), task.launch, shard))
+        raise
