@@ -138,6 +138,17 @@ def test_a_file_that_may_not_be_read_is_not_a_lost_one(grown: Path, plain_user) 
         assert "Get access first" in damage_of(tfrecorder.repair, Path("out"))
 
 
+def test_a_generation_that_can_be_listed_but_not_entered_is_not_absent(
+    grown: Path, plain_user
+) -> None:
+    shutil.copytree(grown, "out")
+    tfrecorder.info("out")  # imports all that is needed
+    os.chmod(f"out/{NEWEST}", 0o444)
+    with plain_user():
+        for read in (tfrecorder.info, tfrecorder.generations, READERS["records"]):
+            assert f"{NEWEST} cannot be read: Permission denied" in damage_of(read, Path("out"))
+
+
 @pytest.mark.parametrize("place", ["appended", NEWEST])
 def test_a_link_to_nowhere_is_not_the_end_of_a_dataset(out: Path, place: str) -> None:
     shutil.move(out / place, "elsewhere")

@@ -164,11 +164,17 @@ class LocalStore:
 
 
 def _size_of(found: os.DirEntry[str]) -> int | None:
-    """A file's size; None for a folder, 0 for a broken link or a file that just vanished."""
+    """A file's size; None for a folder, 0 for a broken link or a file that just vanished.
+
+    Raises:
+        OSError: of any other file: the folder can be listed, but not entered.
+    """
     try:
         return None if found.is_dir() else found.stat().st_size
-    except OSError:
-        return 0
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or found.is_symlink():
+            return 0
+        raise
 
 
 def _status(path: str) -> os.stat_result | None:
