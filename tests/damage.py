@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any
 
 import google_crc32c
 import pandas as pd
-import pyarrow.parquet as pq
 from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
@@ -22,7 +20,6 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import read_plan
-from tfrecorder.schema.keys import DEFAULT_FEATURES, ENCODED, FILENAME, LABEL, SOURCE_ID, TEXT
 from tfrecorder.writing.commit import commit
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
@@ -112,72 +109,6 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
             storage.publish_bytes(str(out), one.done, found.to_json())
         done[one] = found
     commit(plan, done.values(), str(out), 1.0)
-
-
-def as_earlier(out: Path) -> Path:
-    """Bring a dataset with one label to the form of the first versions.
-
-    They named the classes next to the columns, and noted the checksums of shards alone.
-    """
-    plan, digest = _earlier_plan(out)
-    private = out / "_tfrecorder"
-    (private / "plan.json").write_text(json.dumps(plan, indent=1))
-    _earlier_rows(private / "plan.parquet", digest)
-    for path in (private / "done").iterdir():
-        done = json.loads(path.read_bytes())
-        del done["beside"]
-        if done["plan"] != "another":
-            done["plan"] = digest
-        path.write_text(json.dumps(done, indent=1, sort_keys=True))
-    path = private / "metadata.json"
-    metadata = json.loads(path.read_bytes())
-    kinds = {feature.key: feature.kind for feature in DEFAULT_FEATURES}
-    for shard in metadata["shards"]:
-        del shard["done"]
-    found = {
-        "version": 1,
-        "plan": digest,
-        "options": plan["options"],
-        **{name: plan[name] for name in ("label_kind", "class_names", "num_classes")},
-        "image_shape": metadata["image_shapes"][ENCODED],
-        "image_sides": metadata["image_sides"],
-        "features": kinds,
-        **{name: metadata[name] for name in ("split_rows", "totals", "shards")},
-    }
-    path.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
-    return out
-
-
-def _earlier_plan(out: Path) -> tuple[dict[str, Any], str]:
-    """The plan of a dataset in the form of the first versions, and the digest of that form."""
-    plan = json.loads((out / "_tfrecorder/plan.json").read_bytes())
-    label = plan["fields"][-1]
-    decides = {
-        "rows": plan["rows"],
-        "split_rows": plan["split_rows"],
-        "split_shards": plan["split_shards"],
-        "label_kind": "text",
-        "class_names": label["names"],
-        "num_classes": label["num_classes"],
-        "fingerprint": plan["fingerprint"],
-        "options": plan["options"],
-    }
-    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-    ends = {name: decides.pop(name) for name in ("fingerprint", "options")}
-    base = {"base": plan["base"], **ends, "remote": plan["remote"]}
-    return {"version": 1, **decides, **base}, digest
-
-
-def _earlier_rows(path: Path, digest: str) -> None:
-    names = {SOURCE_ID: "row", FILENAME: "image_uri", LABEL: "label", TEXT: "text"}
-    file = pq.ParquetFile(path)
-    groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
-    schema = groups[0].select(list(names)).rename_columns(list(names.values())).schema
-    schema = schema.with_metadata({"tfrecorder.plan.plan": digest})
-    with pq.ParquetWriter(path, schema, write_page_checksum=True) as writer:
-        for group in groups:
-            rows = group.select(list(names)).rename_columns(list(names.values()))
-            writer.write_table(rows.cast(schema), row_group_size=len(rows))
 
 
 def _done(out: Path, shard: Shard) -> DoneRecord:

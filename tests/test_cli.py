@@ -113,12 +113,6 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
     assert given["options"] == changed
 
 
-def test_a_flag_of_earlier_is_an_error_that_names_the_present_one() -> None:
-    done = call("convert", "x.csv", "out", "--image-fit", "crop")
-    assert done.exit_code == 2
-    assert "--image-fit was renamed: give --resize." in done.output
-
-
 def test_help_has_every_option_with_its_words() -> None:
     words = " ".join(call("convert", "--help").output.split())
     for item in dataclasses.fields(ConvertOptions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,8 @@ from support import copied_as_tfds, photo_frame, public_files
 
 import tfrecorder
 from tfrecorder import Boxes, DatasetError, Image, OutputError, Schema, Split
+from tfrecorder.format.crc32c import seal
+from tfrecorder.writing.tfds import json_bytes
 
 pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
 
@@ -157,6 +160,19 @@ def test_a_link_to_nowhere_is_not_the_end_of_a_dataset(out: Path, place: str) ->
     shutil.move("elsewhere", "unmounted")
     for read in (tfrecorder.info, tfrecorder.generations, tfrecorder.to_frame):
         assert f"out/{place} holds records of the dataset" in damage_of(read, out)
+
+
+def test_what_another_version_made_is_named_in_one_line(out: Path) -> None:
+    file = out / METADATA
+    document = json.loads(file.read_bytes())
+    del document["crc32c"]
+    file.write_bytes(seal(json_bytes({**document, "version": 9})))
+    Path("images").mkdir()
+    for read in (*READERS.values(), tfrecorder.verify, tfrecorder.repair):
+        assert damage_of(read, out).endswith(
+            f"{file} was made by another version of tfrecorder: its form is number 9, and this "
+            "version reads number 2. Use that version, or convert again."
+        )
 
 
 def test_without_its_commit_no_generation_is_read_alone(out: Path) -> None:

@@ -331,13 +331,6 @@ def test_only_what_decides_the_content_must_stay_when_a_conversion_is_continued(
     }
 
 
-def test_an_option_under_its_earlier_name_is_an_error_that_names_the_present_one():
-    with pytest.raises(OptionError, match="image_fit was renamed: give resize"):
-        ConvertOptions.of({"image_fit": "crop"})
-    with pytest.raises(OptionError, match="there is no option 'epoch'"):
-        ConvertOptions.of({"epoch": 1})  # which was an option of load
-
-
 def test_one_shard_size_in_two_units_is_one_option():
     assert (
         ConvertOptions(shard_size="1MiB").content_options()

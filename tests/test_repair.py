@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from damage import SHARD, agree, all_files, as_earlier, flip, make_dataset, restore
+from damage import SHARD, agree, all_files, flip, make_dataset, restore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import PHOTOS, public_files
@@ -345,29 +345,6 @@ def test_a_folder_of_the_images_that_was_edited_is_brought_back_by_base(out: Pat
         repair(out)
     assert repair(out, base=out.parent.resolve() / "images").files == (PLAN,)
     assert all_files(out) == whole
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["rejects", "suspects", "index", "done"])
-def test_a_dataset_of_an_earlier_version_is_repaired(out: Path, name: str) -> None:
-    as_earlier(out)
-    before = public_files(out)
-    path = max((out / f"_tfrecorder/{name}").iterdir(), key=lambda path: path.stat().st_size)
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b"0", b"1", 1) if b"0" in data else data[:-3])
-    harm(out, SHARD)
-    repair(out)
-    assert verify(out).ok
-    assert public_files(out) == before
-
-
-def test_counts_of_an_earlier_version_that_only_the_sources_show_come_back(out: Path) -> None:
-    as_earlier(out)
-    done = json.loads((out / DONE).read_text())
-    (out / DONE).write_text(json.dumps({**done, "oriented": 7}, indent=1, sort_keys=True))
-    repair(out)
-    assert json.loads((out / DONE).read_text())["oriented"] == done["oriented"]
-    assert verify(out).ok
 
 
 def test_a_shard_whose_images_were_read_again_and_again_is_repaired(out: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 from collections.abc import Callable
@@ -226,23 +225,6 @@ def test_numbers_of_numpy_are_numbers(reader: Reader) -> None:
     loop = reader(seed=None)
     loop.load_state_dict({k: np.int64(v) if type(v) is int else v for k, v in state.items()})
     assert json.loads(json.dumps(loop.state_dict())) == state
-
-
-def test_a_position_of_an_earlier_version_still_loads(reader: Reader) -> None:
-    state = {
-        "version": 2,
-        "fingerprint": reader().state_dict()["fingerprint"],
-        "split": "TRAIN",
-        "mode": "exact",
-        "seed": 7,
-        "epoch": 1,
-        "next": 20,
-    }
-    new, old = reader(), reader()
-    new.load_state_dict(reader().state_dict() | {"epoch": 1, "next": 20})
-    old.load_state_dict(copy.deepcopy(state))
-    assert old.state_dict() == new.state_dict()
-    assert [list(batch) for batch in old] == [list(batch) for batch in new]
 
 
 def test_a_position_of_before_an_append_names_its_generation(tmp_path: Path) -> None:

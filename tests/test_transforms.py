@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +15,7 @@ from record_laws import check_records
 from support import PHOTOS, SAMPLES, photo_frame, public_files, records
 
 import tfrecorder
-from tfrecorder import Boxes, ConvertOptions, Image, Schema, Split
-from tfrecorder.format import layout
+from tfrecorder import Boxes, Image, Schema, Split
 
 
 def stored(out: str) -> list[Pictures.Image]:
@@ -73,35 +70,6 @@ def test_an_exact_size_is_reached_in_the_way_asked_for(fit: str, size: tuple[int
     assert image.size == size
     corner = (0, 0, 0) if fit == "pad" else (200, 100, 50)
     assert image.getpixel((0, 0)) == corner
-
-
-def content_options_of_before(options: ConvertOptions) -> dict[str, Any]:
-    """What a conversion recorded when `resize` was called `image_fit`."""
-    chosen = CONTENT_OPTIONS(options)
-    return {{"resize": "image_fit"}.get(name, name): value for name, value in chosen.items()}
-
-
-CONTENT_OPTIONS = ConvertOptions.content_options
-
-
-def test_a_conversion_from_before_resize_was_called_so_is_continued(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    options = {"image_size": (40, 30), "resize": "crop", "num_shards": 2}
-    convert(photo_frame(4), "whole", **options)
-    with monkeypatch.context() as before:
-        before.setattr(ConvertOptions, "content_options", content_options_of_before)
-        convert(photo_frame(4), "out", **options)
-    assert json.loads(Path("out", layout.PLAN).read_bytes())["options"]["image_fit"] == "crop"
-    Path("out", layout.COMMIT).unlink()
-    for path in (*Path("out").glob("train-00000*"), *Path("out", layout.DONE).glob("train-00000*")):
-        path.unlink()
-    with pytest.raises(tfrecorder.OutputError, match="resize was 'crop' and now is 'pad'"):
-        convert(photo_frame(4), "out", **{**options, "resize": "pad"})
-    convert(photo_frame(4), "out", **options)
-    assert public_files("out") == public_files("whole")
-    assert tfrecorder.info("out").options["resize"] == "crop"
-    assert tfrecorder.verify("out").ok
 
 
 @pytest.mark.parametrize(("form", "pillow"), [("keep", "JPEG"), ("jpeg", "JPEG"), ("png", "PNG")])

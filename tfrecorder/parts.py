@@ -275,14 +275,8 @@ def _staged(where: str) -> tuple[str, Plan]:
     """The folder with a staged plan that is not committed yet, and the plan."""
     for folder in (layout.next_of(where), where):  # the first is that of an overwrite
         plan = read_plan(folder)
-        if plan is None:
-            continue
-        if plan.earlier:
-            raise OutputError(
-                f"{where} was staged by an earlier version of tfrecorder, which this one cannot "
-                "continue; stage it again with overwrite=True, or in another directory."
-            )
-        return folder, plan
+        if plan is not None:
+            return folder, plan
     raise DatasetError(
         f"{where}: no conversion is staged here; begin with tfrecorder.stage(SOURCE, {where!r})."
     )

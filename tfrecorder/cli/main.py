@@ -25,7 +25,7 @@ from tfrecorder.errors import (
     ValidationError,
     missing_explained,
 )
-from tfrecorder.options.checks import RENAMED, nearest
+from tfrecorder.options.checks import nearest
 from tfrecorder.options.convert_values import WARNINGS
 from tfrecorder.version import __version__
 from tfrecorder.writing.limits import limits_explained
@@ -100,7 +100,7 @@ def _in_one_line(ctx: click.Context) -> Iterator[None]:
         yield
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else ctx.command_path
-        raise _UsageError(f"{_renamed(error)} See {command} --help.") from error
+        raise _UsageError(f"{_with_hint(error)} See {command} --help.") from error
 
 
 def _check_address_space() -> None:
@@ -109,12 +109,9 @@ def _check_address_space() -> None:
         raise MemoryError
 
 
-def _renamed(error: click.UsageError) -> str:
+def _with_hint(error: click.UsageError) -> str:
     """Click's message, or for an unknown option the one that was probably meant."""
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
-    new = RENAMED.get(name)
-    if new is not None:
-        return f"--{name.replace('_', '-')} was renamed: give --{new}."
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         near = nearest(name, [one.name or "" for one in error.ctx.command.params])
         hint = f" Did you mean {in_shell_words(near)}?" if near else ""

@@ -22,7 +22,6 @@ from tfrecorder.conversion.prepare import follow, stage_or_continue
 from tfrecorder.conversion.record_copies import all_rows, uris_of
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.errors import DatasetError, OptionError, UnreachableError, refuse_missing
-from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, OF_PLACE, ConvertOptions
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
@@ -180,7 +179,7 @@ def _plan(
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
     values = {one.key: columns[one.key] for one in _valued(stored, columns)}
     missing = _missing(stored.fields, values, splits, found)
-    recorded = by_present_names(found[-1].metadata.get("options", {}))
+    recorded = found[-1].metadata["options"]
     now = options.content_options()
     # The new dataset is elsewhere: it has the name that was given for it, or none.
     taken = {name: value for name, value in recorded.items() if name not in OF_PLACE}
@@ -233,7 +232,7 @@ def _missing(
 
 def _source_rows(newest: Generation) -> int:
     """The rows of all sources: more than any row's number."""
-    before = newest.metadata.get("before") or {"rows": 0}
+    before = newest.metadata.get("before", {"rows": 0})
     return int(before["rows"] + newest.metadata["source_rows"])
 
 

@@ -18,7 +18,6 @@ from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.earlier import rows_as_now
 from tfrecorder.format.plan_columns import COPY_OF
 from tfrecorder.reading.class_counts import rejected_rows
 from tfrecorder.reading.plan_rows import read_planned
@@ -160,11 +159,9 @@ def _keys(directory: str, compared: _Compared) -> Iterator[pa.Array]:
     names = {*needed, COPY_OF.base, *(one.spool_key for one in files)}
 
     def chosen(schema: pa.Schema) -> list[str]:
-        is_earlier = SOURCE_ID not in schema.names
-        return [name for name in schema.names if is_earlier or name in names]
+        return [name for name in schema.names if name in names]
 
-    table = read_planned(directory, chosen)
-    rows = None if table is None else rows_as_now(table)
+    rows = read_planned(directory, chosen)
     if rows is None or not needed <= {*rows.column_names}:
         raise _not_known(directory)
     if compared.retry_rejects:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfrecorder.errors import OptionError
-from tfrecorder.options.checks import by_present_names, refuse_idle, refuse_unknown
+from tfrecorder.options.checks import refuse_idle, refuse_unknown
 from tfrecorder.options.convert import OF_TOOLS, ConvertOptions
 from tfrecorder.reading.generations import Generation
 
@@ -33,7 +33,7 @@ def taken_over(
         OptionError: an option does not fit the dataset.
     """
     ends = (found[0], found[-1])
-    first, newest = (by_present_names(one.metadata.get("options", {})) for one in ends)
+    first, newest = (one.metadata["options"] for one in ends)
     recorded = first | {name: newest[name] for name in _OF_COLUMNS if name in newest}
     if not {"columns", "schema", "labels"}.isdisjoint(given):
         # A schema and the other two exclude each other; a given one replaces what the dataset had.

@@ -12,7 +12,6 @@ import pandas as pd
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.earlier import rows_as_now
 from tfrecorder.format.plan_columns import COPY_OF, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import shard_bounds
@@ -66,7 +65,7 @@ def _with_texts(table: pa.Table, names: Iterable[str]) -> pa.Table:
 def by_base(directory: str, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Some planned rows of a generation, by the folder that their relative uris started from.
 
-    The folder is "" if it is not known: earlier versions compacted without writing it down.
+    The folder is "" if it is not known, as after a `repair` from the records alone.
     """
     import pyarrow.compute as pc
 
@@ -79,7 +78,7 @@ def by_base(directory: str, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 def _base(directory: str) -> str:
     plan = read_plan(directory)
-    return "" if plan is None or plan.copies else plan.base
+    return "" if plan is None else plan.base
 
 
 def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
@@ -91,13 +90,12 @@ def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
 def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Table, list[str]]:
     import pyarrow as pa
 
-    found = read_planned(one.directory, lambda schema: list(schema.names))
-    if found is None:
+    table = read_planned(one.directory, lambda schema: list(schema.names))
+    if table is None:
         path = os.path.join(one.directory, layout.PLAN_ROWS)
         raise DatasetError(
             f"{path} is missing, so it is not known which row became which record. Copy it again."
         )
-    table = rows_as_now(found)
     is_known = COPY_OF.base in table.column_names
     bases = table.column(COPY_OF.base).to_pylist() if is_known else [_base(one.directory)]
     known = {*COPY_OF, *REJECT_OF}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tfrecorder.errors import OptionError
-from tfrecorder.format import earlier
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.json_form import (
-    Form,
     anything,
     classes,
     each,
@@ -33,6 +30,9 @@ from tfrecorder.schema.statistics import BOX_NUMBERS
 #: The form numbers of a plan's files and of the metadata; another number is another form.
 PLAN_VERSION = 2
 METADATA_VERSION = 2
+
+#: A form of `json_form`: a document with a form number, whatever else it holds.
+VERSIONED = record({"version": anything})
 
 _FIELD = record(
     {
@@ -110,7 +110,6 @@ _OPTIONS = record(
     {
         "image_size": either(null, whole(1), row(whole(1), whole(1))),
         "resize": word(*RESIZES),
-        "image_fit": word(*RESIZES),  # what it was called before
         "image_format": word(*FORMATS),
         "image_quality": whole(1, 100),
         "apply_exif": truth,
@@ -124,7 +123,7 @@ _SHAPES = each(row(whole(), whole(), whole()))
 
 _LARGEST_SIDE = 2**31 - 1
 _SIDE = whole(0, _LARGEST_SIDE)
-_SIDES = either(null, row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE)))
+_SIDES = either(row(), row(row(_SIDE, _SIDE), row(_SIDE, _SIDE)))
 _FIXED_SIDE = either(null, whole(1, _LARGEST_SIDE))
 _SHAPE = row(_FIXED_SIDE, _FIXED_SIDE, whole(1, 4))
 
@@ -152,7 +151,7 @@ _PLAN = record(
         "copies": truth,
         "streams": _STREAMS,
         "spooled": whole(),
-        "earlier": string,
+        "stands_for": string,
     },
 )
 
@@ -186,14 +185,12 @@ DONE = record(
         "bytes": whole(),
         "crc32c": whole(0, 2**32 - 1),
         "formats": table(whole()),
-    },
-    {
         "shapes": _SHAPES,
         "sides": each(row(whole(), whole())),
         "retries": whole(),
         "further": table(_SHAPES),
-        "beside": table(whole(0, 2**32 - 1)),
-    },
+        "beside": record(dict.fromkeys(("index", "rejects", "suspects"), whole(0, 2**32 - 1))),
+    }
 )
 
 
@@ -201,30 +198,26 @@ _SHARD = record(
     {"file": text, "split": SPLIT, "records": whole(), "bytes": whole()}, {"crc32c": whole()}
 )
 
-#: Only the parts that readers use; an earlier version wrote fewer, a later one may write more.
+#: Only the parts that readers use.
 _METADATA = record(
     {
         **_COLUMNS,
         "shards": each(_SHARD),
         "split_rows": table(whole(1), keys=SPLIT),
         "image_shapes": table(_SHAPE),
-    },
-    {
         "plan": string,
-        "before": _BEFORE,
-        "streams": _STREAMS,
         "image_sides": _SIDES,
         "options": table(anything),
         "totals": record(
-            {},
             {
                 "formats": table(whole()),
                 "reasons": table(whole()),
                 "suspects": whole(),
                 "oriented": whole(),
-            },
+            }
         ),
     },
+    {"before": _BEFORE, "streams": _STREAMS},
 )
 
 
@@ -244,31 +237,38 @@ def metadata_form(value: Any) -> str | None:
 
 
 def parse_plan(data: bytes) -> dict[str, Any]:
-    """The values of a plan, including one of an earlier version: `version` still says which.
+    """The values of a plan.
 
     Raises:
-        ValueError: it is not a plan.
+        ValueError: it is not a plan, or one of another version.
     """
-    return _parse(data, PLAN_VERSION, earlier.plan_as_now, plan_form)
+    plan: dict[str, Any] = parse(data, VERSIONED)
+    if plan["version"] != PLAN_VERSION:
+        raise ValueError(f"it is of version {plan['version']!r}; this is {PLAN_VERSION}")
+    if fault := plan_form(plan):
+        raise ValueError(fault)
+    return plan
 
 
-def parse_metadata(data: bytes) -> dict[str, Any]:
-    """The values of a dataset's metadata, including that of an earlier version.
+def parse_metadata(data: bytes, path: str) -> dict[str, Any]:
+    """The values of a dataset's metadata.
 
     Raises:
         ValueError: it is not metadata.
+        DatasetError: as `refuse_other_version`.
     """
-    return _parse(data, METADATA_VERSION, earlier.metadata_as_now, metadata_form)
-
-
-def _parse(
-    data: bytes, version: int, as_now: Callable[[Any], dict[str, Any]], form: Form
-) -> dict[str, Any]:
-    found = parse(data, record({"version": anything}))
-    if found["version"] not in (version, earlier.VERSION):
-        raise ValueError(f"it is of version {found['version']!r}; this is {version}")
-    if found["version"] == earlier.VERSION:
-        found = as_now(found)
-    if fault := form(found):
+    metadata: dict[str, Any] = parse(data, VERSIONED)
+    refuse_other_version(metadata, path)
+    if fault := metadata_form(metadata):
         raise ValueError(fault)
-    return found
+    return metadata
+
+
+def refuse_other_version(metadata: dict[str, Any], path: str) -> None:
+    """Raise a DatasetError if the metadata at a path are not of this version of the package."""
+    if metadata["version"] != METADATA_VERSION:
+        raise DatasetError(
+            f"{path} was made by another version of tfrecorder: its form is number "
+            f"{metadata['version']!r}, and this version reads number {METADATA_VERSION}. Use that "
+            "version, or convert again."
+        )

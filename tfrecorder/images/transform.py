@@ -57,7 +57,7 @@ def transform_of(options: Mapping[str, Any]) -> Transform | None:
         return None
     return Transform(
         tuple(size) if isinstance(size, (list, tuple)) else size,
-        options.get("resize", options.get("image_fit", "stretch")),  # the older name
+        options.get("resize", "stretch"),
         form,
         options.get("image_quality", 95),
         upright,

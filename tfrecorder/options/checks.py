@@ -23,23 +23,6 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-#: The former names of options, and what to give now.
-RENAMED = {
-    "image_fit": "resize",
-    "epoch": "start=(epoch, step)",
-    "start_step": "start=(epoch, step)",
-}
-
-
-def by_present_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Recorded options, under their present names.
-
-    >>> by_present_names({"image_fit": "crop", "seed": 1})
-    {'resize': 'crop', 'seed': 1}
-    """
-    return {RENAMED.get(name, name): value for name, value in options.items()}
-
-
 def refuse_unknown(options: Mapping[str, Any], cls: type, *more: str) -> None:
     """Raise an OptionError, with the nearest name, if an option is no field of a dataclass.
 
@@ -48,8 +31,6 @@ def refuse_unknown(options: Mapping[str, Any], cls: type, *more: str) -> None:
     """
     known = [*more, *(item.name for item in dataclasses.fields(cls))]
     for name in options:
-        if name not in known and RENAMED.get(name, "").partition("=")[0] in known:
-            raise OptionError(f"{name} was renamed: give {RENAMED[name]}.")
         if name not in known:
             near = nearest(name, known)
             hint = f"did you mean {near}?" if near else f"the options are {', '.join(known)}."

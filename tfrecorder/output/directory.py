@@ -159,7 +159,7 @@ def is_finished(output_dir: str, wanted: Plan) -> bool:
     if not _is_committed(output_dir):
         return False
     staged = read_plan(output_dir)
-    return staged is not None and not staged.earlier and not describe_difference(staged, wanted)
+    return staged is not None and not describe_difference(staged, wanted)
 
 
 def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
@@ -181,21 +181,15 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
         )
     if staged is None:
         return None
-    differences = [] if staged.earlier else describe_difference(staged, wanted)
+    differences = describe_difference(staged, wanted)
     if options.overwrite:
-        return None if differences or staged.earlier else staged
+        return None if differences else staged
     committed = _is_committed(folder)
     if committed and differences and not options.retry_rejects:
         words = "; ".join(differences)
         raise OutputError(
             f"{words}; {folder} is a finished dataset. Give overwrite=True to replace it, or "
             "another output_dir; tfrecorder.append adds to it."
-        )
-    if staged.earlier:
-        raise OutputError(
-            f"{folder} holds {'a' if committed else 'an unfinished'} conversion of an earlier "
-            "version of tfrecorder, which this one cannot continue; give overwrite=True to start "
-            "again, or another output_dir."
         )
     if differences and layout.grown_of(folder) != folder:
         raise OutputError(

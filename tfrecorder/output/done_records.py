@@ -39,8 +39,7 @@ class DoneRecord:
         retries: how many extra attempts reading the images took.
         further: for the second and later images, smallest and largest (height, width, channels), by
             what their keys begin with.
-        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names; earlier
-            versions noted none.
+        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names.
     """
 
     plan: str

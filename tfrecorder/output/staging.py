@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
-from tfrecorder.format.earlier import URI_OF_ROWS, rows_as_now
 from tfrecorder.format.plan_columns import COPY_OF
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema.fields import primary_image
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 #: The key under which `plan.parquet` names the digest of its plan: if two plans are staged at once
 #: in a bucket, where nothing is locked, each may leave one of the two files.
 PLAN_OF_ROWS = "tfrecorder.plan.plan"
+
+#: The key under which `plan.parquet` names the column of the uris that rejects are listed with.
+URI_OF_ROWS = "tfrecorder.plan.uri"
 
 
 def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
@@ -55,15 +57,14 @@ def restage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     import pyarrow as pa
 
     with contextlib.suppress(OutputError, OSError, pa.ArrowException):
-        if rows_plan(read_footer(output_dir)) in (None, plan.digest):
+        if rows_plan(read_footer(output_dir)) == plan.digest:
             return
     _stage_rows(plan, planned, output_dir)
 
 
-def rows_plan(footer: Any) -> str | None:
-    """The digest of the plan that staged rows belong to; None if an earlier version wrote them."""
-    found = (footer.metadata or {}).get(PLAN_OF_ROWS.encode())
-    return None if found is None else str(found.decode(errors="replace"))
+def rows_plan(footer: Any) -> str:
+    """The digest of the plan that staged rows belong to; "" if they do not say."""
+    return str((footer.metadata or {}).get(PLAN_OF_ROWS.encode(), b"").decode(errors="replace"))
 
 
 def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
@@ -192,7 +193,7 @@ def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterato
     Raises:
         FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
     """
-    table = rows_as_now(_row_group(output_dir, group, footer))
+    table = _row_group(output_dir, group, footer)
     names = table.column_names
     uri = (table.schema.metadata or {}).get(URI_OF_ROWS.encode(), b"").decode()
     for batch in table.to_batches(max_chunksize=BLOCK_ROWS):

@@ -66,7 +66,6 @@ class ConversionStatus(Report):
             was done since.
         overwrites: True for an overwrite that is not finished; the old dataset is still there.
         damage: for a finished dataset, each shard that is missing or has the wrong size, in words.
-        earlier: True if an earlier version of this package began it; this one cannot continue it.
         appends: the number of the generation that an unfinished append writes; the dataset before
             it is still there.  0 if there is none.
         streams: for each source of a stream, the position that it was read up to; for a folder,
@@ -81,7 +80,6 @@ class ConversionStatus(Report):
     failure: str | None
     overwrites: bool = False
     damage: tuple[str, ...] = ()
-    earlier: bool = False
     appends: int = 0
     streams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     batch: bool = False
@@ -158,9 +156,6 @@ class ConversionStatus(Report):
             notes.append(
                 f"{kind}: the finished dataset stays as it is; this is generation {self.appends}"
             )
-        if self.earlier:
-            words = "started by an earlier version of tfrecorder, which this one cannot continue"
-            return [*notes, f"not committed: {words}; overwrite=True starts it again"]
         verb = "append" if self.appends else "conversion"
         verb = "stream" if self.batch else verb
         if verb == "conversion" and (not self.rows_through or self.shards_done == self.shards):
@@ -272,8 +267,8 @@ def _of_committed(output_dir: str) -> ConversionStatus:
         )
     sizes = storage.sizes(output_dir)
     damage = shard_faults(sizes, {shard["file"]: shard["bytes"] for shard in known["shards"]})
-    reasons = known.get("totals", {}).get("reasons", {})
-    streams = {name: one["to"] for name, one in (known.get("streams") or {}).items()}
+    reasons = known["totals"]["reasons"]
+    streams = {name: one["to"] for name, one in known.get("streams", {}).items()}
     return ConversionStatus(
         output_dir, True, splits, reasons, None, damage=tuple(damage), streams=streams
     )
@@ -293,8 +288,8 @@ def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     failure = read_failure(output_dir)
     words = None if failure is None else f"{failure.error}: {failure.message}"
     reasons = add_up(done.values()).reasons
-    earlier, batch = bool(plan.earlier), plan.streams is not None and not plan.copies
-    return ConversionStatus(output_dir, False, splits, reasons, words, earlier=earlier, batch=batch)
+    batch = plan.streams is not None and not plan.copies
+    return ConversionStatus(output_dir, False, splits, reasons, words, batch=batch)
 
 
 def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int) -> SplitStatus:

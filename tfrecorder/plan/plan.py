@@ -19,11 +19,9 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.display.tables import counted
-from tfrecorder.format.earlier import digest_of_plan
 from tfrecorder.format.forms import PLAN_VERSION, parse_plan
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF, spool_columns
-from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
 from tfrecorder.schema.fields import Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
@@ -72,9 +70,8 @@ class Plan:
             "from".  None for any other dataset.
         spooled: the number of images that came as bytes, each counted once; they are in the spool
             until the commit.
-        earlier: the digest of the plan that this one stands for, which can be looked at but not
-            continued: an earlier version of this package staged it, or it was lost and `repair`
-            made this one from the records; empty for all others.
+        stands_for: the digest of the plan that this one replaces: that plan was lost, and `repair`
+            made this one from the records.  "" for all others.
     """
 
     rows: int
@@ -91,7 +88,7 @@ class Plan:
     copies: bool = False
     streams: dict[str, Any] | None = None
     spooled: int = 0
-    earlier: str = ""
+    stands_for: str = ""
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -107,7 +104,7 @@ class Plan:
         """SHA-256 of everything that decides what the files hold."""
         decides = {k: v for k, v in _plain(self).items() if k not in ("base", "remote")}
         text = json.dumps(decides, sort_keys=True)
-        return self.earlier or hashlib.sha256(text.encode()).hexdigest()
+        return self.stands_for or hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
@@ -144,31 +141,24 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
-        """Read the plan that `to_json` wrote, in this version of the package or an earlier one.
+        """Read the plan that `to_json` wrote.
 
         Raises:
             ValueError: the data are not such a plan.
         """
         values = parse_plan(data)
-        if values.pop("version") != PLAN_VERSION:
-            values["earlier"] = digest_of_plan(json.loads(data))
+        del values["version"]
         return cls(**{**values, "fields": fields_from_json(values["fields"])})
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON values."""
-    found = {item.name: getattr(plan, item.name) for item in dataclasses.fields(plan)}
-    if not plan.earlier:
-        del found["earlier"]
-    if plan.before is None:  # like plans from before there were generations
-        del found["before"]
-    if plan.streams is None:
-        del found["streams"]
-    if not plan.copies:
-        del found["copies"]
-    if not plan.spooled:
-        del found["spooled"]
-    return {**found, "fields": fields_to_json(plan.fields)}
+    """A plan as JSON values, without those that are as in most plans."""
+    values = {
+        item.name: getattr(plan, item.name)
+        for item in dataclasses.fields(plan)
+        if getattr(plan, item.name) != item.default
+    }
+    return {**values, "fields": fields_to_json(plan.fields)}
 
 
 class PlannedRow(NamedTuple):
@@ -339,7 +329,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     """What keeps a staged plan from being continued, in words; empty if nothing does."""
     # An option without an effect is not recorded.
     usual = {**vars(ConvertOptions()), "version": DEFAULT_VERSION}
-    then, given = usual | by_present_names(staged.options), usual | now.options
+    then, given = usual | staged.options, usual | now.options
     changed = [name for name in sorted(then) if then[name] != given.get(name)]
     faults = []
     if staged.rows != now.rows:

@@ -13,11 +13,11 @@ import numpy as np
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
-from tfrecorder.format import earlier, layout
+from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import value_of
 from tfrecorder.reading.plan_rows import read_planned
-from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
+from tfrecorder.schema.keys import NO_LABEL, SOURCE_ID
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,10 +70,9 @@ def _plan_columns(directory: str, key: str) -> tuple[np.ndarray, np.ndarray, np.
 
     def chosen(schema: pa.Schema) -> list[str] | None:
         types = {field.name: field.type for field in schema}
-        names = earlier.names_of_rows(types, key)
         one, several = pa.int64(), pa.large_list(pa.int64())
-        known = types.get(names[0]) == one and types.get(names[1]) in (one, several)
-        return names if known else None
+        known = types.get(SOURCE_ID) == one and types.get(key) in (one, several)
+        return [SOURCE_ID, key] if known else None
 
     found = read_planned(directory, chosen)
     if found is None:
@@ -114,5 +113,5 @@ def read_side_file(directory: str, name: str) -> Sequence[Sequence[str]]:
 
 
 def _count(labels: np.ndarray) -> dict[int, int]:
-    numbers, counts = np.unique(labels[labels != keys.NO_LABEL], return_counts=True)
+    numbers, counts = np.unique(labels[labels != NO_LABEL], return_counts=True)
     return dict(zip(numbers.tolist(), counts.tolist(), strict=True))

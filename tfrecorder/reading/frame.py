@@ -90,7 +90,7 @@ def to_frame(
         splits, cells = _gather(rows, fields, partial(foreign_columns, stored, images))
         return foreign_frame(splits, cells)
     splits, cells = _gather(rows, (*stored.fields, _SOURCE_ROW), partial(_columns, images))
-    frame = _frame(stored.fields, generations[-1].metadata.get("options", {}), splits, cells)
+    frame = _frame(stored.fields, generations[-1].metadata["options"], splits, cells)
     boxes = [one for one in stored.fields if isinstance(one.kind, Boxes) and one.gathered]
     return _one_row_a_box(frame, boxes[0]) if boxes else frame
 

@@ -196,7 +196,7 @@ def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
 
 def _check_follows(one: Generation, next_one: Generation) -> None:
     before = next_one.metadata.get("before")
-    if before is None or before["plan"] != one.metadata.get("plan"):
+    if before is None or before["plan"] != one.metadata["plan"]:
         raise DatasetError(
             f"{next_one.directory} was not appended to what {one.directory} holds: one of the two "
             "was copied from another dataset. Copy both again."
@@ -249,8 +249,9 @@ def read_metadata(directory: str, files: Files) -> dict[str, Any]:
 
 
 def _parsed(directory: str, files: Files) -> dict[str, Any]:
+    path = os.path.join(directory, layout.METADATA)
     try:
-        return parse_metadata(files.read(os.path.join(directory, layout.METADATA)))
+        return parse_metadata(files.read(path), path)
     except ValueError as error:
         raise _no_metadata(directory, f"is damaged: {error}") from error
 
@@ -269,10 +270,10 @@ def _no_metadata(directory: str, fault: storage.UnreadableError | str) -> Datase
 
 def before_next(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What a plan says about the generations before it, whose newest has this metadata."""
-    earlier = metadata.get("before") or {"rows": 0}
+    before = metadata.get("before", {"rows": 0})
     return {
-        "plan": metadata.get("plan", ""),
-        "rows": earlier["rows"] + metadata["source_rows"],
+        "plan": metadata["plan"],
+        "rows": before["rows"] + metadata["source_rows"],
         "image_shapes": metadata["image_shapes"],
-        "image_sides": metadata.get("image_sides"),
+        "image_sides": metadata["image_sides"],
     }

@@ -13,7 +13,6 @@ from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, one_line, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.options.checks import by_present_names
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.class_counts import count_classes
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
@@ -275,8 +274,8 @@ def info(
 
 
 def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
-    totals = [one.metadata.get("totals", {}) for one in found]
-    options = found[0].metadata.get("options", {}) if found else {}
+    totals = [one.metadata["totals"] for one in found]
+    options = found[0].metadata["options"] if found else {}
     labels = class_field(stored.fields)
     return DatasetInfo(
         directory=stored.directory,
@@ -291,11 +290,11 @@ def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
-        formats=_summed(one.get("formats", {}) for one in totals),
-        rejects=_summed(one.get("reasons", {}) for one in totals),
-        suspects=sum(one.get("suspects", 0) for one in totals),
-        oriented=sum(one.get("oriented", 0) for one in totals),
-        options=by_present_names(options),
+        formats=_summed(one["formats"] for one in totals),
+        rejects=_summed(one["reasons"] for one in totals),
+        suspects=sum(one["suspects"] for one in totals),
+        oriented=sum(one["oriented"] for one in totals),
+        options=options,
         statistics=merged(one.metadata["statistics"] for one in found),
         columns=columns_of(stored),
         generations=tuple(map(_generation, found)),

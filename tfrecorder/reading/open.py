@@ -135,14 +135,14 @@ def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:
         fields=fields,
         record=record_features(fields),
         shapes={key: tuple(shape) for key, shape in metadata["image_shapes"].items()},
-        sides=_sides(metadata.get("image_sides")),
-        raw=metadata.get("options", {}).get("image_format") == "raw",
+        sides=_sides(metadata["image_sides"]),
+        raw=metadata["options"].get("image_format") == "raw",
         generations=tuple(one.directory for one in found),
     )
 
 
 def _sides(found: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Two pairs from JSON; None if the conversion did not record them or there is no image."""
+    """Two pairs from JSON; None if there is no image."""
     if not found:
         return None
     shorter, longer = found

@@ -63,8 +63,7 @@ class Position:
             OptionError: it is not a position, or is one in other records or in another order.
         """
         words = "load_state_dict: "
-        # Earlier versions saved no generation.
-        if not isinstance(state, Mapping) or {*state, "generation"} != {*self.to_json()}:
+        if not isinstance(state, Mapping) or {*state} != {*self.to_json()}:
             raise OptionError(
                 f"{words}{state!r} is not what state_dict() returned; give exactly that."
             )

@@ -17,7 +17,7 @@ def streams_of(found: Iterable[Generation]) -> dict[str, Any] | None:
     """For each source, the position it was read up to; `streams` for a plan that has all rows."""
     newest: dict[str, Any] = {}
     for one in found:
-        for name, known in (one.metadata.get("streams") or {}).items():
+        for name, known in one.metadata.get("streams", {}).items():
             newest[name] = {"to": known["to"]}
     return newest or None
 
@@ -35,7 +35,7 @@ def taken_positions(found: Sequence[Generation], source: str) -> set[str]:
     """
     taken: set[str] = set()
     for one in found:
-        if source in (one.metadata.get("streams") or {}):
+        if source in one.metadata.get("streams", {}):
             taken.update(positions_in(one.directory, source))
     return taken
 

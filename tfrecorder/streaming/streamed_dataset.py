@@ -209,7 +209,7 @@ class StreamedDataset:
         plan = read_plan(folder)
         if plan is None:
             return False
-        if not plan.streams or plan.earlier:
+        if not plan.streams:
             verb = "append" if number else "conversion"
             raise OutputError(
                 f"{folder} holds an unfinished {verb}: complete it with the same {verb}, or remove "
@@ -327,8 +327,7 @@ def _types(directory: str) -> dict[str, Any]:
 
     def look(schema: Any) -> None:
         own = {SOURCE_ID, *OF_PLAN_ALONE, *spool_columns(schema.names)}
-        if SOURCE_ID in schema.names:  # otherwise an earlier version wrote it
-            found.update({one.name: one.type for one in schema if one.name not in own})
+        found.update({one.name: one.type for one in schema if one.name not in own})
 
     read_planned(directory, look)
     return found

@@ -6,14 +6,11 @@ Each is made again, by the functions of the commit itself, and compared byte for
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.format import earlier, layout
-from tfrecorder.format.crc32c import is_sealed
-from tfrecorder.format.json_form import anything, parse
+from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import shard_row_blocks
@@ -27,7 +24,7 @@ from tfrecorder.verification.faults import Fault
 from tfrecorder.writing import metadata
 from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, rows_of_csv, to_csv
-from tfrecorder.writing.tfds import dataset_info_json, features_json, json_bytes, labels_files
+from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files
 
 
 def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
@@ -66,38 +63,8 @@ def check_commit(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> Ite
             if file not in reported:
                 yield unread(file, error)
             continue
-        if file not in reported and not _is_as_written(expected, file, found, wanted):
+        if file not in reported and found != wanted:
             yield Fault(file, "differs", _first_difference(found, wanted))
-
-
-def _is_as_written(expected: Expectation, file: str, found: bytes, wanted: bytes) -> bool:
-    """True if a file is as it must be, or holds the same values in the form of an earlier version.
-
-    That form's list says less, and cannot always prove itself.
-    """
-    if found == wanted or not expected.plan.earlier:
-        return found == wanted
-    try:
-        document, full = parse(found, anything), parse(wanted, anything)
-        if file == layout.FEATURES:
-            return bool(document == full)
-        if file != layout.METADATA or document["version"] != earlier.VERSION:
-            return False
-        known = earlier.metadata_as_now(document)
-        due = _with_keys_of(known, full | earlier.further_values(full, expected.plan.features))
-        same = all(known[key] == due[key] for key in due.keys() - {"version", "crc32c"})
-        return same and (is_sealed(found) or json_bytes(document) == found)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return False
-
-
-def _with_keys_of(found: Any, full: Any) -> Any:
-    """A document without the keys that another document does not have."""
-    if isinstance(found, dict) and isinstance(full, dict):
-        return {key: _with_keys_of(found[key], full[key]) for key in full if key in found}
-    if isinstance(found, list) and isinstance(full, list) and len(found) == len(full):
-        return [_with_keys_of(one, other) for one, other in zip(found, full, strict=True)]
-    return full
 
 
 def _first_difference(found: bytes, wanted: bytes) -> str:
@@ -122,11 +89,7 @@ def check_gathered(expected: Expectation, damaged: frozenset[str]) -> Iterator[F
         damaged: files known to be damaged; nothing is compared with them.
     """
     shards = expected.plan.shards
-    proved = {
-        shard.beside[name]
-        for shard, done in expected.done.items()
-        for name in done.beside.keys() & shard.beside.keys()
-    }
+    proved = {file for shard in expected.done for file in shard.beside.values()}
     lists = {
         layout.REJECTS: (REJECT_HEADER, [shard.rejects for shard in shards]),
         layout.SUSPECTS: (SUSPECT_HEADER, [shard.suspects for shard in shards]),
@@ -141,7 +104,7 @@ def check_gathered(expected: Expectation, damaged: frozenset[str]) -> Iterator[F
 
 
 def _has_sums(expected: Expectation, file: str) -> bool:
-    """True if a file has the size and CRC32C that the commit noted; earlier versions noted none."""
+    """True if a file has the size and CRC32C that the commit noted."""
     known = expected.files.get(file)
     if known is None:
         return False
@@ -164,8 +127,7 @@ def _check_list(
         yield Fault(file, "damaged", f"its first line is not {header.decode().strip()!r}")
         return
     body = found[len(header) :]
-    # An earlier version wrote the lists of the shards one after another.
-    if body in (b"".join(bodies.values()), in_order(bodies.values())):
+    if body == in_order(bodies.values()):
         return
     try:
         rows = set(rows_of_csv(body))

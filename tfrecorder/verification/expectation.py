@@ -1,8 +1,8 @@
 """What a committed dataset says about itself: the plan, the done-records and the commit's list.
 
 The list proves itself by its last field.  Its checksums prove the plan's files and the
-done-records; a done-record proves its shard, index and lists.  An earlier version noted only the
-shards' checksums, twice.  If one of the three is damaged, the others show which.
+done-records; a done-record proves its shard, index and lists.  If one of the three is damaged, the
+others show which.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
-from tfrecorder.format import earlier, layout
+from tfrecorder.format import layout
 from tfrecorder.format.crc32c import is_sealed
-from tfrecorder.format.forms import DONE, plan_form
-from tfrecorder.format.json_form import anything, each, parse, record, table, text, whole
+from tfrecorder.format.forms import DONE, VERSIONED, plan_form, refuse_other_version
+from tfrecorder.format.json_form import each, parse, record, table, text, whole
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import exchange_begun
 from tfrecorder.output.done_records import BESIDE, DoneRecord, list_output
@@ -171,7 +171,6 @@ def _sound_done(
                 faults.append(Fault(shard.done, "missing", "the shard's done-record is missing"))
         elif (one.plan, one.shard) != (digest, shard.name):
             faults.append(Fault(shard.done, "damaged", "it names another plan or another shard"))
-        # Not the file's: an earlier version wrote fewer fields, and this one may commit them.
         elif fault := other_crc(
             shard.done, google_crc32c.value(one.to_json()), known.get(shard.file)
         ):
@@ -259,17 +258,20 @@ _NO_LIST = _List()
 
 
 def _read_list(directory: str, faults: list[Fault]) -> _List:
+    path = os.path.join(directory, layout.METADATA)
     try:
-        data = storage.read_bytes(os.path.join(directory, layout.METADATA))
-        metadata = parse(data, anything)
+        data = storage.read_bytes(path)
+        metadata = parse(data, VERSIONED)
     except storage.UnreadableError as error:
         faults.append(unread(layout.METADATA, error))
         return _NO_LIST
     except ValueError as error:
-        faults.append(Fault(layout.METADATA, "damaged", f"it is not JSON: {error}"))
+        faults.append(Fault(layout.METADATA, "damaged", f"it is not metadata: {error}"))
         return _NO_LIST
     proved = is_sealed(data)
-    if not proved and isinstance(metadata, dict) and "crc32c" in metadata:
+    if proved:
+        refuse_other_version(metadata, path)
+    else:
         words = "it does not end with its own CRC32C: it has changed since it was written"
         faults.append(Fault(layout.METADATA, "checksum", words))
     plan = _plan_of_metadata(metadata)
@@ -293,22 +295,19 @@ def _plan_of_metadata(metadata: Any) -> Plan | None:
     """The plan as far as the commit's list has it, without the sources; None if it is damaged."""
     try:
         shards = [layout.parse_shard(listed["file"]) for listed in metadata["shards"]]
-        is_earlier = metadata["version"] == earlier.VERSION
-        known = earlier.metadata_as_now(metadata) if is_earlier else metadata
         _listed_shards(metadata)
         plan = Plan(
             rows=int(metadata["totals"]["rows"]),
-            source_rows=known["source_rows"],
+            source_rows=metadata["source_rows"],
             split_rows=dict(metadata["split_rows"]),
             split_shards={shard.split: shard.count for shard in shards if shard},
-            fields=from_json(known["fields"]),
-            statistics=known["statistics"],
+            fields=from_json(metadata["fields"]),
+            statistics=metadata["statistics"],
             base="",
             fingerprint="",
             options=dict(metadata["options"]),
-            before=known.get("before"),
-            streams=known.get("streams"),
-            earlier=str(metadata["plan"]) if is_earlier else "",
+            before=metadata.get("before"),
+            streams=metadata.get("streams"),
         )
         agree = shards == plan.shards and plan.split_rows.keys() == plan.split_shards.keys()
         sound = agree and isinstance(metadata["plan"], str)
@@ -377,8 +376,7 @@ def _read_one(directory: str, file: str, data: bytes | None) -> DoneRecord | Fau
             data = storage.read_bytes(os.path.join(directory, file))
         fields = parse(data, DONE)
         one = DoneRecord(**fields)
-        # Only the fields that are there: an earlier version wrote fewer.
-        if json.dumps(fields, indent=1, sort_keys=True).encode() == data:
+        if one.to_json() == data:
             return one
         why = "it has changed since it was written"
     except storage.UnreadableError as error:

@@ -94,10 +94,11 @@ def remove_folders(paths: Iterable[str]) -> None:
 
 
 def _is_lost(directory: str) -> bool:
-    for file, form in ((layout.PLAN, parse_plan), (layout.METADATA, parse_metadata)):
+    for file in (layout.PLAN, layout.METADATA):
         path = os.path.join(directory, file)
         try:
-            form(storage.read_bytes(path))
+            data = storage.read_bytes(path)
+            parse_plan(data) if file == layout.PLAN else parse_metadata(data, path)
             return False
         except ValueError:
             continue
@@ -169,7 +170,7 @@ def _from_records(directory: str, before: dict[str, Any] | None, digest: str) ->
         options=_options(document, info),
         before=before,
         copies=True,
-        earlier=digest,
+        stands_for=digest,
     )
     done = {
         shard: tally.done_record(plan.digest, shard, len(rows[shard]))

@@ -25,7 +25,6 @@ from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.format import layout
-from tfrecorder.format.json_form import anything, parse
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import read_places
 from tfrecorder.output.directory import claim, exchange_begun, refuse_foreign
@@ -271,8 +270,6 @@ def _groups_to_write(
     expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
 ) -> list[int]:
     """The shards to write again: damaged ones, or ones whose index, lists or record are damaged."""
-    if layout.METADATA in faulty and _totals_disagree(expected):
-        return list(range(len(shards)))
     return [
         group
         for group, one in enumerate(shards)
@@ -290,22 +287,6 @@ def _refuse_unproved(
                 f"the done-record nor {layout.METADATA} is left to prove the new file against. "
                 "Convert again with overwrite=True."
             )
-
-
-def _totals_disagree(expected: Expectation) -> bool:
-    """True if the commit's list and the done-records count the sources differently, and the list,
-    from an earlier version, has no checksum.  Only the sources can show which of them is right.
-    """
-    try:
-        metadata = parse(expected.read(layout.METADATA), anything)
-        if "crc32c" in metadata:
-            return False
-        totals = metadata["totals"]
-        counted = [totals["input_bytes"], totals["oriented"]]
-    except (storage.UnreadableError, KeyError, TypeError, ValueError):
-        return False  # in that case the done-records are right
-    done = expected.done.values()
-    return counted != [sum(one.input_bytes for one in done), sum(one.oriented for one in done)]
 
 
 def _write_shards(

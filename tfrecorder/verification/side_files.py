@@ -59,7 +59,7 @@ def _read_list(expected: Expectation, shard: Shard, name: str, header: tuple[str
         return RowList(file, None, (error.fault,))
     except (ValueError, csv.Error) as error:
         return RowList(file, None, (Fault(file, "damaged", f"it is not CSV: {error}"),))
-    # With no known checksum, as in a dataset of an earlier version, a list must have its one form.
+    # Without a done-record no checksum is known, so a list must have its one form.
     if not found or found[0] != header:
         words = f"its first line is not {','.join(header)!r}"
         return RowList(file, None, (Fault(file, "damaged", words),))
@@ -93,7 +93,7 @@ def _read_beside(expected: Expectation, shard: Shard, name: str) -> bytes:
     except storage.UnreadableError as error:
         raise _DamagedError(unread(file, error)) from error
     done = expected.done.get(shard)
-    known = None if done is None else done.beside.get(name)
+    known = None if done is None else done.beside[name]
     if fault := other_crc(file, google_crc32c.value(data), known):
         raise _DamagedError(fault)
     return data
@@ -126,11 +126,6 @@ def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None,
         words = f"it ends after {len(places):,} records and {at:,} bytes, but the shard does not"
         return None, [Fault(file, "damaged", words)]
     return places, []
-
-
-def index_is_proved(expected: Expectation, shard: Shard) -> bool:
-    """True if the checksum of a shard's index is known; earlier versions noted none."""
-    return shard in expected.done and "index" in expected.done[shard].beside
 
 
 def _place(line: str) -> Place:

@@ -44,18 +44,15 @@ def image_shape(done: Iterable[DoneRecord]) -> Shape:
     return height or None, width or None, channels if channels in (1, 3, 4) else 3
 
 
-def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int]] | None:
+def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int]]:
     """[smallest, largest] of the shorter sides of all images, and of their longer sides.
 
-    For all generations so far; None if an earlier version did not note those of the first.  From
-    these a reader can tell, before it looks at an image, how small it can be decoded.
+    For all generations so far.  From these a reader can tell, before it looks at an image, how
+    small it can be decoded.
     """
     extremes = [sides for one in done for sides in one.sides]
     if plan.before is not None:
-        sides = plan.before["image_sides"]
-        if sides is None:
-            return None
-        extremes += [list(ends) for ends in zip(*sides, strict=True)]
+        extremes += [list(ends) for ends in zip(*plan.before["image_sides"], strict=True)]
     return [[min(axis), max(axis)] for axis in zip(*extremes, strict=True)]
 
 

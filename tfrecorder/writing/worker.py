@@ -85,7 +85,7 @@ class Worker:
             self._plan = self._staged.read()
             self._shards = self._plan.shards
             self._footer = read_footer(task.output_dir)
-            if rows_plan(self._footer) not in (None, task.digest):
+            if rows_plan(self._footer) != task.digest:
                 raise OutputError(
                     f"{task.output_dir} holds the rows of another conversion, which started at the "
                     "same time. Let only one write there at a time: run this one again."
