@@ -137,7 +137,6 @@ def _put_shards(server: Any, plan: Any) -> None:
 
     from tfrecorder import storage
     from tfrecorder.output.done_records import DoneRecord
-    from tfrecorder.storage.gcs_requests import content_metadata
     from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
 
     def put(at: int) -> None:
@@ -159,8 +158,7 @@ def _put_shards(server: Any, plan: Any) -> None:
         }
         server.put(f"{OUT}/{shard.file}", data)
         for name, file in shard.beside.items():
-            listed = None if name == "index" else content_metadata(files[name])
-            server.put(f"{OUT}/{file}", files[name], listed or {})
+            server.put(f"{OUT}/{file}", files[name])
         done = DoneRecord(
             plan=plan.digest,
             shard=shard.name,

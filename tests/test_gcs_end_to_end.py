@@ -387,7 +387,7 @@ def with_rejects(gcs: Gcs, shards: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_verify_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
+def test_verify_asks_only_for_the_done_record_of_each_shard(photos: Gcs) -> None:
     asked = {}
     for shards in (2, 24):
         out = with_rejects(photos, shards)
@@ -395,8 +395,11 @@ def test_verify_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
         report = tfrecorder.verify(out, progress=True)
         assert report.ok, report
         assert report.files > 5 * shards
+        assert photos.count("download", "*/done/train-*") == shards
         asked[shards] = sorted(
-            (what, how.replace(out[5:], "")) for what, how, *_ in photos.requests()
+            (what, how.replace(out[5:], ""))
+            for what, how, *_ in photos.requests()
+            if "/done/train-" not in how
         )
     assert asked[24] == asked[2]
     assert len(asked[24]) < 40
@@ -404,7 +407,7 @@ def test_verify_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_look_of_a_resume_asks_as_little_of_many_shards_as_of_few(photos: Gcs) -> None:
+def test_the_look_of_a_resume_asks_only_for_the_done_record_of_each_shard(photos: Gcs) -> None:
     asked = {}
     for shards in (2, 24):
         out = with_rejects(photos, shards)
@@ -413,40 +416,20 @@ def test_the_look_of_a_resume_asks_as_little_of_many_shards_as_of_few(photos: Gc
         options = {"num_shards": {"TRAIN": shards}, "shuffle": False, "max_reject_fraction": 0.5}
         assert dry_run(f"gs://bkt/{shards}.csv", out, **options).pending is not None
         asked[shards] = photos.count(object=f"{out[5:]}*")
-    assert asked[24] == asked[2] < 30
+    assert asked[24] == asked[2] + 22 < 52
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_commit_reads_the_lists_of_all_shards_by_listings(photos: Gcs) -> None:
+def test_the_commit_reads_the_lists_of_the_shards_once(photos: Gcs) -> None:
     rows = [f"TRAIN,{one},cat\n" for at in range(48) for one in (PHOTOS[at], f"gone/{at}.jpg")]
     photos.put("gs://bkt/half.csv", f"split,image_uri,label\n{''.join(rows)}".encode())
-    options = {"shuffle": False, "max_reject_fraction": 0.5}
-    for shards in (2, 24):
-        out = f"gs://bkt/sets/{shards}"
-        photos.forget_requests()
-        tfrecorder.convert("gs://bkt/half.csv", out, num_shards=shards, **options)
-        assert photos.count("download", "*/rejects/*") == 0
-        assert photos.count("list", "*/rejects/") == 1
-        # Without what the listing holds the same is read file by file.
-        expected = photos.get(f"{out}/rejects.csv")
-        assert expected.count(b"\n") == 1 + 48
-        storage.remove(out, "dataset_info.json")
-        for name, data in photos.files(f"{out}/_tfrecorder/rejects").items():
-            photos.put(f"{out}/_tfrecorder/rejects/{name}", data)
-        tfrecorder.commit(out, max_reject_fraction=0.5)
-        assert photos.get(f"{out}/rejects.csv") == expected
-        assert photos.count("download", "*/rejects/*", "200") == shards
-
-
-def test_a_long_list_of_rejects_is_compressed_in_the_listing(gcs: Gcs) -> None:
-    lines = [f"{row},gs://bkt/{row:08d}.jpg,read,not_found: 404".encode() for row in range(600)]
-    rest = os.urandom(70_000)
-    for data, listed in ((b"\n".join(lines), True), (rest[:5000], False), (rest, False)):
-        storage.publish_bytes("gs://bkt/out", "list", data, listed=True)
-        found = storage.descriptions("gs://bkt/out")["list"].content
-        assert found == (data if listed else None)
-        assert storage.read_bytes("gs://bkt/out/list") == data
+    options = {"shuffle": False, "max_reject_fraction": 0.5, "num_shards": 24}
+    photos.forget_requests()
+    tfrecorder.convert("gs://bkt/half.csv", OUT, **options)
+    assert photos.count("download", "*/rejects/*") == 24
+    assert photos.count("download", "*/suspects/*") == 0, "no shard has any"
+    assert photos.get(f"{OUT}/rejects.csv").count(b"\n") == 1 + 48
 
 
 def test_verify_names_any_file_that_was_changed(photos: Gcs) -> None:

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,9 @@ class Gcs:
     def create_bucket(self, bucket: str) -> None:
         self._ask("bucket", {"bucket": bucket})
 
-    def put(self, uri: str, data: bytes, metadata: Mapping[str, str] = {}) -> None:
-        """Store an object, with metadata of its own."""
-        self._ask("put", {**_place(uri), "metadata": json.dumps(dict(metadata))}, data)
+    def put(self, uri: str, data: bytes) -> None:
+        """Store an object."""
+        self._ask("put", _place(uri), data)
 
     def put_folder(self, uri: str, folder: Path) -> None:
         """Store all files of a folder below a uri."""

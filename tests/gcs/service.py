@@ -288,8 +288,7 @@ class Service:
         if what == "bucket":
             self.store.create_bucket(bucket)
         elif what == "put":
-            said = {"metadata": json.loads(request.query.get("metadata", "{}"))}
-            self.store.put(described(bucket, request.query, said, ""), request.body)
+            self.store.put(described(bucket, request.query, {}, ""), request.body)
         elif what == "get":
             found = self.store.get(bucket, request.query["name"])
             return Answer(200, found.data, found.content_type)

@@ -121,12 +121,8 @@ def read_done(
     Args:
         standing: the directory, if it was listed; otherwise only the shard's file is looked up.
     """
-    listed = None if standing is None else standing.files.get(shard.done)
     try:
-        if listed is not None and listed.content is not None:
-            data = listed.content
-        else:
-            data = storage.read_bytes(os.path.join(output_dir, shard.done))
+        data = storage.read_bytes(os.path.join(output_dir, shard.done))
         done = DoneRecord(**parse(data, DONE))
     except storage.UnreadableError as error:
         if error.code == "not_found":
@@ -146,10 +142,7 @@ def read_done(
 def read_all_done(
     output_dir: str, shards: Collection[Shard], plan_digest: str
 ) -> dict[Shard, DoneRecord | None]:
-    """`read_done` for many shards; those without a done-record are not looked up.
-
-    In a gs:// bucket the listing itself holds the records: one request per 1,000 shards.
-    """
+    """`read_done` for many shards; those without a done-record are not looked up."""
     standing = list_output(output_dir)
     begun = [shard for shard in shards if shard.done in standing.files]
 

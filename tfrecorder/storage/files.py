@@ -34,6 +34,9 @@ R = TypeVar("R")
 #: Concurrent requests to a remote store: each waits for a response, not for a core.
 REMOTE_THREADS = 16
 
+#: Concurrent requests of `each`, whose files are small: done-records and lists of rejects.
+_SMALL_REQUESTS = 32
+
 _LOCAL = LocalStore()
 
 
@@ -205,8 +208,6 @@ def sizes(folder: str) -> dict[str, int | None]:
 def descriptions(folder: str) -> dict[str, Description]:
     """The files directly in a folder, by name, as `describe` gives them, from one listing.
 
-    In a gs:// bucket, short files that were published with `listed` come with their content.
-
     Raises:
         UnreadableError: as `is_folder`.
     """
@@ -245,9 +246,7 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def publish(
-    output_dir: str, name: str, claim: Claim | None = None, listed: bool = False
-) -> Iterator[BinaryIO]:
+def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
     """A file to write that appears under its final name only if the block succeeds.
 
     Args:
@@ -255,13 +254,12 @@ def publish(
         name: the final name below it, as `layout` gives it.
         claim: in a store with generations (gs, s3, az), an existing file with other bytes is
             replaced only once the claim is held.
-        listed: in a gs:// bucket, `descriptions` gives a short file's content too.
 
     Raises:
         OSError: it cannot be written.
     """
     try:
-        with _store(output_dir).publish(output_dir, name, claim, listed) as file:
+        with _store(output_dir).publish(output_dir, name, claim) as file:
             yield file
     except UnreadableError as error:  # no credentials, no package for the scheme
         raise UnwritableError(error.detail) from error
@@ -272,7 +270,6 @@ def publish_by(
     name: str,
     write: Callable[[BinaryIO], None],
     claim: Claim | None = None,
-    listed: bool = False,
 ) -> None:
     """`publish` what `write` writes; `write` is called again after a transient disk failure.
 
@@ -280,17 +277,15 @@ def publish_by(
     """
 
     def attempt() -> None:
-        with publish(output_dir, name, claim, listed) as file:
+        with publish(output_dir, name, claim) as file:
             write(file)
 
     retried(attempt, os.path.join(output_dir, name))
 
 
-def publish_bytes(
-    output_dir: str, name: str, data: bytes, claim: Claim | None = None, listed: bool = False
-) -> None:
+def publish_bytes(output_dir: str, name: str, data: bytes, claim: Claim | None = None) -> None:
     """`publish` these bytes."""
-    publish_by(output_dir, name, lambda file: write_all(file, data), claim, listed)
+    publish_by(output_dir, name, lambda file: write_all(file, data), claim)
 
 
 def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> int:
@@ -386,7 +381,7 @@ def each(work: Callable[[T], R], things: Collection[T], path: str) -> list[R]:
     """The results of `work` for each thing, in order; concurrent if `path` is on a remote store."""
     if is_local(path) or len(things) < 2:
         return [work(thing) for thing in things]
-    return map_at_once(work, things, REMOTE_THREADS)
+    return map_at_once(work, things, _SMALL_REQUESTS)
 
 
 def refusal(kind: str) -> str | None:

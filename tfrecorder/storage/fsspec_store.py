@@ -143,7 +143,7 @@ class FsspecStore:
         return bool(_read_request(lambda: system.isdir(name)))
 
     def publish(
-        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
+        self, folder: str, name: str, claim: Claim | None = None
     ) -> AbstractContextManager[BinaryIO]:
         whole = f"{folder}/{name}"
         system, final = _system(whole)

@@ -20,7 +20,6 @@ from tfrecorder.storage.credentials import NO_CREDENTIALS, Access, access, find_
 from tfrecorder.storage.gcs_requests import (
     Ask,
     asker,
-    content_metadata,
     copy_object,
     delete_object,
     describe_object,
@@ -117,7 +116,7 @@ class BucketStore:
         return None if found is None else found.generation
 
     def descriptions(self, folder: str) -> dict[str, Description]:
-        return self._list(folder, delimiter="/", contents=True)[0]
+        return self._list(folder, delimiter="/")[0]
 
     def names(self, folder: str) -> dict[str, int | None]:
         files, folders = self._list(folder, delimiter="/")
@@ -130,17 +129,15 @@ class BucketStore:
         return bool(_read_request(lambda: list_objects(*self._at(_below(path)), most=1))[0])
 
     def publish(
-        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
+        self, folder: str, name: str, claim: Claim | None = None
     ) -> AbstractContextManager[BinaryIO]:
         path = f"{folder}/{name}"
 
         def upload(file: Reader, size: int | None) -> None:
-            content = file.again().read(size) if listed and size is not None else None
-            metadata = None if content is None else content_metadata(content)
             if claim is None:
-                _write_request(lambda: self._upload(path, file, size, metadata))
+                _write_request(lambda: self._upload(path, file, size))
             else:
-                self._upload_claimed(path, file, size, claim, metadata)
+                self._upload_claimed(path, file, size, claim)
 
         return followed(path, upload, PIECE)
 
@@ -149,12 +146,10 @@ class BucketStore:
         path: str,
         file: Reader,
         size: int | None,
-        metadata: dict[str, str] | None = None,
         generation: int | None = None,
     ) -> None:
         """Upload to the final name: the object appears whole, or not at all."""
         blob = self._blob(path, chunk_size=PIECE)
-        blob.metadata = metadata
         with _in_session():
             blob.upload_from_file(
                 file,
@@ -172,15 +167,12 @@ class BucketStore:
         file: Reader,
         size: int | None,
         claim: Claim,
-        metadata: dict[str, str] | None,
     ) -> None:
         """Upload, replacing other bytes only if the claim to them is held."""
         put_claimed(
             claim,
             look=lambda: _write_request(lambda: self.describe(path)),
-            put=lambda over: _write_request(
-                lambda: self._upload(path, file.again(), size, metadata, over)
-            ),
+            put=lambda over: _write_request(lambda: self._upload(path, file.again(), size, over)),
             is_ours=lambda standing: standing.is_of(*file.sums()),
         )
 
@@ -189,7 +181,6 @@ class BucketStore:
 
         def put() -> int:
             blob = self._blob(path)
-            blob.metadata = content_metadata(data)
             try:
                 with _in_session():
                     blob.upload_from_string(
@@ -247,12 +238,10 @@ class BucketStore:
         billed = connection.client.bucket(bucket, user_project=access().user_project)
         return billed.blob(name, chunk_size=chunk_size)
 
-    def _list(
-        self, folder: str, delimiter: str = "", contents: bool = False
-    ) -> tuple[dict[str, Description], list[str]]:
+    def _list(self, folder: str, delimiter: str = "") -> tuple[dict[str, Description], list[str]]:
         """The objects below a folder; with a delimiter, those directly in it, and its folders."""
         at = self._at(_below(folder))
-        files, folders = _read_request(lambda: list_objects(*at, delimiter, contents=contents))
+        files, folders = _read_request(lambda: list_objects(*at, delimiter))
         prefix, cut = at[2], len(at[2])
         return (
             {name[cut:]: found for name, found in files.items() if name != prefix},

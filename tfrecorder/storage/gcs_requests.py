@@ -60,17 +60,6 @@ _ERROR_BYTES = 65536
 #: The fields to request, out of an object's 20 or so.
 _DESCRIBED = "size,crc32c,generation"
 
-#: The metadata keys that hold an object's content in base64, and compressed if that is too long.
-#: One listing gives the metadata of 1,000 objects; reading their bytes takes a request each.
-_CONTENT, _ZIPPED = "tfrecorder-content", "tfrecorder-content-deflated"
-
-#: The most bytes kept in metadata this way: the service allows 8 KiB of metadata.
-#: Source: https://cloud.google.com/storage/quotas#objects
-_CONTENT_BYTES = 4096
-
-#: The longest content that we compress for it.
-_MOST_ZIPPED = 2**16
-
 #: Bytes read at a time when an object is copied to disk.
 _PART_BYTES = 2**20
 
@@ -176,18 +165,15 @@ def list_objects(
     prefix: str,
     delimiter: str = "",
     most: int | None = None,
-    contents: bool = False,
 ) -> tuple[dict[str, Description], list[str]]:
     """The objects whose names begin with a prefix, and with a delimiter the folders too.
 
     Args:
         delimiter: names with one after the prefix are cut there and listed as folders.
         most: stop after this many objects.
-        contents: also the contents kept by `content_metadata`.
     """
     query = {"prefix": prefix, "delimiter": delimiter}
-    wanted = f"{_DESCRIBED},metadata" if contents else _DESCRIBED
-    query["fields"] = f"items(name,{wanted}),prefixes,nextPageToken"
+    query["fields"] = f"items(name,{_DESCRIBED}),prefixes,nextPageToken"
     if most is not None:
         query["maxResults"] = str(most)
     objects: dict[str, Description] = {}
@@ -248,33 +234,9 @@ def _json(ask: Ask, path: str, method: str = "GET") -> dict[str, Any]:
 def _description(found: Mapping[str, Any]) -> Description:
     try:
         crc = decode_crc32c(found.get("crc32c"))
-        size, generation = int(found["size"]), int(found["generation"])
-        return Description(size, crc, generation, _content(found.get("metadata"), size, crc))
+        return Description(int(found["size"]), crc, int(found["generation"]))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise TransientError("what came back does not describe an object") from error
-
-
-def content_metadata(data: bytes) -> dict[str, str] | None:
-    """The metadata that lets a listing give an object's content; None if that is too long."""
-    name, kept = _CONTENT, data
-    if len(data) > _CONTENT_BYTES:
-        name, kept = _ZIPPED, zlib.compress(data[:_MOST_ZIPPED])
-    if len(kept) > _CONTENT_BYTES or len(data) > _MOST_ZIPPED:
-        return None
-    return {name: base64.b64encode(kept).decode()}
-
-
-def _content(metadata: Any, size: int, crc: int | None) -> bytes | None:
-    """An object's content from its metadata, if it matches the service's own checksum."""
-    try:
-        if _ZIPPED in metadata:
-            unzip = zlib.decompressobj()
-            data = unzip.decompress(base64.b64decode(metadata[_ZIPPED]), _MOST_ZIPPED)
-        else:
-            data = base64.b64decode(metadata[_CONTENT])
-    except (LookupError, TypeError, ValueError, zlib.error):
-        return None
-    return data if (len(data), google_crc32c.value(data)) == (size, crc) else None
 
 
 def _granted(response: HTTPResponse, unsigned: bool = False) -> HTTPResponse:

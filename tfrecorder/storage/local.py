@@ -130,9 +130,7 @@ class LocalStore:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     @contextlib.contextmanager
-    def publish(
-        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
-    ) -> Iterator[BinaryIO]:
+    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
         unready = f"{TMP}/{os.path.basename(name)}.{uuid.uuid4().hex}"
         with (
             folders.inside(folder, unready, make=True) as (aside, temporary),

@@ -130,7 +130,7 @@ class ObjectStore:
         return next(self._pages(path, most=1), None) is not None
 
     def publish(
-        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
+        self, folder: str, name: str, claim: Claim | None = None
     ) -> AbstractContextManager[BinaryIO]:
         path = f"{folder}/{name}"
 

@@ -135,13 +135,11 @@ class Description:
         crc32c: None if the store keeps none.
         generation: a number that changes whenever the file is written, or whenever its bytes
             change; 0 if the store has none.
-        content: all its bytes if a listing gives those of short files; else None.
     """
 
     size: int
     crc32c: int | None = None
     generation: int = 0
-    content: bytes | None = None
 
     def is_of(self, size: int, crc32c: int) -> bool:
         """Whether a file has this size and checksum, as far as the store knows."""
@@ -261,20 +259,18 @@ class Store(Protocol):
         """True if there is anything below this path."""
 
     def publish(
-        self, folder: str, name: str, claim: Claim | None = None, listed: bool = False
+        self, folder: str, name: str, claim: Claim | None = None
     ) -> AbstractContextManager[BinaryIO]:
         """A file that appears as `name` below a folder only if the block succeeds.
 
         It is written from start to end, without seeking.  In a store with generations, a claim
-        means that an existing file with other bytes is replaced only once the claim is held.  With
-        `listed`, listings give a short file's content too, if the store can.
+        means that an existing file with other bytes is replaced only once the claim is held.
         """
 
     def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
         """Write a short file below a folder over this generation, 0 for none.
 
-        Returns the new generation.  Listings then give the file's content too, if the store can.
-        A store without generations returns None and writes nothing.
+        Returns the new generation.  A store without generations returns None and writes nothing.
 
         Raises:
             OtherStandsError: another generation with other bytes is there.

@@ -116,7 +116,7 @@ def read_expectation(directory: str) -> Expectation:
     faults: list[Fault] = []
     listed = _read_list(directory, faults)
     standing = {} if storage.is_local(directory) else list_output(directory, BESIDE).files
-    found = dict(_read_done(directory, standing, faults))
+    found = dict(_read_done(directory, faults))
     votes = Counter(one.plan for one in found.values())
     if listed.plan is not None:
         votes[listed.digest] += 1
@@ -352,14 +352,11 @@ def _fault_of_plan(directory: str, plan: Plan, listed: _List) -> Fault | None:
     return Fault(layout.PLAN, "damaged", "it has changed since it was written")
 
 
-def _read_done(
-    directory: str, standing: Mapping[str, storage.Description], faults: list[Fault]
-) -> Iterator[tuple[str, DoneRecord]]:
+def _read_done(directory: str, faults: list[Fault]) -> Iterator[tuple[str, DoneRecord]]:
     """The done-records that still have the form they were written in, by their files."""
 
     def read(file: str) -> DoneRecord | Fault:
-        listed = standing.get(file)
-        return _read_one(directory, file, None if listed is None else listed.content)
+        return _read_one(directory, file)
 
     names = storage.names(os.path.join(directory, layout.DONE))
     files = [f"{layout.DONE}/{name}" for name in names]
@@ -370,10 +367,9 @@ def _read_done(
             yield file, found
 
 
-def _read_one(directory: str, file: str, data: bytes | None) -> DoneRecord | Fault:
+def _read_one(directory: str, file: str) -> DoneRecord | Fault:
     try:
-        if data is None:
-            data = storage.read_bytes(os.path.join(directory, file))
+        data = storage.read_bytes(os.path.join(directory, file))
         fields = parse(data, DONE)
         one = DoneRecord(**fields)
         if one.to_json() == data:

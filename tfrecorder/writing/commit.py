@@ -42,8 +42,8 @@ def commit(
     rejects = [shard.rejects for shard, one in by_shard.items() if one.rejects]
     suspects = [shard.suspects for shard, one in by_shard.items() if one.suspects]
     lists = {
-        layout.REJECTS: _gathered(output_dir, layout.SHARD_REJECTS, REJECT_HEADER, rejects),
-        layout.SUSPECTS: _gathered(output_dir, layout.SHARD_SUSPECTS, SUSPECT_HEADER, suspects),
+        layout.REJECTS: _gathered(output_dir, REJECT_HEADER, rejects),
+        layout.SUSPECTS: _gathered(output_dir, SUSPECT_HEADER, suspects),
     }
     sums |= {file: metadata.sums_of(data) for file, data in lists.items()}
     files = {
@@ -127,22 +127,11 @@ def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -
     )
 
 
-def _gathered(output_dir: str, folder: str, header: tuple[str, ...], parts: Sequence[str]) -> bytes:
-    """One CSV from those of the shards that list anything, in the order of the source's rows.
-
-    In a gs:// bucket, listing their folder returns most of them: one request per 1,000.
-    """
+def _gathered(output_dir: str, header: tuple[str, ...], parts: Sequence[str]) -> bytes:
+    """One CSV from those of the shards that list anything, in the order of the source's rows."""
     head = to_csv(header, [])
-    listed: dict[str, storage.Description] = {}
-    if len(parts) > 1 and not storage.is_local(output_dir):
-        with storage.failing_as(OutputError, output_dir):
-            listed = storage.descriptions(os.path.join(output_dir, folder))
 
     def rows_of(part: str) -> bytes:
-        found = listed.get(os.path.basename(part))
-        content = None if found is None else found.content
-        if content is None:
-            content = storage.read_bytes(os.path.join(output_dir, part))
-        return content[len(head) :]
+        return storage.read_bytes(os.path.join(output_dir, part))[len(head) :]
 
     return head + in_order(storage.each(rows_of, parts, output_dir))

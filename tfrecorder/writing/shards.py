@@ -311,9 +311,7 @@ class Tally:
         }
 
         def publish(name: str) -> None:
-            # The commit reads the lists of all shards, but not the indexes.
-            listed = name != shard.index_file
-            storage.publish_bytes(output_dir, name, files[name], claim=attempt, listed=listed)
+            storage.publish_bytes(output_dir, name, files[name], claim=attempt)
 
         storage.each(publish, files, output_dir)
 
