@@ -171,7 +171,6 @@ def expensive(scale: int = 1) -> dict[str, Callable[[], bytes]]:
         "GIF comment": lambda: commented_gif(b"\xfe", 5_000 * scale, 255),
         "GIF extension": lambda: commented_gif(b"\xff", 60_000 * scale),
         "TIFF of strips": lambda: strips(1, 40_000 * scale, 1),
-        "TIFF of fax strips": lambda: strips(8, 4_000 * scale, 1, compression=4),
         "TIFF with shared tags": lambda: shared_tags(1_000, 40_000 * scale),
         "TIFF with many tags": lambda: shared_tags(min(5_000 * scale, 32_000), 1),
         "TIFF with fractions": lambda: strips(9, 9, 9, more={33550: (5, [1] * 50_000 * scale)}),

@@ -255,7 +255,7 @@ def reencoded(photo: Image.Image) -> dict[str, bytes]:
         "tiff deflate": save(photo, "TIFF", compression="tiff_adobe_deflate"),
         "tiff jpeg": save(photo, "TIFF", compression="jpeg"),
         "tiff gray": save(gray, "TIFF"),
-        "tiff 1 bit": save(photo.convert("1"), "TIFF", compression="group4"),
+        "tiff 1 bit": save(photo.convert("1"), "TIFF", compression="group3"),
         "tiff 16 bit": save(wide, "TIFF"),
         "tiff 32 bit": save(wide.convert("I"), "TIFF"),
         "tiff palette": save(palette, "TIFF"),

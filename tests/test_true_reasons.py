@@ -28,13 +28,12 @@ def bmp(bits: int, compression: int, *masks: int) -> bytes:
     return b"BM" + struct.pack("<IHHI", at + len(data), 0, 0, at) + head + fields + data
 
 
-def samples(bits: list[int], kind: int, photometric: int = 1, **more: Tag) -> bytes:
+def samples(bits: list[int], kind: int, photometric: int = 1) -> bytes:
     """A TIFF of 4 x 4 pixels of these samples."""
     data = bytes(4 * 4 * sum(bits) // 8)
     tags: dict[int, Tag] = {256: (3, [4]), 257: (3, [4]), 258: (3, bits), 259: (3, [1])}
     tags |= {262: (3, [photometric]), 273: (4, [0]), 277: (3, [len(bits)]), 278: (3, [4])}
     tags |= {279: (4, [len(data)]), 339: (3, [kind] * len(bits))}
-    tags |= {int(name[1:]): tag for name, tag in more.items()}
     return tiff(tags | {273: (4, [len(tiff(tags))])}, data)
 
 
@@ -42,18 +41,25 @@ JPEG = save(photo(), "JPEG")
 
 #: Sound files of kinds that are not stored, and a word of what must be said of each.
 UNSUPPORTED = {
-    "bit fields of 4 bits": (bmp(16, 3, 0xF00, 0xF0, 0xF), "bit fields f00, f0, f"),
-    "bit fields of 10 bits": (bmp(32, 3, 0x3FF00000, 0xFFC00, 0x3FF), "3ff00000, ffc00, 3ff"),
-    "JPEG in a BMP": (bmp(0, 4), "a BMP with JPEG data"),
-    "BMP of 64 bits": (bmp(64, 0), "a BMP of 64 bits a pixel"),
-    "half floats": (samples([16], 3), "a TIFF of 1 16-bit floating-point grey sample"),
-    "doubles": (samples([64], 3), "a TIFF of 1 64-bit floating-point grey sample"),
-    "floats in colour": (samples([32] * 3, 3, 2), "3 32-bit floating-point RGB samples"),
-    "32 bits in colour": (samples([32] * 3, 1, 2), "a TIFF of 3 32-bit RGB samples"),
-    "complex": (samples([64], 6), "complex"),
-    "raw sensor": (samples([16], 1, 32803, t50706=(1, [1, 4, 0, 0])), "a DNG"),
-    "JPEG XL in a TIFF": (strips(4, 4, 4, compression=50002), "50002 (JPEG XL)"),
-    "LERC in a TIFF": (strips(4, 4, 4, compression=34887), "34887 (LERC)"),
+    "bit fields of 4 bits": (bmp(16, 3, 0xF00, 0xF0, 0xF), "bmp: Unsupported BMP bitfields layout"),
+    "bit fields of 10 bits": (
+        bmp(32, 3, 0x3FF00000, 0xFFC00, 0x3FF),
+        "bmp: Unsupported BMP bitfields layout",
+    ),
+    "JPEG in a BMP": (bmp(0, 4), "Unsupported BMP pixel depth (0)"),
+    "BMP of 64 bits": (bmp(64, 0), "Unsupported BMP pixel depth (64)"),
+    "half floats": (samples([16], 3), "BitsPerSample=16, SampleFormat=3"),
+    "doubles": (samples([64], 3), "SamplesPerPixel=1, BitsPerSample=64, SampleFormat=3"),
+    "floats in colour": (
+        samples([32] * 3, 3, 2),
+        "SamplesPerPixel=3, BitsPerSample=32, SampleFormat=3",
+    ),
+    "32 bits in colour": (samples([32] * 3, 1, 2), "SamplesPerPixel=3, BitsPerSample=32"),
+    "complex": (samples([64], 6), "SampleFormat=6"),
+    "raw sensor": (samples([16], 1, 32803), "PhotometricInterpretation=32803"),
+    "JPEG XL in a TIFF": (strips(4, 4, 4, compression=50002), "a TIFF with the compression 50002"),
+    "LERC in a TIFF": (strips(4, 4, 4, compression=34887), "a TIFF with the compression 34887"),
+    "fax": (save(photo().convert("1"), "TIFF", compression="group4"), "Group 4 fax data; save it"),
     "CgBI": (SIGNATURE + chunk(b"CgBI", b"\x50\0\x20\2") + png(photo())[8:], "CgBI"),
     "JPEG-LS": (after_start(JPEG, segment(0xF7, bytes(9))), "JPEG-LS"),
     "lossless JPEG": (lossless_jpeg(), "a JPEG of lossless coding"),
@@ -103,7 +109,7 @@ CODECS = {
 def test_a_tiff_of_a_codec_that_libtiff_has_or_lacks(compression: int) -> None:
     data = of_codec(compression, CODECS[compression])
     if compression == 50001:  # not in the libtiff of Pillow's wheels
-        with pytest.raises(Reject, match=f"unsupported: .* {compression} "):
+        with pytest.raises(Reject, match=f"^unsupported: .* {compression},"):
             check_image(data)
         return
     assert check_image(data).format == "png"
@@ -130,7 +136,7 @@ def test_what_is_damaged_is_not_called_unsupported() -> None:
         (b"\x1f\x8b" + bytes(40), "a gzip file"),
         (b'{"error": 404}', "JSON"),
         (b"<!DOCTYPE html><p>404", "HTML"),
-        (b"BMW,1234,Munich,Bavaria\n" * 9, "no header of a BMP"),
+        (b"BMW,1234,Munich,Bavaria\n" * 9, "like no image format"),
     ],
 )
 def test_what_is_no_image_is_named(data: bytes, words: str) -> None:

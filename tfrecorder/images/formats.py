@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tfrecorder.images.rejects import Reject
-from tfrecorder.images.unsupported import unsupported
+from tfrecorder.images.rejects import Reject, unsupported
 
 #: Formats that are re-encoded as PNG; JPEG and PNG themselves are kept.
 REENCODED = ("bmp", "gif", "webp", "tiff", "ppm", "avif")
@@ -16,7 +15,8 @@ REENCODED = ("bmp", "gif", "webp", "tiff", "ppm", "avif")
 _READ = {
     "jpeg": rb"\xff\xd8\xff",
     "png": rb"\x89PNG\r\n\x1a\n",
-    "bmp": rb"BM",
+    # With the size of one of its headers, because a text may begin with BM.
+    "bmp": rb"BM.{12}[\x0c\x28\x34\x38\x40\x6c\x7c]\0\0\0",
     "gif": rb"GIF8[79]a",
     "webp": rb"RIFF....WEBP",
     "tiff": rb"II\*\0|MM\0\*|II\+\0|MM\0\+",

@@ -26,8 +26,7 @@ from tfrecorder.images.jpeg_scans import (
     too_many_segments,
 )
 from tfrecorder.images.memory import Room, is_limited, unlimited
-from tfrecorder.images.rejects import Reject
-from tfrecorder.images.unsupported import unsupported
+from tfrecorder.images.rejects import Reject, unsupported
 
 _OTHER_FRAMES = {
     **dict.fromkeys((0xC3, 0xCB), "lossless"),

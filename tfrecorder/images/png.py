@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from tfrecorder.images.cost import too_expensive
 from tfrecorder.images.header import Header, check_size, exif_orientation
-from tfrecorder.images.rejects import Reject
-from tfrecorder.images.unsupported import unsupported
+from tfrecorder.images.rejects import Reject, unsupported
 
 _GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGBA = 0, 2, 3, 4, 6
 _SAMPLES = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGBA: 4}

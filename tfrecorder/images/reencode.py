@@ -21,12 +21,10 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from tfrecorder.images import cost as expense
-from tfrecorder.images import png, tiff_fax, tiff_tags
+from tfrecorder.images import cost, png, tiff_tags
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.memory import Room, is_limited, unlimited
 from tfrecorder.images.rejects import Reject
-from tfrecorder.images.unsupported import check_bmp, unsupported, what_bmp, what_tiff
 
 _PLUGINS = {
     "bmp": BmpImagePlugin.BmpImageFile,
@@ -39,16 +37,22 @@ _PLUGINS = {
 
 #: Checks made before Pillow is called.
 _CHECKS: dict[str, Callable[[bytes], None]] = {
-    "bmp": check_bmp,
-    "gif": expense.check_gif,
-    "ppm": expense.check_netpbm,
+    "gif": cost.check_gif,
+    "ppm": cost.check_netpbm,
     "tiff": tiff_tags.check_tiff,
 }
 
-#: What a file is that Pillow refuses, worked out from its data and Pillow's message.
-_EXPLANATIONS: dict[str, Callable[[bytes, str], str | None]] = {
-    "bmp": what_bmp,
-    "tiff": what_tiff,
+#: Pillow's words for a kind of file that it does not decode.
+_NOT_DECODED = re.compile(
+    "Unsupported|unknown (pixel mode|data organization)|samples per pixel"
+    "|not installed|codec available|mplemented"
+)
+#: What is said of a TIFF of such a kind.
+_TIFF_TAGS = {
+    "SamplesPerPixel": tiff_tags.SAMPLES,
+    "BitsPerSample": tiff_tags.BITS,
+    "SampleFormat": tiff_tags.SAMPLE_FORMAT,
+    "PhotometricInterpretation": tiff_tags.PHOTOMETRIC,
 }
 
 # Pillow turns a TIFF, and no other format, by its orientation; this undoes the turn.
@@ -154,7 +158,7 @@ def _decode(
     with _quiet():
         image = _PLUGINS[kind](io.BytesIO(data))
         check_size(image.height, image.width, len(image.getbands()), max_pixels)
-        expense.check_python_decoder(image, data)
+        cost.check_python_decoder(image, data)
         take_room(image.height * image.width)
         orientation = _orientation(image)
         warning = _reduced(image)
@@ -167,7 +171,6 @@ def _decode(
     if orientation in _TURNED_BACK:
         pixels = image.transpose(_TURNED_BACK[orientation])
         pixels.info = image.info
-    tiff_fax.check_rows(pixels, image.tag_v2, data)
     return pixels, orientation != 1, warning
 
 
@@ -235,11 +238,11 @@ def _beyond_palette(image: Image.Image) -> bool:
 def _as_reject(error: Exception, kind: str, data: bytes) -> Reject:
     """The reject for what a decoder raised: it says what an unsupported file is."""
     words = _words(error)
-    explain = _EXPLANATIONS.get(kind)
-    if explain and (what := explain(data, words)):
-        return unsupported(what)
-    if kind in ("avif", "webp") and re.search("not installed|codec available|mplemented", words):
-        return unsupported(f"{'an AVIF' if kind == 'avif' else 'a WebP'} image: {words}")
+    if _NOT_DECODED.search(words):
+        if kind == "tiff":
+            tags = tiff_tags.Tags(data)
+            kind += f" with {', '.join(f'{k}={tags.number(v, 1)}' for k, v in _TIFF_TAGS.items())}"
+        return Reject("check", "unsupported", f"Pillow does not decode the {kind}: {words}")
     code = "truncated" if re.search("truncat|not enough|incomplete", words) else "damaged"
     return Reject("check", code, f"Pillow cannot decode the {kind}: {words}")
 

@@ -36,3 +36,8 @@ class Reject(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"
+
+
+def unsupported(what: str) -> Reject:
+    """The Reject of a valid file whose type is not supported; `what` is e.g. "a PDF"."""
+    return Reject("check", "unsupported", f"the file is {what}, which is not supported")

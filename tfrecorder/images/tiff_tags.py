@@ -18,12 +18,17 @@ import numpy as np
 
 from tfrecorder.images.cost import too_expensive
 from tfrecorder.images.jpeg_scans import FRAMES, bound_of, markers, scans_and_visits
+from tfrecorder.images.rejects import Reject
 
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
-STRIP_OFFSETS, SAMPLES, STRIP_BYTES, PLANES = 273, 277, 279, 284
+STRIP_OFFSETS, SAMPLES, STRIP_BYTES = 273, 277, 279
 TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_BYTES = 322, 323, 324, 325
-SAMPLE_FORMAT, JPEG_OFFSET, DNG_VERSION = 339, 513, 50706
+SAMPLE_FORMAT, JPEG_OFFSET = 339, 513
 GROUP_4, OLD_JPEG, JPEG = 4, 6, 7
+
+#: The compressions that Pillow's wheels decode (none, CCITT, Group 3, LZW, JPEG, Deflate, PackBits,
+#: LZMA, Zstandard), but for Group 4.
+_DECODED = (1, 2, 3, 5, OLD_JPEG, JPEG, 8, 32771, 32773, 32946, 34925, 50000)
 
 #: Directories that Pillow also reads: EXIF, GPS, interoperability.
 _FURTHER = (34665, 34853, 40965)
@@ -35,10 +40,8 @@ _RATIONALS = (5, 10)
 #: The most tags in all directories (libtiff does not read a directory with more), and the most
 #: fractions in their values; Pillow makes an object of each.
 _TAGS, _FRACTIONS = 4096, 20_000
-#: The most strips or tiles: this many, plus this many per megapixel.  Each takes 10 us; with
-#: Group 4 data, 250 us.
+#: The most strips or tiles: this many, plus this many per megapixel.  Each takes 10 us.
 _PIECES, _PIECES_A_MEGAPIXEL = 20_000, 4_000
-_FAX_PIECES, _FAX_PIECES_A_MEGAPIXEL = 2_000, 200
 #: The most pixels in all tiles, including those beyond the picture's edges: this many, plus this
 #: many per pixel.
 _TILED, _TILED_A_PIXEL = 1 << 24, 4
@@ -121,8 +124,16 @@ class Tags:
 
 
 def check_tiff(data: bytes) -> None:
-    """Rejects a TIFF whose tags, strips or tiles take far longer than its size allows."""
+    """Rejects a TIFF that takes far longer than its size allows, or that Pillow cannot decode."""
     tags = Tags(data)
+    compression = tags.number(COMPRESSION, 1)
+    if compression == GROUP_4:
+        # Seen in libtiff 4.7: the rows that are missing hold what was in its memory before.
+        words = "libtiff does not notice rows that are missing in a TIFF of Group 4 fax data"
+        raise Reject("check", "unsupported", f"{words}; save it as a PNG")
+    if compression not in _DECODED:
+        words = f"the file is a TIFF with the compression {compression}, which is not supported"
+        raise Reject("check", "unsupported", f"{words}; save it as a PNG")
     if tags.bytes > len(data) + (1 << 20):
         raise too_expensive(
             f"the TIFF's tags hold {tags.bytes:,} bytes, in a file of {len(data):,}"
@@ -131,7 +142,7 @@ def check_tiff(data: bytes) -> None:
         raise too_expensive(f"the TIFF's tags hold {tags.fractions:,} fractions")
     pixels = tags.number(WIDTH) * tags.number(HEIGHT)
     _check_pieces(tags, pixels, len(data))
-    if tags.number(COMPRESSION, 1) in (OLD_JPEG, JPEG):
+    if compression in (OLD_JPEG, JPEG):
         _check_scans(tags, pixels, data)
 
 
@@ -140,8 +151,6 @@ def _check_pieces(tags: Tags, pixels: int, size: int) -> None:
     name = "tiles" if tiled else "strips"
     pieces = len(tags.array(TILE_OFFSETS if tiled else STRIP_OFFSETS))
     most = _PIECES + _PIECES_A_MEGAPIXEL * pixels // 1_000_000
-    if tags.number(COMPRESSION, 1) == GROUP_4:
-        most = _FAX_PIECES + _FAX_PIECES_A_MEGAPIXEL * pixels // 1_000_000
     if pieces > most:
         raise too_expensive(f"the TIFF has {pieces:,} {name} for {pixels:,} pixels")
     stored = tags.array(TILE_BYTES if tiled else STRIP_BYTES).astype(np.float64)
