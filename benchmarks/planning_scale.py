@@ -175,7 +175,7 @@ def _put_shards(server: Any, plan: Any) -> None:
             sides=[[375, 500], [375, 500]],
             beside={name: google_crc32c.value(data) for name, data in files.items()},
         )
-        storage.publish_over(OUT, shard.done, done.to_json(), 0)
+        storage.publish_over(OUT, shard.done, done.to_json(), "")
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(put, range(len(plan.shards))))

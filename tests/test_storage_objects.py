@@ -173,10 +173,10 @@ def test_what_stands_already_stays(place: str) -> None:
 
 
 def test_a_file_is_replaced_only_over_the_one_that_was_seen(place: str) -> None:
-    first = storage.publish_over(place, "note", b"first", 0)
+    first = storage.publish_over(place, "note", b"first", "")
     found = storage.describe(f"{place}/note")
     assert found is not None
-    assert found.generation == first != 0
+    assert found.version == first != ""
     second = storage.publish_over(place, "note", b"second", first)
     with pytest.raises(storage.OtherStandsError):
         storage.publish_over(place, "note", b"third", first)
@@ -210,7 +210,7 @@ def test_a_server_that_knows_no_conditions_can_be_used_without(
     assert not storage.publish_new("s3://bkt", "note", b"second")
     found = storage.describe("s3://bkt/note")
     assert found is not None
-    assert found.generation == 0
+    assert found.version == ""
 
 
 class Holder:

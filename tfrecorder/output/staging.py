@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tfrecorder import storage
@@ -145,7 +145,7 @@ class StagedPlan:
 
     def __init__(self, output_dir: str, digest: str) -> None:
         self._output_dir, self._digest = output_dir, digest
-        self._known: tuple[Hashable, Plan] | None = None
+        self._known: tuple[str | None, Plan] | None = None
 
     def read(self) -> Plan:
         """The plan as `staged_plan` gives it; raises the same errors if it has been replaced."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, BinaryIO, TypeVar, cast
 
 from tfrecorder.core.threads import map_at_once
@@ -136,7 +136,7 @@ def size_or_none(path: str) -> int | None:
 
 
 def describe(path: str) -> Description | None:
-    """What the store says about a file: size, CRC32C, generation; None if there is no such file.
+    """What the store says about a file: size, CRC32C, version; None if there is no such file.
 
     Raises:
         UnreadableError: as `read_bytes`, except for a missing file.
@@ -144,8 +144,8 @@ def describe(path: str) -> Description | None:
     return retried(lambda: _store(path).describe(path), path)
 
 
-def version(path: str) -> Hashable:
-    """A value that changes when the file is replaced; None if there is no such file.
+def version(path: str) -> str | None:
+    """A text that changes when the file is replaced; None if there is no such file.
 
     Raises:
         UnreadableError: as `read_bytes`, except for a missing file.
@@ -252,7 +252,7 @@ def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[
     Args:
         output_dir: the dataset directory.
         name: the final name below it, as `layout` gives it.
-        claim: in a store with generations (gs, s3, az), an existing file with other bytes is
+        claim: in a store with versions (gs, s3, az), an existing file with other bytes is
             replaced only once the claim is held.
 
     Raises:
@@ -288,25 +288,23 @@ def publish_bytes(output_dir: str, name: str, data: bytes, claim: Claim | None =
     publish_by(output_dir, name, lambda file: write_all(file, data), claim)
 
 
-def publish_over(output_dir: str, name: str, data: bytes, generation: int) -> int:
-    """`publish_bytes` over one generation (0: no file yet); returns the new generation.
+def publish_over(output_dir: str, name: str, data: bytes, version: str) -> str:
+    """`publish_bytes` over one version (empty: no file yet); returns the new version.
 
-    A store without generations replaces whatever is there, and returns 0.
+    A store without versions replaces whatever is there, and returns an empty text.
 
     Raises:
-        OtherStandsError: another generation with other bytes is there.
+        OtherStandsError: another version with other bytes is there.
         OSError: it cannot be written.
     """
     path = os.path.join(output_dir, name)
     try:
-        made = retried(
-            lambda: _store(output_dir).put_over(output_dir, name, data, generation), path
-        )
+        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, version), path)
     except UnreadableError as error:
         raise UnwritableError(str(error)) from error
     if made is None:
         publish_bytes(output_dir, name, data)
-    return made or 0
+    return made or ""
 
 
 def publish_new(output_dir: str, name: str, data: bytes) -> bool:
@@ -319,7 +317,7 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """
     path = os.path.join(output_dir, name)
     try:
-        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, 0), path)
+        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, ""), path)
         if made is None and size(path) is not None:
             return read_bytes(path) == data
     except OtherStandsError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import shutil
 import uuid
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
@@ -99,7 +99,7 @@ class FsspecStore:
         size = self.size(path)
         return None if size is None else Description(size)
 
-    def version(self, path: str) -> Hashable:
+    def version(self, path: str) -> str | None:
         system, name = _system(path)
         _read_request(lambda: system.invalidate_cache(name))
         found = self._described(path)
@@ -165,7 +165,7 @@ class FsspecStore:
 
         return spooled(whole, lambda local: _write_request(lambda: upload(local)))
 
-    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
+    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         return None
 
     def remove(self, folder: str, name: str) -> None:

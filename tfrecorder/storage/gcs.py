@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -75,7 +75,10 @@ class Connection(NamedTuple):
 
 
 class BucketStore:
-    """Objects `gs://bucket/name`; a folder is a prefix of object names."""
+    """Objects `gs://bucket/name`; a folder is a prefix of object names.
+
+    An object's version is its generation.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,8 +92,8 @@ class BucketStore:
         found = _read_request(lambda: describe_object(*at))
 
         def read(start: int, end: int) -> bytes:
-            # From the generation just described, so that two generations are never mixed.
-            return _read_request(lambda: read_range(*at, found.generation, start, end))
+            # From the version just described, so that two versions are never mixed.
+            return _read_request(lambda: read_range(*at, found.version, start, end))
 
         return in_parts(path, found.size, read)
 
@@ -111,9 +114,9 @@ class BucketStore:
                 return None
             raise
 
-    def version(self, path: str) -> Hashable:
+    def version(self, path: str) -> str | None:
         found = self.describe(path)
-        return None if found is None else found.generation
+        return None if found is None else found.version
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         return self._list(folder, delimiter="/")[0]
@@ -146,9 +149,12 @@ class BucketStore:
         path: str,
         file: Reader,
         size: int | None,
-        generation: int | None = None,
+        version: str | None = None,
     ) -> None:
-        """Upload to the final name: the object appears whole, or not at all."""
+        """Upload to the final name: the object appears whole, or not at all.
+
+        With a version it is put only over that one, empty for no object.
+        """
         blob = self._blob(path, chunk_size=PIECE)
         with _in_session():
             blob.upload_from_file(
@@ -156,7 +162,7 @@ class BucketStore:
                 size=size,
                 content_type="application/octet-stream",
                 checksum="crc32c",
-                if_generation_match=generation,
+                if_generation_match=None if version is None else int(version or 0),
                 retry=None,
                 timeout=TIMEOUT,
             )
@@ -176,10 +182,10 @@ class BucketStore:
             is_ours=lambda standing: standing.is_of(*file.sums()),
         )
 
-    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
+    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         path = f"{folder}/{name}"
 
-        def put() -> int:
+        def put() -> str:
             blob = self._blob(path)
             try:
                 with _in_session():
@@ -187,7 +193,7 @@ class BucketStore:
                         data,
                         content_type="application/octet-stream",
                         checksum="crc32c",
-                        if_generation_match=generation,
+                        if_generation_match=int(version or 0),
                         retry=None,
                         timeout=TIMEOUT,
                     )
@@ -196,8 +202,8 @@ class BucketStore:
                 standing = self.describe(path)
                 if standing is None or not standing.is_of(len(data), google_crc32c.value(data)):
                     raise
-                return standing.generation
-            return int(blob.generation)
+                return standing.version
+            return str(blob.generation)
 
         return _write_request(put)
 
@@ -214,10 +220,10 @@ class BucketStore:
         def move() -> None:
             source, target = self._at(f"{folder}/{name}"), split_path(f"{folder}/{new}")
             try:
-                generation = describe_object(*source).generation
-                copy_object(*source, *target, generation)
-                # Delete exactly the generation that was copied.
-                delete_object(*source, generation)
+                version = describe_object(*source).version
+                copy_object(*source, *target, version)
+                # Delete exactly the version that was copied.
+                delete_object(*source, version)
             except UnreadableError as error:
                 if error.code != "not_found" or self.size(f"{folder}/{new}") is None:
                     raise

@@ -145,17 +145,17 @@ def fetch_object(ask: Ask, bucket: str, name: str, file: BinaryIO) -> None:
         _check_whole(ask, bucket, name, response, size, crc)
 
 
-def read_range(ask: Ask, bucket: str, name: str, generation: int, start: int, end: int) -> bytes:
-    """The bytes from `start` up to, not including, `end` of one generation of an object."""
+def read_range(ask: Ask, bucket: str, name: str, version: str, start: int, end: int) -> bytes:
+    """The bytes from `start` up to, not including, `end` of one version of an object."""
     wanted = {"Range": f"bytes={start}-{end - 1}"}
-    with ask(f"{_media(bucket, name)}&generation={generation}", headers=wanted) as response:
+    with ask(f"{_media(bucket, name)}&generation={version}", headers=wanted) as response:
         if response.status != 206:  # the page of a gateway may be as long as the range
             raise TransientError(_NOT_WHOLE)
         return response.read()
 
 
 def describe_object(ask: Ask, bucket: str, name: str) -> Description:
-    """An object's size, checksum and generation."""
+    """An object's size, checksum and version."""
     return _description(_json(ask, f"{_place(bucket, name)}?fields={_DESCRIBED}"))
 
 
@@ -188,9 +188,9 @@ def list_objects(
             return objects, folders
 
 
-def delete_object(ask: Ask, bucket: str, name: str, generation: int | None = None) -> None:
-    """Remove an object, or only the given generation of it; nothing if there is none."""
-    only = "" if generation is None else f"?ifGenerationMatch={generation}"
+def delete_object(ask: Ask, bucket: str, name: str, version: str | None = None) -> None:
+    """Remove an object, or only the given version of it; nothing if there is none."""
+    only = "" if version is None else f"?ifGenerationMatch={version}"
     try:
         with ask(f"{_place(bucket, name)}{only}", "DELETE") as response:
             if response.read().lstrip().startswith(b"<"):
@@ -201,12 +201,12 @@ def delete_object(ask: Ask, bucket: str, name: str, generation: int | None = Non
 
 
 def copy_object(
-    ask: Ask, bucket: str, name: str, new_bucket: str, new_name: str, generation: int
+    ask: Ask, bucket: str, name: str, new_bucket: str, new_name: str, version: str
 ) -> None:
-    """Copy one generation of an object within the service."""
+    """Copy one version of an object within the service."""
     target = _place(new_bucket, new_name).removeprefix("/storage/v1")
     path = f"{_place(bucket, name)}/rewriteTo{target}"
-    query, done = {"ifSourceGenerationMatch": str(generation)}, False
+    query, done = {"ifSourceGenerationMatch": version}, False
     while not done:  # a large object going to another location takes several requests
         found = _json(ask, f"{path}?{urllib.parse.urlencode(query)}", "POST")
         done, query["rewriteToken"] = bool(found.get("done")), found.get("rewriteToken", "")
@@ -234,7 +234,7 @@ def _json(ask: Ask, path: str, method: str = "GET") -> dict[str, Any]:
 def _description(found: Mapping[str, Any]) -> Description:
     try:
         crc = decode_crc32c(found.get("crc32c"))
-        return Description(int(found["size"]), crc, int(found["generation"]))
+        return Description(int(found["size"]), crc, str(int(found["generation"])))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise TransientError("what came back does not describe an object") from error
 

@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO
 
 from tfrecorder.errors import OptionError, OutputError, TfrecorderError
@@ -98,7 +98,7 @@ class LocalStore:
         size = self.size(path)
         return None if size is None else Description(size)
 
-    def version(self, path: str) -> Hashable:
+    def version(self, path: str) -> str | None:
         try:
             with self.open(path) as file:  # opened: a network disk may cache old answers
                 found = os.fstat(file.fileno())
@@ -106,7 +106,7 @@ class LocalStore:
             if error.code == "not_found":
                 return None
             raise
-        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+        return f"{found.st_dev} {found.st_ino} {found.st_mtime_ns} {found.st_size}"
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         return described(self.names(folder))
@@ -147,7 +147,7 @@ class LocalStore:
                     os.unlink(temporary, dir_fd=aside)
                 raise
 
-    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
+    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         return None
 
     def remove(self, folder: str, name: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import mmap
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
@@ -49,7 +49,7 @@ _PAGE = 1000
 class ObjectStore:
     """Objects `scheme://bucket/name`; a folder is a prefix of object names.
 
-    An object's generation is its entity tag as a number.
+    An object's version is its entity tag.
     """
 
     def __init__(self) -> None:
@@ -109,10 +109,9 @@ class ObjectStore:
         found = self._head(path)
         return None if found is None else _description(found)
 
-    def version(self, path: str) -> Hashable:
+    def version(self, path: str) -> str | None:
         found = self._head(path)
-        # On S3 the same bytes have the same tag whenever they are written, so the time counts too.
-        return None if found is None else (found["e_tag"], found["last_modified"])
+        return None if found is None else found["e_tag"]
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         return self._listing(folder)[0]
@@ -149,24 +148,24 @@ class ObjectStore:
             put_claimed(
                 claim,
                 look=lambda: write_request(lambda: self.describe(path), _already_ours),
-                put=lambda generation: self._put(path, data, _mode(generation)),
+                put=lambda version: self._put(path, data, _mode(version)),
                 is_ours=lambda standing: write_request(lambda: is_ours(standing), _already_ours),
             )
 
         return spooled(path, upload)
 
-    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
+    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         if not _is_conditional():
             return None
         path = f"{folder}/{name}"
         try:
-            return _number(self._put(path, data, _mode(generation)))
+            return self._put(path, data, _mode(version))
         except OtherStandsError:
             # An earlier attempt of ours may have written it, and the response was lost.
             standing = self.describe(path)
             if standing is None or self.read(path) != data:
                 raise
-            return standing.generation
+            return standing.version
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
@@ -326,26 +325,12 @@ def _answered(answer: Any) -> Any:
 
 
 def _description(found: Any) -> Description:
-    tag = found["e_tag"] or ""
-    return Description(found["size"], generation=_number(tag) if _is_conditional() else 0)
+    return Description(found["size"], version=(found["e_tag"] or "") if _is_conditional() else "")
 
 
-def _number(tag: str) -> int:
-    """An entity tag as a number.
-
-    >>> _tag(_number('"abc"'))
-    '"abc"'
-    """
-    return int.from_bytes(tag.encode(), "big")
-
-
-def _tag(number: int) -> str:
-    return number.to_bytes((number.bit_length() + 7) // 8, "big").decode()
-
-
-def _mode(generation: int) -> Any:
-    """obstore's mode for a write over this generation, 0 for none."""
-    return {"e_tag": _tag(generation)} if generation else "create"
+def _mode(version: str) -> Any:
+    """obstore's mode for a write over this version, empty for no object."""
+    return {"e_tag": version} if version else "create"
 
 
 def _is_conditional() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -133,13 +133,13 @@ class Description:
     Attributes:
         size: in bytes, as stored.
         crc32c: None if the store keeps none.
-        generation: a number that changes whenever the file is written, or whenever its bytes
-            change; 0 if the store has none.
+        version: the store's own name for what is there, which changes whenever the file is written,
+            or whenever its bytes change; empty if the store cannot write over a named version.
     """
 
     size: int
     crc32c: int | None = None
-    generation: int = 0
+    version: str = ""
 
     def is_of(self, size: int, crc32c: int) -> bool:
         """Whether a file has this size and checksum, as far as the store knows."""
@@ -166,7 +166,7 @@ def sums_of(read: Callable[[int], bytes]) -> tuple[int, int]:
 
 
 class Claim(Protocol):
-    """The right to replace existing files under some names of a store with generations."""
+    """The right to replace existing files under some names of a store with versions."""
 
     def is_held(self) -> bool:
         """True once the files there may be replaced."""
@@ -182,24 +182,24 @@ class Claim(Protocol):
 def put_claimed(
     claim: Claim,
     look: Callable[[], Description | None],
-    put: Callable[[int], object],
+    put: Callable[[str], object],
     is_ours: Callable[[Description], bool],
 ) -> None:
     """Put a file that replaces other bytes only if the claim to them is held.
 
     Args:
         look: describes the file that is there.
-        put: puts the file over a generation, 0 for none; raises an OtherStandsError if another one
-            is there.
+        put: puts the file over a version, empty for no file; raises an OtherStandsError if another
+            one is there.
         is_ours: whether the file that is there has our bytes.
     """
-    generation = 0
+    version = ""
     if claim.is_held():
         standing = look()
-        generation = 0 if standing is None else standing.generation
+        version = "" if standing is None else standing.version
         claim.take()  # after `look`: whoever takes it from now on replaces what we saw
     try:
-        put(generation)
+        put(version)
     except OtherStandsError:
         standing = look()
         # Ours: an upload whose response was lost, or another worker's upload of the same shard.
@@ -243,8 +243,8 @@ class Store(Protocol):
     def describe(self, path: str) -> Description | None:
         """What the store says about a file; None if there is no such file."""
 
-    def version(self, path: str) -> Hashable:
-        """A value that changes when the file is replaced; None if there is no such file."""
+    def version(self, path: str) -> str | None:
+        """A text that changes when the file is replaced; None if there is no such file."""
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         """The files directly in a folder, by name; empty if there is no such folder."""
@@ -263,17 +263,17 @@ class Store(Protocol):
     ) -> AbstractContextManager[BinaryIO]:
         """A file that appears as `name` below a folder only if the block succeeds.
 
-        It is written from start to end, without seeking.  In a store with generations, a claim
+        It is written from start to end, without seeking.  In a store with versions, a claim
         means that an existing file with other bytes is replaced only once the claim is held.
         """
 
-    def put_over(self, folder: str, name: str, data: bytes, generation: int) -> int | None:
-        """Write a short file below a folder over this generation, 0 for none.
+    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
+        """Write a short file below a folder over this version, empty for no file.
 
-        Returns the new generation.  A store without generations returns None and writes nothing.
+        Returns the new version.  A store without versions returns None and writes nothing.
 
         Raises:
-            OtherStandsError: another generation with other bytes is there.
+            OtherStandsError: another version with other bytes is there.
         """
 
     def remove(self, folder: str, name: str) -> None:

@@ -6,15 +6,15 @@ example after a change of a source, the done-record decides:
 
 - A file is put where there is none.  If there is one with the same CRC32C, nothing needs doing.
 - Other bytes are replaced only by the attempt that holds a claim.  A claim is a short note in the
-  place of the done-record, put over the generation that was seen there.  The holder looks which
-  generation of the file is there, then whether the claim is still its own, and puts its bytes over
-  that generation.  An attempt that takes the claim later puts its files again, so that an upload
+  place of the done-record, put over the version that was seen there.  The holder looks which
+  version of the file is there, then whether the claim is still its own, and puts its bytes over
+  that version.  An attempt that takes the claim later puts its files again, so that an upload
   of the earlier holder fails.
 - The done-record is put over the claim, or where no done-record was when the attempt began.
 
 So once there is a done-record, no attempt can claim its shard or replace its files, however late it
 comes: it finds the done-record and takes that for its own.  And an attempt whose claim was taken
-away cannot finish: it starts again.  On stores without generations the last writer wins.
+away cannot finish: it starts again.  On stores without versions the last writer wins.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Attempt:
         self._output_dir, self._shard, self._plan_digest = output_dir, shard, plan_digest
         self._lock = threading.Lock()
         self._held = False
-        self._generation = 0  # of what is in the done-record's place, as far as we know
+        self._version = ""  # of what is in the done-record's place, as far as we know
 
     def begin(self) -> None:
         """Look whether the shard is done; claim it if an attempt ended on the way.
@@ -72,11 +72,11 @@ class Attempt:
             ShardDoneError, OvertakenError
         """
         standing = self._look()
-        if standing is not None and standing.generation:
-            self._claim(standing.generation)
+        if standing is not None and standing.version:
+            self._claim(standing.version)
 
     def look_again(self) -> None:
-        """Give up if another attempt has completed the shard, on a store without generations.
+        """Give up if another attempt has completed the shard, on a store without versions.
 
         Raises:
             ShardDoneError
@@ -91,12 +91,12 @@ class Attempt:
         with self._lock:  # the files of a shard are uploaded in parallel
             standing = self._look()
             if self._held:
-                if standing is None or standing.generation != self._generation:
+                if standing is None or standing.version != self._version:
                     raise OvertakenError
             elif standing is not None:
                 raise OvertakenError
             else:
-                self._claim(0)
+                self._claim("")
 
     def finish(self, done: DoneRecord) -> DoneRecord:
         """Put the done-record; return it, or that of an attempt that completed the shard first.
@@ -115,7 +115,7 @@ class Attempt:
 
     def _look(self) -> storage.Description | None:
         """What is in the place of the done-record, if it is something else."""
-        # Take it before reading: what is read is of this generation, or a later one.
+        # Take it before reading: what is read is of this version, or a later one.
         path = os.path.join(self._output_dir, self._shard.done)
         with storage.failing_as(OutputError, path):
             standing = storage.describe(path)
@@ -124,18 +124,18 @@ class Attempt:
             raise ShardDoneError(done)
         return standing
 
-    def _claim(self, generation: int) -> None:
+    def _claim(self, version: str) -> None:
         # It may belong to another plan, which has replaced ours.
         staged_plan(self._output_dir, self._plan_digest)
-        self._generation = generation
+        self._version = version
         try:
-            self._generation = self._put(json.dumps({"claimed": uuid.uuid4().hex}).encode())
+            self._version = self._put(json.dumps({"claimed": uuid.uuid4().hex}).encode())
         except storage.OtherStandsError:
             raise OvertakenError from None
         self._held = True
 
-    def _put(self, data: bytes) -> int:
-        return storage.publish_over(self._output_dir, self._shard.done, data, self._generation)
+    def _put(self, data: bytes) -> str:
+        return storage.publish_over(self._output_dir, self._shard.done, data, self._version)
 
     def _read_done(self) -> DoneRecord | None:
         return read_done(self._output_dir, self._shard, self._plan_digest)
