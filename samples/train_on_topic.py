@@ -2,9 +2,10 @@
 
     python samples/train_on_topic.py kafka://localhost:9092/photos [--out DIR]
 
-One process writes the topic into a dataset, batch by batch. This one trains on each batch once, as
-soon as it is committed. Both end when nothing new has come for --until-idle seconds. If you run the
-same command again, the stream continues where it ended, but the training starts over.
+One process writes the topic into a dataset, batch by batch. This one trains on the dataset, epoch by
+epoch: each has what was committed when it began. Both end when nothing new has come for --until-idle
+seconds. If you run the same command again, the stream continues where it ended, but the training
+starts over.
 """
 
 from __future__ import annotations
@@ -57,20 +58,14 @@ def main() -> None:
             sys.exit("the stream ended before its first batch")
         time.sleep(0.5)
 
-    train = tfrecorder.load(
-        dataset,
-        "TRAIN",
-        batch_size=8,
-        image_size=SIZE,
-        follow="forward",
-        until_idle=chosen.until_idle,
-    )
+    train = tfrecorder.batches(dataset, "TRAIN", batch_size=8, image_size=SIZE, follow=True)
     model = build_model()
-    steps = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda step, logs: print(f"step {step + 1}: loss {logs['loss']:.2f}")
-    )
-    model.fit(train, callbacks=[steps], verbose=0)
-    stream.wait()
+    is_last = False
+    while not is_last:
+        is_last = stream.poll() is not None  # this epoch then has everything that was written
+        for images, labels in train:
+            loss = model.train_on_batch(images, labels)
+        print(f"epoch {train.epoch}: {len(train)} batches, loss {loss:.2f}", flush=True)
     print(tfrecorder.info(dataset))
 
 

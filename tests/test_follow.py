@@ -1,15 +1,11 @@
-"""Reading a dataset that grows: each epoch over what is there, or each generation once."""
+"""Reading a dataset that grows: each epoch over what is there when it begins."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,15 +14,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from follow_cases import IDS, append, soon
+from follow_cases import IDS, append
 from growing_cases import QUIET, drawn, table
 from PIL import Image
 from reading_cases import ids, jpeg, photograph
-from support import copied_as_tfds, photo_frame, run, start
+from support import copied_as_tfds, photo_frame, run
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError
-from tfrecorder.reading import growth as following
 
 READERS = [tfrecorder.load, tfrecorder.batches]
 
@@ -36,7 +31,6 @@ Grow = Callable[..., None]
 
 #: Records of the generations of the dataset that grows in these tests.
 SIZES = [12, 4, 6, 4, 1, 1, 3]
-ENDS = np.cumsum(SIZES).tolist()
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     out = str(tmp_path_factory.mktemp("whole") / "out")
     rows = table(0, sum(SIZES))
     tfrecorder.convert(rows[:12], out, num_shards=3, shuffle=False, **QUIET)
-    for end in ENDS[1:]:
+    for end in np.cumsum(SIZES)[1:]:
         tfrecorder.append(rows[:end], out, **QUIET)
     return out
 
@@ -124,43 +118,12 @@ def test_how_long_an_epoch_is(out: str, grow: Grow) -> None:
     assert len(train) == 4
     grow()
     assert [len(train) for _ in train] == [5] * 5
-    with pytest.raises(TypeError, match="the number of batches is not known in advance"):
-        len(tfrecorder.batches(out, "TRAIN", follow="forward", **IDS))
 
 
 def test_all_splits_follow(out: str, grow: Grow) -> None:
     every = tfrecorder.load(out, follow=True, **IDS)
     grow()
     assert {name: len(ids(split)) for name, split in every.items()} == {"TRAIN": 22}
-
-
-# ------------------------------------------------------------------------- each generation once
-
-
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("shuffle", [None, False])
-def test_forward_gives_each_generation_once_in_order(
-    out: str, grow: Grow, read: Reader, shuffle: bool | None
-) -> None:
-    grow()
-    train = read(out, "TRAIN", follow="forward", until_idle=0, shuffle=shuffle, seed=1, **IDS)
-    found = ids(train)
-    assert [sorted(found[:12]), sorted(found[12:16]), sorted(found[16:])] == [
-        list(range(12)),
-        list(range(12, 16)),
-        list(range(16, 22)),
-    ]
-    assert (found == list(range(22))) is (shuffle is False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("read", READERS)
-def test_forward_fills_batches_across_generations(out: str, read: Reader) -> None:
-    options = {"follow": "forward", "until_idle": 0, "image_size": 8, "batch_size": 5}
-    sizes = [len(labels) for _, labels in read(out, "TRAIN", **options)]
-    assert sizes == [5, 5, 5, 1]
-    drops = read(out, "TRAIN", drop_remainder=True, **options)
-    assert [len(labels) for _, labels in drops] == [5, 5, 5]
 
 
 APPENDING = """
@@ -176,83 +139,19 @@ for end in range(20, 40, 4):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
-def test_a_process_appends_while_a_loop_reads_forward(out: str, read: Reader) -> None:
-    train = read(out, "TRAIN", follow="forward", until_idle=300, seed=1, **IDS)
+def test_a_process_appends_while_epoch_follows_epoch(out: str, read: Reader) -> None:
+    train = read(out, "TRAIN", follow=True, seed=1, **IDS)
     code = APPENDING.format(tests=str(Path(__file__).parent))
     writer = subprocess.Popen([sys.executable, "-c", code])
-    found: list[int] = []
-    for batch in train:
-        found += ids([batch])
-        if len(found) >= 35:  # the last record would wait for a whole batch
-            break
-    assert writer.wait(600) == 0
-    assert len(found) == len(set(found)) == 35
-    generations = [found[:12], *(found[at : at + 4] for at in range(12, 32, 4))]
-    assert [sorted(one) for one in generations] == [
-        list(range(12)),
-        *(list(range(at, at + 4)) for at in range(12, 32, 4)),
-    ]
-    assert set(found[32:]) < {32, 33, 34, 35}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("read", READERS)
-def test_what_comes_while_a_loop_waits_is_given(
-    out: str, grow: Grow, read: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(following, "WHOLE_LOOK", 1e9)
-    train = iter(read(out, "TRAIN", follow="forward", seed=1, **IDS))
-    found = ids(next(train) for _ in range(3))
-    later = threading.Timer(1.5, grow)
-    later.start()
-    found += soon(lambda: ids([next(train)]))
-    later.join()
-    assert sorted(found[:16]) == list(range(16)), "the one that waited for a full batch comes first"
-    assert len(found) == 20
-    assert {*found[16:]} < {*range(16, 22)}
-
-
-def test_batches_forward_go_on_behind_what_they_gave(out: str, grow: Grow) -> None:
-    train = tfrecorder.batches(out, "TRAIN", follow="forward", until_idle=0, seed=1, **IDS)
-    assert sorted(ids(train)) == list(range(16))
-    assert ids(train) == []
-    grow()
-    assert sorted(ids(train)) == list(range(16, 22))
-    drops = tfrecorder.batches(
-        out, "TRAIN", follow="forward", until_idle=0, seed=1, drop_remainder=True, **IDS
-    )
-    found = ids(drops)
-    assert len(found) == 20, "two wait for more"
-    grow()
-    found += ids(drops)
-    assert len(found) == len(set(found)) == 25
-
-
-def test_each_iteration_of_load_forward_begins_at_the_first(out: str, grow: Grow) -> None:
-    train = tfrecorder.load(out, "TRAIN", follow="forward", until_idle=0, **IDS)
-    assert sorted(ids(train)) == list(range(16))
-    grow()
-    assert sorted(ids(train)) == list(range(22))
-
-
-@pytest.mark.slow
-def test_load_begins_at_a_generation_and_a_step(out: str, grow: Grow) -> None:
-    grow()
-    options = {"follow": "forward", "until_idle": 0, "seed": 2, **IDS}
-    whole = ids(tfrecorder.load(out, "TRAIN", start=(0, 0), **options))
-    assert sorted(whole) == list(range(22))
-    for step in range(6):
-        assert ids(tfrecorder.load(out, "TRAIN", start=(0, step), **options)) == whole[5 * step :]
-    assert ids(tfrecorder.load(out, "TRAIN", start=(1, 0), **options)) == whole[12:]
-    assert ids(tfrecorder.load(out, "TRAIN", start=(1, 1), **options)) == whole[17:]
-    assert ids(tfrecorder.load(out, "TRAIN", start=(3, 0), **options)) == []
-    later = tfrecorder.load(out, "TRAIN", start=(3, 0), **options)
-    grow()
-    assert sorted(ids(later)) == [22, 23, 24, 25]
-
-
-#: A quarter of it is for the shuffle buffer: room for five large images, or for all small ones.
-TIGHT: dict[str, Any] = {"seed": 2, "ram_budget": "1MiB", **IDS}
+    epochs = [ids(train)]
+    while writer.poll() is None:
+        epochs.append(ids(train))
+    epochs.append(ids(train))
+    assert writer.returncode == 0
+    assert sorted(epochs[-1]) == list(range(36))
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(len(epoch))), "each record once"
+        assert len(epoch) in range(16, 40, 4), "whole generations"
 
 
 def convert_large() -> None:
@@ -270,48 +169,14 @@ def append_small() -> None:
     append(table(0, 24).assign(image_uri=drawn("small", 24, (8, 8))))
 
 
-def test_a_start_forward_is_exact_after_the_dataset_has_grown() -> None:
-    """Also if the new records are small, so that more of them fit into the shuffle buffer."""
-    convert_large()
-    options: dict[str, Any] = {"follow": "forward", "until_idle": 0, **TIGHT}
-    whole = ids(tfrecorder.load("out", "TRAIN", start=(0, 0), **options))
-    assert max(whole[:5]) < 10, "the buffer did not hold them all"
-    append_small()
-    later = ids(tfrecorder.load("out", "TRAIN", start=(1, 0), **options))
-    resumed = ids(tfrecorder.load("out", "TRAIN", start=(0, 2), **options))
-    assert resumed == (whole + later)[10:]
-
-
 @pytest.mark.slow
 def test_an_epoch_has_one_order_whenever_the_dataset_was_opened() -> None:
     convert_large()
-    options: dict[str, Any] = {"follow": True, **TIGHT}
+    # A quarter is for the shuffle buffer: room for five large images, or for all small ones.
+    options: dict[str, Any] = {"follow": True, "seed": 2, "ram_budget": "1MiB", **IDS}
     before = tfrecorder.load("out", "TRAIN", **options)
     append_small()
     assert ids(before) == ids(tfrecorder.load("out", "TRAIN", **options))
-
-
-@pytest.mark.slow
-def test_a_start_forward_goes_on_with_the_same_augmented_pixels(out: str) -> None:
-    options: dict[str, Any] = {"batch_size": 5, "image_size": 16, "augment": True, "seed": 2}
-    options |= {"follow": "forward", "until_idle": 0}
-    whole = list(tfrecorder.load(out, "TRAIN", start=(0, 0), **options).as_numpy_iterator())
-    rest = tfrecorder.load(out, "TRAIN", start=(0, 2), **options).as_numpy_iterator()
-    for ours, theirs in zip(whole[2:], rest, strict=True):
-        np.testing.assert_array_equal(ours[0], theirs[0])
-
-
-@pytest.mark.parametrize("read", READERS)
-def test_hosts_divide_each_generation(out: str, grow: Grow, read: Reader) -> None:
-    grow(4)  # the last two of one record each
-    found = []
-    for rank in range(2):
-        train = read(
-            out, "TRAIN", follow="forward", seed=1, shard=(rank, 2), **IDS | {"batch_size": 2}
-        )
-        steps = iter(train)
-        found += soon(lambda steps=steps: ids(next(steps) for _ in range(7)))  # type: ignore[misc]
-    assert sorted(found) == list(range(28))
 
 
 # --------------------------------------------------------------------------------- the positions
@@ -345,33 +210,6 @@ def test_a_position_between_epochs_takes_new_generations(out: str, grow: Grow) -
     assert sorted(ids(resumed)) == list(range(22))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shuffle", ["exact", "blocks", False])
-def test_a_position_forward_leaves_no_record_out_and_gives_none_twice(
-    out: str, grow: Grow, shuffle: str | bool
-) -> None:
-    options = {"follow": "forward", "until_idle": 0, "shuffle": shuffle, "seed": 1, **IDS}
-    found: list[int] = []
-    state = None
-    for taken, more in ((1, 1), (3, 2), (0, 1), (9, 0)):  # killed after so many batches
-        train = tfrecorder.batches(out, "TRAIN", **options)
-        if state is not None:
-            train.load_state_dict(state)
-        loop = iter(train)
-        found += ids(batch for _, batch in zip(range(taken), loop, strict=False))
-        state = train.state_dict()
-        grow(more)
-    for first, end in itertools.pairwise([0, *ENDS[:6]]):
-        assert sorted(found[first:end]) == list(range(first, end))
-    assert len(found) == ENDS[5]
-
-
-def test_a_position_forward_is_not_one_of_epochs(out: str) -> None:
-    state = tfrecorder.batches(out, "TRAIN", follow="forward", seed=1, **IDS).state_dict()
-    with pytest.raises(OptionError, match=r"'forward exact', but this run has 'exact'.*follow"):
-        tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS).load_state_dict(state)
-
-
 # --------------------------------------------------------------------- what the elements look like
 
 
@@ -397,13 +235,13 @@ def test_images_of_other_sizes_are_read_as_if_they_had_been_there(
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_new_classes_get_the_next_integers(out: str, read: Reader) -> None:
-    train = read(out, "TRAIN", follow="forward", shuffle=False, image_size=8, batch_size=4)
-    loop = iter(train)
-    before = np.concatenate([np.asarray(next(loop)[1]) for _ in range(4)])
+    train = read(out, "TRAIN", follow=True, shuffle=False, image_size=8, batch_size=4)
+    before = np.concatenate([np.asarray(labels) for _, labels in train])
     names = tfrecorder.info(out).class_names
     assert names is not None
     append(table(16, 4, label="zebra"))
-    assert np.asarray(next(loop)[1]).tolist() == [len(names)] * 4
+    after = np.concatenate([np.asarray(labels) for _, labels in train])
+    assert after.tolist() == [*before.tolist(), *[len(names)] * 4]
     assert max(before) < len(names)
     assert tfrecorder.info(out).class_names == (*names, "zebra")
 
@@ -461,12 +299,10 @@ def test_longer_vectors_of_several_labels_are_refused(read: Reader) -> None:
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("follow", [True, "forward"])
 def test_a_new_generation_that_is_damaged_fails_as_in_load(
-    out: str, grow: Grow, read: Reader, follow: bool | str, monkeypatch: pytest.MonkeyPatch
+    out: str, grow: Grow, read: Reader
 ) -> None:
-    more = {"until_idle": 0} if follow == "forward" else {}
-    train = read(out, "TRAIN", follow=follow, **IDS, **more)
+    train = read(out, "TRAIN", follow=True, **IDS)
     grow()
     (shard,) = Path(out, "appended/00002").glob("*.tfrecord")
     shard.rename("aside")
@@ -476,30 +312,22 @@ def test_a_new_generation_that_is_damaged_fails_as_in_load(
     assert str(caught.value) in failing(train)
     Path("aside").rename(shard)
     shutil.move("out/appended/00002", "kept")
-    assert len(ids(train)) in (0, 16)
+    assert len(ids(train)) == 16
     shutil.move("kept", "out/appended/00002")
-    assert len(ids(train)) in (6, 22)
+    assert len(ids(train)) == 22
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("follow", [True, "forward"])
-def test_a_generation_lost_in_the_middle_is_an_error(
-    out: str, grow: Grow, read: Reader, follow: bool | str
-) -> None:
-    more = {"until_idle": 0} if follow == "forward" else {}
-    train = read(out, "TRAIN", follow=follow, **IDS, **more)
+def test_a_generation_lost_in_the_middle_is_an_error(out: str, grow: Grow, read: Reader) -> None:
+    train = read(out, "TRAIN", follow=True, **IDS)
     grow(2)
     shutil.rmtree("out/appended/00002")
     assert "appended/00002 is missing or not committed, but generation 3 is there" in failing(train)
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("follow", [True, "forward"])
-def test_a_dataset_that_was_replaced_is_an_error(
-    out: str, read: Reader, follow: bool | str
-) -> None:
-    more = {"until_idle": 0} if follow == "forward" else {}
-    train = read(out, "TRAIN", follow=follow, **IDS, **more)
+def test_a_dataset_that_was_replaced_is_an_error(out: str, read: Reader) -> None:
+    train = read(out, "TRAIN", follow=True, **IDS)
     tfrecorder.convert(table(0, 20), out, overwrite=True, **QUIET)
     assert "out was overwritten while it was being read. Open it again" in failing(train)
 
@@ -525,19 +353,10 @@ def test_what_other_tools_wrote_cannot_be_followed(dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"follow": 1}, "follow=1: give one of True, False, 'forward'"),
-        ({"follow": "backward"}, "follow='backward': give one of"),
+        ({"follow": 1}, "follow=1: give True or False"),
+        ({"follow": "forward"}, "follow='forward': give True or False"),
         ({"follow": True, "at": 1}, "at=1 reads no newer generation"),
-        ({"follow": "forward", "at": 0}, "at=0 reads no newer generation"),
-        ({"until_idle": 5}, "only follow='forward' waits"),
-        ({"follow": True, "until_idle": 5}, "only follow='forward' waits"),
-        ({"follow": "forward", "until_idle": -1}, "until_idle=-1: give seconds from 0"),
-        ({"follow": "forward", "until_idle": float("nan")}, "until_idle=nan: give seconds"),
         ({"follow": True, "shard": (0, 2), "seed": 1}, "each host would look"),
-        (
-            {"follow": "forward", "shard": (0, 2), "seed": 1, "until_idle": 9},
-            "each host would end at a different moment",
-        ),
     ],
 )
 def test_what_does_not_go_with_follow(options: dict[str, Any], words: str) -> None:
@@ -551,73 +370,14 @@ def test_what_does_not_go_with_follow(options: dict[str, Any], words: str) -> No
     ("options", "words"),
     [
         ({"follow": True, "cache": True}, "a cache keeps what the first epoch read"),
-        ({"follow": "forward", "shuffle": "exact"}, "tfrecorder.batches shuffles it exactly"),
+        ({"follow": True, "shuffle": "exact"}, "tfrecorder.batches shuffles it exactly"),
         ({"follow": True, "seed": 1, "start": (2, 3)}, "start cannot continue it"),
-        ({"follow": "forward", "start": (2, 3)}, "give the seed of the run"),
     ],
 )
 def test_what_load_cannot_do_with_follow(options: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError) as caught:
         tfrecorder.load("nowhere", "TRAIN", **options)
     assert words in str(caught.value)
-
-
-# ------------------------------------------------------------------------------- while it waits
-
-WAITING = """
-import os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tfrecorder
-
-for batch in tfrecorder.{reader}("out", "TRAIN", follow="forward", image_size=8, batch_size=4):
-    print("batch", flush=True)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reader", ["load", "batches"])
-def test_ctrl_c_ends_the_wait(out: str, reader: str) -> None:
-    process = start(WAITING.format(reader=reader))
-    assert process.stdout is not None
-    for _ in range(4):
-        assert process.stdout.readline() == "batch\n"
-    time.sleep(2)  # until it waits in TensorFlow, where Python hears nothing
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=300)
-    assert "KeyboardInterrupt" in errors
-    assert process.returncode != 0
-
-
-def _threads() -> set[threading.Thread]:
-    return {one for one in threading.enumerate() if one.name.startswith("tfrecorder")}
-
-
-@pytest.mark.parametrize("read", READERS)
-def test_an_iterator_that_waits_can_be_dropped(out: str, read: Reader) -> None:
-    before = _threads()
-    loop = iter(read(out, "TRAIN", follow="forward", image_size=8, batch_size=4))
-    for _ in range(4):
-        next(loop)
-
-    def drop() -> None:
-        nonlocal loop
-        del loop
-
-    soon(drop)
-    assert _threads() <= before
-
-
-def test_a_wait_looks_at_the_whole_dataset_now_and_then(
-    out: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(following, "WHOLE_LOOK", 0.0)
-    train = tfrecorder.batches(out, "TRAIN", follow="forward", image_size=8, batch_size=4)
-    loop = iter(train)
-    for _ in range(4):
-        next(loop)
-    shutil.rmtree(out)
-    with pytest.raises(DatasetError):
-        soon(lambda: next(loop))
 
 
 # --------------------------------------------------------------------------------------- in Keras
@@ -679,29 +439,18 @@ def test_fit_with_steps_per_epoch_takes_new_generations(out: str, grow: Grow) ->
     assert set(range(16, 22)) < set(seen)
 
 
-def test_fit_trains_forward_on_what_arrives(out: str, grow: Grow) -> None:
-    train = tfrecorder.load(out, "TRAIN", follow="forward", image_size=8, batch_size=4)
-    model, counted = small_model(), Counted(grow)
-    # The last two epochs wait for what appeared after those before: six records, and two of them
-    # left over with four more.
-    model.fit(train.take(6), steps_per_epoch=2, epochs=3, callbacks=[counted], verbose=0)
-    assert counted.steps == [2, 2, 2]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("follow", [True, "forward"])
-def test_a_global_seed_of_tensorflow_changes_nothing(tmp_path: Path, follow: Any) -> None:
+def test_a_global_seed_of_tensorflow_changes_nothing(tmp_path: Path) -> None:
     """Of 0 it once ended the reading."""
     code = """
 import sys, tensorflow as tf, tfrecorder
 for seed in (None, 0, 5):
     tf.random.set_seed(seed) if seed is not None else None
-    follow = {"follow": FOLLOW} | ({} if FOLLOW is True else {"until_idle": 0})
-    read = tfrecorder.load("out", "TRAIN", shuffle=100, seed=3, decode=False, **follow)
+    read = tfrecorder.load("out", "TRAIN", shuffle=100, seed=3, decode=False, follow=True)
     print(hash(tuple(data.numpy() for data, _ in read)))
 """
     tfrecorder.convert(photo_frame(30), "out", progress=False)
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    words = run("-c", code.replace("FOLLOW", repr(follow)), env=environment)
+    words = run("-c", code, env=environment)
     assert words.returncode == 0, words.stderr
     assert len({*words.stdout.split()}) == 1

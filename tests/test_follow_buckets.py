@@ -1,21 +1,19 @@
-"""Reading a dataset in a bucket while it grows: by tf.data, by `batches`, through an outage."""
+"""Reading a dataset in a bucket while it grows: by tf.data and by `batches`."""
 
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
-from follow_cases import IDS, append, soon
+from follow_cases import IDS, append
 from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
 from growing_cases import QUIET, table
 from reading_cases import ids
-from support import run, shorten_patience
+from support import run
 
 import tfrecorder
-from tfrecorder.reading import growth as following
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -29,11 +27,9 @@ from reading_cases import ids
 
 options = {"features": True, "decode": False, "batch_size": 5}
 train = tfrecorder.load(sys.argv[2], "TRAIN", follow=True, **options)
-forward = tfrecorder.load(sys.argv[2], "TRAIN", follow="forward", until_idle=0, **options)
 assert sorted(ids(train)) == list(range(12))
 tfrecorder.append(table(12, 4), sys.argv[2], **QUIET)
 assert sorted(ids(train)) == list(range(16))
-assert sorted(ids(forward)[12:]) == [12, 13, 14, 15]
 """
 
 
@@ -48,36 +44,10 @@ def test_tensorflow_follows_a_dataset_in_a_bucket(gcs: Gcs, tls: TlsProxy) -> No
 @pytest.mark.slow
 def test_batches_follow_a_dataset_in_a_bucket(gcs: Gcs) -> None:
     tfrecorder.convert(table(0, 12), OUT, num_shards=2, **QUIET)
-    train = tfrecorder.batches(OUT, "TRAIN", follow="forward", shuffle="blocks", seed=1, **IDS)
-    loop = iter(train)
-    found = ids(next(loop) for _ in range(2))
-    later = threading.Timer(1.5, append, (table(12, 8), OUT))
-    later.start()
-    found += ids(next(loop) for _ in range(2))
-    later.join()
-    assert sorted(found) == list(range(20))
-
-
-@pytest.mark.slow
-def test_an_outage_during_the_wait_is_waited_for(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
-    shorten_patience(monkeypatch, 0.5)
-    tfrecorder.convert(table(0, 10), OUT, num_shards=2, **QUIET)
-    loop = iter(tfrecorder.batches(OUT, "TRAIN", follow="forward", seed=1, **IDS))
-    found = ids(next(loop) for _ in range(2))
-    gcs.inject("status", status=503, operation="*", object="bkt/sets/*")
-    warned = threading.Event()
-    monkeypatch.setattr(following, "warn", lambda words: warned.set())
-
-    def mend() -> None:
-        assert warned.wait(600)
-        gcs.mend()
-        append(table(10, 5), OUT)
-
-    later = threading.Thread(target=mend)
-    later.start()
-    found += soon(lambda: ids([next(loop)]))
-    later.join()
-    assert sorted(found) == list(range(15))
+    train = tfrecorder.batches(OUT, "TRAIN", follow=True, shuffle="blocks", seed=1, **IDS)
+    assert sorted(ids(train)) == list(range(12))
+    append(table(12, 8), OUT)
+    assert sorted(ids(train)) == list(range(20))
 
 
 @pytest.mark.slow

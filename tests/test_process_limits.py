@@ -243,7 +243,7 @@ def test_the_default_ram_budget_is_of_the_least_memory_that_a_group_above_allows
     for version, files in (("2", second), ("1", first)):
         root = make_files(tmp_path / version, files)
         monkeypatch.setattr(read, "memory_limit", partial(memory_limit, root))
-        assert read.budget_of(None) == 100_000_000
+        assert read.EpochOptions().budget == 100_000_000
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert memory_limit(tmp_path / "nowhere") == machine
 

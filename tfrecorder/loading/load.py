@@ -11,10 +11,8 @@ import tensorflow as tf
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.loading.allocator import keep_freed_memory
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.follow import read_followed
-from tfrecorder.loading.interrupts import hear_ctrl_c
 from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, held_bytes, record_bytes
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
@@ -74,8 +72,6 @@ def load(
     stored = following.look() if following else open_for_reading(directory, chosen.at, chosen.keys)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
-    if stored.raw or not chosen.decode:  # with decoding, the gain would not be noticed
-        keep_freed_memory()
     if name is not None:
         return _load_split(stored, name, chosen, following)
     return {name: _load_split(stored, name, chosen, following) for name in stored.splits}
@@ -93,8 +89,6 @@ def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Follo
     """What looks for new generations, if `follow` is set."""
     if not options.follow:
         return None
-    if options.is_forward:
-        hear_ctrl_c()
     where = storage.given_path(directory)
     return Following(where, lambda: files_of(where), options)
 
@@ -172,9 +166,8 @@ def _decoded(
     if held:
         dataset = shuffle(dataset, held, "records", options)
     if options.augment:
-        seeds = random_seeds(options)
-        dataset = tf.data.Dataset.zip(dataset, seeds.skip(skipped) if following else seeds)
-    if skipped and not following:  # before decoding: skipped records are only read
+        dataset = tf.data.Dataset.zip(dataset, random_seeds(options))
+    if skipped:  # before decoding: skipped records are only read
         dataset = dataset.skip(skipped)
     if options.is_exact:
         dataset = read(stored, split, dataset)
@@ -246,7 +239,7 @@ def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
     chosen.autotune.enabled = False
     if options.augment or options.follow:
         # By file, tf.distribute would split the records and their random seeds differently, and
-        # with `follow` it would split the lists of files.
+        # with `follow` it would split the list of files.
         by_data = tf.data.experimental.AutoShardPolicy.DATA
         chosen.experimental_distribute.auto_shard_policy = by_data
     return chosen

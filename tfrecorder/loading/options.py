@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder.options.checks import flag, is_whole, one_of, whole
-from tfrecorder.options.follow import FollowOptions
-from tfrecorder.options.read import Check, budget_of, check_ram_budget, refuse_fit
+from tfrecorder.options.read import Check, EpochOptions, refuse_fit
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadOptions(FollowOptions):
+class LoadOptions(EpochOptions):
     """How records become batches.  Every value is checked here, before any file is opened.
 
     Attributes:
@@ -53,20 +52,15 @@ class LoadOptions(FollowOptions):
             do not know, such as image="img".  None takes the usual ones.
         at: for a dataset that was appended to, the number of the last generation to read, from 0;
             None reads all that are there when it is opened.
-        follow: True looks for new generations at the beginning of each epoch.  "forward" gives
-            each generation once, in order, and waits for the next.  False reads what is there when
-            the dataset is opened.
-        until_idle: with follow="forward", the iteration ends after this many seconds without a new
-            generation; None waits forever.
+        follow: True looks for new generations at the beginning of each epoch.  False reads what is
+            there when the dataset is opened.
         shard: (index, count): only this host's part.  The parts of all hosts are disjoint,
-            complete, and differ in length by at most one record; with follow="forward", by one
-            record of each generation.
+            complete, and differ in length by at most one record.
         ram_budget: bytes, or a text such as "4GiB", for buffers of this split; None is a quarter
             of the memory that the process may use.
         start: (epoch, step), both from 0.  Every iteration gives this epoch's order, without its
             first `step` batches (images, without batch_size), which were trained on before an
-            interruption.  Needs `seed`.  None gives another order on each iteration.  With
-            follow="forward" it is (generation, step): earlier generations are not read.
+            interruption.  Needs `seed`.  None gives another order on each iteration.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or two do not go together.
@@ -80,7 +74,6 @@ class LoadOptions(FollowOptions):
     shuffle: bool | int | str | None = None
     deterministic: bool | None = None
     cache: bool | str = False
-    ram_budget: int | str | None = None
     start: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -108,11 +101,6 @@ class LoadOptions(FollowOptions):
     def is_exact(self) -> bool:
         """True if records are read by number, in the order of `batches`."""
         return self.shuffle == "exact"
-
-    @property
-    def budget(self) -> int:
-        """`ram_budget` in bytes, or the default."""
-        return budget_of(self.ram_budget)
 
     def shuffles(self, split: str) -> bool:
         """True if the records of a split should be shuffled."""
@@ -145,7 +133,7 @@ def steps(records: int, options: LoadOptions) -> int:
 def _conflict(options: LoadOptions) -> str | None:
     """Why two options that only `load` has do not go together, or None."""
     if options.follow and (fault := _follow_conflict(options)):
-        return f"follow={options.follow!r}: {fault}"
+        return f"follow=True: {fault}"
     if options.start and (options.seed is None or options.deterministic is False):
         return (
             f"start={options.start!r}: an epoch's order comes from the seed; give the seed of the "
@@ -164,7 +152,7 @@ def _follow_conflict(options: LoadOptions) -> str | None:
             "load can shuffle a growing dataset only with a buffer; tfrecorder.batches shuffles it "
             "exactly."
         )
-    if options.start and not options.is_forward:
+    if options.start:
         return (
             "it is no longer known which generations an epoch had, so start cannot continue it; "
             "the position of tfrecorder.batches can."
@@ -198,6 +186,5 @@ _CHECKS: dict[str, Check] = {
     "shuffle": _check_shuffle,
     "deterministic": one_of(None, True, False),
     "cache": _check_cache,
-    "ram_budget": check_ram_budget,
     "start": _check_start,
 }

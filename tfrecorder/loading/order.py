@@ -123,7 +123,8 @@ def read_slices(
     """The serialized records of slices, in the order of the slices.
 
     Args:
-        files: path, skip and take of each, and its compression if any has one.
+        files: the path of each; then, if they are not all whole and plain, skip, take and
+            compression.
         cycle: how many slices are read at the same time, interleaved; None reads one by one.
     """
     if cycle is None:
@@ -137,7 +138,10 @@ def read_slices(
 
 
 def _read_slice(
-    path: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, compression: tf.Tensor | str = ""
+    path: tf.Tensor,
+    skip: tf.Tensor | int = 0,
+    take: tf.Tensor | int = -1,
+    compression: tf.Tensor | str = "",
 ) -> tf.data.Dataset:
     return tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
 

@@ -56,7 +56,7 @@ def _check_names(value: Any) -> str | None:
     return None if all(isinstance(name, str) for name in value) else "give names of columns."
 
 
-def check_ram_budget(value: Any) -> str | None:
+def _check_ram_budget(value: Any) -> str | None:
     if value is None:
         return None
     try:
@@ -66,7 +66,7 @@ def check_ram_budget(value: Any) -> str | None:
     return None if size >= 2**20 else "give at least 1 MiB."
 
 
-def check_shard(value: Any) -> str | None:
+def _check_shard(value: Any) -> str | None:
     """What is wrong with (index, count), or None."""
     if value is None:
         return None
@@ -74,11 +74,6 @@ def check_shard(value: Any) -> str | None:
         return "give (index, count), such as (0, 4) for the first of four hosts."
     index, count = value
     return None if 0 <= index < count else "index must be from 0 to count - 1."
-
-
-def budget_of(ram_budget: int | str | None) -> int:
-    """`ram_budget` in bytes; by default a quarter of what the process may use."""
-    return memory_limit() // 4 if ram_budget is None else parse_size(ram_budget)
 
 
 class NamedKeys(NamedTuple):
@@ -198,6 +193,44 @@ class ReadOptions:
         if self.value_range is None:
             return (0.0, 255.0) if self.dtype == "uint8" else (0.0, 1.0)
         return float(self.value_range[0]), float(self.value_range[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochOptions(ReadOptions):
+    """What `load` and `batches` share beyond `ReadOptions`: what an epoch reads, and its memory.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range, or two do not fit together.
+    """
+
+    follow: bool = False
+    shard: tuple[int, int] | None = None
+    ram_budget: int | str | None = None
+
+    @property
+    def budget(self) -> int:
+        """`ram_budget` in bytes; by default a quarter of what the process may use."""
+        return memory_limit() // 4 if self.ram_budget is None else parse_size(self.ram_budget)
+
+    def _checks(self) -> dict[str, Check]:
+        return super()._checks() | _EPOCH_CHECKS
+
+    def _conflict(self) -> str | None:
+        if self.follow and self.at is not None:
+            return f"follow=True: at={self.at} reads no newer generation; leave out one of the two."
+        if self.follow and self.shard is not None and self.shard[1] > 1:
+            return (
+                "follow=True: each host would look for new generations at a different moment, and "
+                "so divide different records. With shard, give at and a new number for each epoch."
+            )
+        return super()._conflict()
+
+
+_EPOCH_CHECKS: dict[str, Check] = {
+    "follow": flag,
+    "shard": _check_shard,
+    "ram_budget": _check_ram_budget,
+}
 
 
 def refuse_fit(options: ReadOptions, batch_size: int | None) -> str | None:

@@ -9,13 +9,12 @@ from typing import Any
 
 from tfrecorder.errors import OptionError
 from tfrecorder.options.checks import one_of, whole
-from tfrecorder.options.follow import FollowOptions
-from tfrecorder.options.read import Check, budget_of, check_ram_budget, refuse_fit
+from tfrecorder.options.read import Check, EpochOptions, refuse_fit
 from tfrecorder.reading.position import Share
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchOptions(FollowOptions):
+class BatchOptions(EpochOptions):
     """How records become batches; `tfrecorder.batches` explains each.
 
     Raises:
@@ -27,7 +26,6 @@ class BatchOptions(FollowOptions):
     shuffle: bool | str | None = None
     num_threads: int | None = None
     layout: str = "NHWC"
-    ram_budget: int | str | None = None
 
     def mode(self, split: str) -> str:
         """The mode of a split's `Order`."""
@@ -39,11 +37,6 @@ class BatchOptions(FollowOptions):
     def drops(self) -> bool:
         """True if the last places are left out when they do not fill a step of all hosts."""
         return self.shard is not None if self.drop_remainder is None else self.drop_remainder
-
-    @property
-    def budget(self) -> int:
-        """`ram_budget` in bytes, or the default."""
-        return budget_of(self.ram_budget)
 
     def share(self, records: int) -> Share:
         """What this host reads of an epoch; `shard=(0, 1)` asks for all of it.
@@ -94,5 +87,4 @@ _CHECKS: dict[str, Check] = {
     "shuffle": _check_shuffle,
     "num_threads": whole(1, none=True),
     "layout": one_of("NHWC", "NCHW"),
-    "ram_budget": check_ram_budget,
 }

@@ -14,16 +14,15 @@ import numpy as np
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
 from tfrecorder.errors import OptionError
-from tfrecorder.options.follow import FORWARD
 from tfrecorder.options.memory import prefetched
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import collate, emptied
 from tfrecorder.reading.columns import is_ragged, refuse_sizes
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.growth import Following, of_any_size
-from tfrecorder.reading.order import Chain, Order, block_of
+from tfrecorder.reading.order import Order, block_of
 from tfrecorder.reading.parsing import Elements
-from tfrecorder.reading.position import Position, Share
+from tfrecorder.reading.position import Position
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.records import fingerprint_of
 from tfrecorder.reading.stored_records import files_by_number, open_stored
@@ -51,11 +50,8 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
             blocks. False, the default for other splits, keeps the stored order. True is "exact".
         seed: of order and augmentation, 0 to 2**32 - 1; None draws one, which the position keeps.
         shard: (rank, world): this host's rank and the number of hosts. All need the same seed.
-        follow: True looks for new generations at the beginning of each epoch. "forward" gives each
-            generation once, in order, and waits for the next; each has its own order. False reads
-            what is there when the dataset is opened.
-        until_idle: with follow="forward", the loop ends after this many seconds without a new
-            generation; None waits forever.
+        follow: True looks for new generations at the beginning of each epoch. False reads what is
+            there when the dataset is opened.
         num_threads: threads that decode; by default one per core.
         layout: of images and masks, "NHWC" or "NCHW".
         ram_budget: bytes, or a text such as "4GiB": a quarter of it is for batches that wait. None
@@ -120,8 +116,7 @@ class Batches:
         self._elements = Elements(
             of_any_size(stored, options) if following else stored, options, seed
         )
-        mode = f"{FORWARD} {options.mode(name)}" if options.is_forward else options.mode(name)
-        self._position = Position("", name, mode, seed)
+        self._position = Position("", name, options.mode(name), seed)
         self._loop: object = None
         self._read_from(stored)
 
@@ -144,22 +139,13 @@ class Batches:
         """The number of batches in a whole epoch, wherever the position is.
 
         With `follow=True` the next epoch may have more.
-
-        Raises:
-            TypeError: with `follow="forward"` the number is not known.
         """
-        if self._options.is_forward:
-            raise TypeError("follow='forward': the number of batches is not known in advance.")
         return self._share.steps(0)
 
     @property
     def remaining(self) -> int:
-        """The number of batches from the position to the end of its epoch.
-
-        Raises:
-            TypeError: as `len`.
-        """
-        return len(self) and self._share.steps(self._position.next)
+        """The number of batches from the position to the end of its epoch."""
+        return self._share.steps(self._position.next)
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the loop, as JSON values: after the last batch it took.
@@ -205,7 +191,7 @@ class Batches:
         # A loop that was left may live on: Keras on TensorFlow keeps its iterator.  So we do not
         # refuse a new loop, but the old one if it goes on: it would repeat what the new one took.
         self._loop = loop = object()
-        for batch, position in self._forward() if self._options.is_forward else self._epoch():
+        for batch, position in self._epoch():
             if self._loop is not loop:
                 raise OptionError(
                     "batches: another loop over them or load_state_dict has moved their position, "
@@ -220,43 +206,18 @@ class Batches:
             found = self._following.look()
             if found.generations != self._stored.generations:
                 self._read_from(found)
-        following = self._position.next_epoch()
-        steps = self.remaining
-        for step, (batch, position) in enumerate(self._steps(self._share), 1):
-            yield batch, following if step == steps else position
+        begin, start, steps = self._position, self._position.next, self.remaining
+        for step, batch in enumerate(self._made(begin, steps), 1):
+            start = self._share.after(start)
+            yield batch, begin.next_epoch() if step == steps else replace(begin, next=start)
         if not steps:
-            self._go_to(following)
+            self._go_to(begin.next_epoch())
 
-    def _forward(self) -> Iterator[tuple[Any, Position]]:
-        """The batches of all generations; waits for the next one."""
-        assert self._following is not None
-        for stored in self._following.grown(0, self._options.idle):
-            if stored is not None:
-                self._read_from(stored)
-                # What does not fill a batch waits for the next generation.
-                yield from self._steps(replace(self._share, drop_remainder=True))
-        yield from self._steps(self._share)
-
-    def _steps(self, share: Share) -> Iterator[tuple[Any, Position]]:
-        """The batches from the position to the end, and the position after each."""
-        position, start = self._position, self._position.next
-        for batch in self._made(position, share.steps(start)):
-            start = share.after(start)
-            yield batch, replace(position, next=start)
-
-    def _order(self, position: Position) -> Order | Chain:
+    def _order(self, position: Position) -> Order:
         """The order of a position's epoch."""
-        stored, split, seed = self._stored, position.split, position.seed
-        mode = position.mode.rpartition(" ")[2]
-        if not self._options.is_forward:
-            block = block_of(self._share.records, stored.bytes(split))
-            return Order(self._share.records, mode, seed, position.epoch, block)
-        orders = []
-        for number, shards in enumerate(stored.by_generation(split)):
-            records = sum(shard.records or 0 for shard in shards)
-            block = block_of(records, sum(shard.bytes for shard in shards))
-            orders.append(Order(records, mode, seed, number, block))
-        return Chain(tuple(orders))
+        records = self._share.records
+        block = block_of(records, self._stored.bytes(position.split))
+        return Order(records, position.mode, position.seed, position.epoch, block)
 
     def _made(self, position: Position, steps: int) -> Iterator[Any]:
         """The batches of this many steps, starting at a position, made ahead by threads."""
@@ -269,7 +230,7 @@ class Batches:
         made: list[Any] = []
         with contextlib.ExitStack() as stack:
             reader: RecordReader | WindowReader = self._reader
-            if position.mode.endswith("blocks") and not self._reader.is_local:
+            if position.mode == "blocks" and not self._reader.is_local:
                 waiting = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
                 reader = WindowReader(self._reader, order, waiting)
             pool = stack.enter_context(ThreadPool(threads, _BATCHES))
@@ -284,7 +245,7 @@ class Batches:
 
     def _tasks(
         self,
-        order: Order | Chain,
+        order: Order,
         reader: RecordReader | WindowReader,
         start: int,
         steps: int,

@@ -144,13 +144,6 @@ class StoredDataset:
         """The bytes of a split's files."""
         return sum(shard.bytes for shard in self.splits[split])
 
-    def by_generation(self, split: str) -> list[tuple[ShardFile, ...]]:
-        """The shards of a split in each generation, oldest first."""
-        shards: dict[str, list[ShardFile]] = {one: [] for one in self.generations}
-        for shard in self.splits[split]:
-            shards[os.path.dirname(shard.path)].append(shard)
-        return list(map(tuple, shards.values()))
-
     @property
     def generation(self) -> int:
         """The number of the last generation, from 0."""

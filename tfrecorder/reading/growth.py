@@ -1,4 +1,4 @@
-"""A dataset that grows while it is read: looking for new generations and waiting for them.
+"""A dataset that grows while it is read: looking for new generations.
 
 The form of an element is fixed when the dataset is opened, as a graph or as the shapes of arrays.
 So a newer generation is refused if its elements would have another form.
@@ -7,14 +7,11 @@ So a newer generation is refused if its elements would have another form.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tfrecorder import storage
-from tfrecorder.display.warning import warn
-from tfrecorder.errors import DatasetError, UnreachableError
-from tfrecorder.format import layout
+from tfrecorder.errors import DatasetError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.columns import decodes, picture_for, selected
 from tfrecorder.reading.dataset import Files, StoredDataset
@@ -22,15 +19,6 @@ from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.open import open_generations
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Labels
-
-#: Seconds between checks for the next generation; each costs one request on a bucket, none on disk.
-LOOK = 1.0
-
-#: Seconds between checks of the whole dataset, which may have been lost or rewritten.
-WHOLE_LOOK = 30.0
-
-#: Seconds that a waiting reader sleeps: it notices up to this late that nobody waits any more.
-PAUSE = 0.2
 
 
 class Following:
@@ -69,45 +57,6 @@ class Following:
         _refuse_other_form(self._opened, found, self._options)
         self._known = known
         return found
-
-    def grown(self, known: int, idle: float | None) -> Iterator[StoredDataset | None]:
-        """Yields the dataset each time it has more generations, and None every PAUSE seconds.
-
-        If the bucket cannot be reached, it warns and waits.
-
-        Args:
-            known: how many generations the reader has; if there are more, yields at once.
-            idle: ends after this many seconds without a new generation; None never ends.
-
-        Raises:
-            DatasetError: as `look`.
-        """
-        found = self.look()
-        since = looked = due = time.monotonic()
-        while True:
-            if len(found.generations) > known:
-                known = len(found.generations)
-                yield found
-                since = due = time.monotonic()
-            now = time.monotonic()
-            is_over = idle is not None and now - since >= idle
-            if is_over or now >= due:
-                due = now + LOOK
-                try:
-                    if is_over or now - looked >= WHOLE_LOOK or self._has(known):
-                        found, looked = self.look(), now
-                except UnreachableError as error:
-                    warn(f"{error} The reader waits for it.")
-                if len(found.generations) > known:
-                    continue
-                if is_over:
-                    return
-            time.sleep(PAUSE if idle is None else min(PAUSE, since + idle - now))
-            yield None
-
-    def _has(self, number: int) -> bool:
-        where = layout.generation_of(self._directory, number)
-        return layout.COMMIT in self._files().sizes(where)
 
 
 def of_any_size(stored: StoredDataset, options: ReadOptions) -> StoredDataset:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -99,43 +99,6 @@ class Order:
 
     def _key(self, purpose: str) -> np.ndarray:
         return np.array([derive_seed(self.seed, self.epoch, purpose)], np.uint64)
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Orders one after the other: each generation of a split has its own order.
-
-    Attributes:
-        orders: one per generation; places and numbers continue from the orders before it.
-
-    >>> Chain((Order(3, "stored", 7, 0), Order(4, "exact", 7, 2))).numbers(np.arange(7))
-    array([0, 1, 2, 4, 6, 3, 5])
-    """
-
-    orders: tuple[Order, ...]
-
-    #: The whole chain is one epoch.
-    epoch: ClassVar[int] = 0
-
-    @property
-    def records(self) -> int:
-        return sum(one.records for one in self.orders)
-
-    @property
-    def block(self) -> int:
-        """The `block` of the largest order."""
-        return max(self.orders, key=lambda one: one.records).block
-
-    def numbers(self, places: np.ndarray) -> np.ndarray:
-        """As `Order.numbers`."""
-        counts = np.array([one.records for one in self.orders])
-        ends = np.cumsum(counts)
-        found = np.empty(places.shape, np.int64)
-        of_places = np.searchsorted(ends, places, side="right")
-        for at in np.unique(of_places):
-            here, begin = of_places == at, ends[at] - counts[at]
-            found[here] = self.orders[at].numbers(places[here] - begin) + begin
-        return found
 
 
 def block_of(records: int, size: int) -> int:

@@ -27,8 +27,7 @@ class Position:
     Attributes:
         fingerprint: of the split's records.
         split: its name.
-        mode: of the order, "stored", "exact" or "blocks"; preceded by "forward " if each generation
-            has its own order and all of them are one epoch.
+        mode: of the order, "stored", "exact" or "blocks".
         seed: of the order and of augmentation.
         epoch: the current epoch, from 0.
         next: the first place of that epoch that was not read yet.
@@ -98,7 +97,7 @@ _FORM = record({**_NUMBERS, "seed": whole(0, 2**32 - 1)})
 _REMEDIES = {
     "fingerprint": "the records differ; give the dataset that the run began with",
     "split": "give the split that the run began with",
-    "mode": "give the shuffle that the run began with, and the same follow",
+    "mode": "give the shuffle that the run began with",
     "seed": "give the seed that the run began with",
 }
 

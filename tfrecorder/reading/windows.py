@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tfrecorder.reading.order import WINDOW, Chain, Order
+from tfrecorder.reading.order import WINDOW, Order
 from tfrecorder.reading.record_bytes import RecordReader
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class WindowReader:
         pool: its threads wait for the requests.
     """
 
-    def __init__(self, reader: RecordReader, order: Order | Chain, pool: Executor) -> None:
+    def __init__(self, reader: RecordReader, order: Order, pool: Executor) -> None:
         self._reader, self._order, self._pool = reader, order, pool
         self._blocks: dict[int, Future[list[bytes]]] = {}
         self._windows: dict[int, list[int]] = {}
