@@ -2,10 +2,10 @@
 
     python samples/train_on_topic.py kafka://localhost:9092/photos [--out DIR]
 
-One process writes the topic into a dataset, batch by batch. This one trains on the dataset, epoch by
-epoch: each has what was committed when it began. Both end when nothing new has come for --until-idle
-seconds. If you run the same command again, the stream continues where it ended, but the training
-starts over.
+One process writes the topic into a dataset, batch by batch. This one trains on the dataset, epoch
+by epoch: each has what was committed when it began. Both end when nothing new has come for
+--until-idle seconds. If you run the same command again, the stream continues where it ended, but
+the training starts over.
 """
 
 from __future__ import annotations
