@@ -1,6 +1,8 @@
-"""What a failed obstore request means, from the type and message of its exception.
+"""What a failed obstore request means: by the service's code, the exception's type and the status.
 
-The message is from object_store (Rust), and contains the response's status and body.
+obstore's exceptions have neither status nor code, only a type and a message of object_store (Rust)
+that contains the response's status and body.  So these two are taken out of the message; whether a
+failure may pass never depends on the debug text behind it.
 Sources: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and
 https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 """
@@ -8,7 +10,6 @@ https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 from __future__ import annotations
 
 import html
-import re
 
 from tfrecorder.storage.object_clients import Client
 from tfrecorder.storage.store import (
@@ -19,41 +20,55 @@ from tfrecorder.storage.store import (
     may_pass,
 )
 
-#: How object_store reports an unsuccessful response: its status and body.
-_STATUS = re.compile(r"status code: (\d{3}) ?([^:\n]*)(?::\s*(.*))?", re.DOTALL)
-_DELETION = re.compile(r"DeleteObjects request failed for key .*?: (?P<words>.*) \(code: (\w+)\)")
-
-_NOT_IMPLEMENTED = 501
-
-#: Codes in the body of a response, whatever its status is.
-_PASSING = frozenset(
-    ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted")
-    + ("ConditionalRequestConflict", "ServerBusy", "OperationTimedOut")
-)
-_OF_CREDENTIALS = frozenset(
-    ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
-    + ("TokenRefreshRequired", "AuthenticationFailed", "InvalidAuthenticationInfo")
-    + ("NoAuthenticationInformation", "RequestTimeTooSkewed")
-)
-_OF_REGION = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect"))
+#: What a failure means, by the code in the body of the response, the name of the exception's type,
+#: or the status; the first of these that is here decides.
+_MEANINGS: dict[str | int, str] = {
+    **dict.fromkeys(
+        ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"),
+        "passing",
+    ),
+    **dict.fromkeys(("ConditionalRequestConflict", "ServerBusy", "OperationTimedOut"), "passing"),
+    **dict.fromkeys(
+        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
+        "credentials",
+    ),
+    **dict.fromkeys(
+        ("TokenRefreshRequired", "AuthenticationFailed", "InvalidAuthenticationInfo"),
+        "credentials",
+    ),
+    **dict.fromkeys(("NoAuthenticationInformation", "RequestTimeTooSkewed"), "credentials"),
+    **dict.fromkeys(("AuthorizationHeaderMalformed", "PermanentRedirect"), "region"),
+    "AccessDenied": "permission",
+    "AlreadyExistsError": "other",
+    "PreconditionError": "other",
+    "FileNotFoundError": "not_found",
+    "NotFoundError": "not_found",
+    "InvalidPathError": "bad_name",
+    "UnauthenticatedError": "credentials",
+    "PermissionDeniedError": "permission",
+    401: "credentials",
+    403: "permission",
+    501: "unconditional",
+}
 
 _REGION = "set AWS_REGION to the region of the bucket"
 _UNCONDITIONAL = "this server does not support conditional writes: set AWS_CONDITIONAL_PUT=disabled"
 
+#: What object_store says of a redirect to the region of the bucket.
+_REDIRECT = "without LOCATION"
+
 #: The places where object_store looks for credentials if the environment names none.
-_METADATA = re.compile(
-    r"169\.254\.|fd00:ec2|metadata\.google|External \w+ credential|azure cli", re.I
+_CREDENTIALS = (
+    *("169.254.", "fd00:ec2", "metadata.google", "external account credential"),
+    *("external aws credential", "external azure credential", "azure cli"),
 )
 
-#: Failures of the connection, before or during a response, and responses of a gateway.
-_ON_THE_WAY = re.compile(
-    r"HTTP error|response body|error sending|error decoding|connection|timed out"
-    r"|Got invalid \w+ response|metadata from headers|non-partial response",
-    re.I,
+#: What object_store says without a status, in lower case, of a failure of the connection before or
+#: during a response, and of the answer of a gateway.
+_ON_THE_WAY = (
+    *("http error", "response body", "error sending", "error decoding", "connection", "timed out"),
+    *("got invalid", "metadata from headers", "non-partial response"),
 )
-
-#: The system's message in a chain of causes, in Rust's debug format.
-_CAUSE = re.compile(r'message: "([^"]+)"')
 
 
 def meaning(error: Exception, client: Client) -> Exception | None:
@@ -64,34 +79,43 @@ def meaning(error: Exception, client: Client) -> Exception | None:
         return TransientError(str(error)) if may_pass(error) else None
     text, _, causes = str(error).partition("\n\nDebug source:")
     status, code, words = _answer(text)
-    if code in _PASSING or (is_transient(status) and status != _NOT_IMPLEMENTED):
-        return TransientError(words)
-    if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
-        return OtherStandsError(words)
-    if isinstance(error, FileNotFoundError):
-        return UnreadableError("not_found", words)
-    if isinstance(error, exceptions.InvalidPathError):
-        return UnreadableError("bad_name", words)
-    if code in _OF_REGION or "without LOCATION" in text:
-        return UnreadableError("wrong_setup", f"{_REGION} ({words})")
-    if status == _NOT_IMPLEMENTED:
-        return UnreadableError("wrong_setup", f"{_UNCONDITIONAL} ({words})")
-    if _METADATA.search(text):
-        return client.missing(words)
-    if status == 401 or code in _OF_CREDENTIALS:
-        return client.missing(words) if client.unsigned else client.refused(words)
-    if (
-        status == 403
-        or isinstance(error, exceptions.PermissionDeniedError)
-        or code == "AccessDenied"
-    ):
-        if client.unsigned:
+    match _meaning(error, text, status, code):
+        case "passing":
+            return TransientError(words if status or code else _cause(causes) or words)
+        case "other":
+            return OtherStandsError(words)
+        case "not_found" | "bad_name" as kind:
+            return UnreadableError(kind, words)
+        case "region":
+            return UnreadableError("wrong_setup", f"{_REGION} ({words})")
+        case "unconditional":
+            return UnreadableError("wrong_setup", f"{_UNCONDITIONAL} ({words})")
+        case "no_credentials":
             return client.missing(words)
-        return UnreadableError("no_permission", words)
-    if not status and _ON_THE_WAY.search(text):
-        cause = _CAUSE.search(causes)
-        return TransientError(cause[1] if cause else words)
+        case "credentials":
+            return client.missing(words) if client.unsigned else client.refused(words)
+        case "permission" if client.unsigned:
+            return client.missing(words)
+        case "permission":
+            return UnreadableError("no_permission", words)
     return UnreadableError("read_failed", words)
+
+
+def _meaning(error: Exception, text: str, status: int, code: str) -> str:
+    """A meaning of `_MEANINGS`, or "no_credentials", or empty if nothing says what it is."""
+    keys = (code, type(error).__name__, status)
+    meant = next((_MEANINGS[key] for key in keys if key in _MEANINGS), "")
+    lower = text.lower()
+    if meant in ("", "credentials", "permission"):
+        if is_transient(status):
+            return "passing"
+        if not meant and _REDIRECT in text:
+            return "region"
+        if any(place in lower for place in _CREDENTIALS):
+            return "no_credentials"
+    if not meant and not status and any(words in lower for words in _ON_THE_WAY):
+        return "passing"
+    return meant
 
 
 def unusable(error: Exception) -> Exception | None:
@@ -112,22 +136,32 @@ def _answer(text: str) -> tuple[int, str, str]:
     (503, 'SlowDown', '503 SlowDown: Reduce your rate')
     >>> _answer("… status code: 404 Not Found: ")
     (404, '', '404 Not Found')
+    >>> _answer("DeleteObjects request failed for key a: Access Denied (code: AccessDenied)")
+    (0, 'AccessDenied', 'AccessDenied: Access Denied')
     """
-    if deletion := _DELETION.search(text):
-        return 0, deletion[2], f"{deletion[2]}: {deletion['words'].rstrip('.')}"
-    found = _STATUS.search(text)
-    if found is None:
-        code = _tag("Code", text)  # an error body with the status 200
-        return 0, code, _line(text)
-    status, reason, body = int(found[1]), found[2].strip(), found[3] or ""
+    if text.endswith(")") and " (code: " in text:  # a removal of many names
+        said, _, code = text[:-1].rpartition(" (code: ")
+        words = said.partition(" for key ")[2].partition(": ")[2]
+        return 0, code, f"{code}: {words.rstrip('.')}"
+    answer = text.partition("status code: ")[2]
+    if not answer[:3].isdecimal():  # an error body with the status 200, or no answer
+        return 0, _tag("Code", text), _line(text)
+    line, _, body = answer.partition(":")
+    status, reason = int(line[:3]), line[3:].strip()
     code, message = _tag("Code", body), _tag("Message", body)
     words = f"{code}: {_line(message)}" if message else code or reason or "no reason was given"
     return status, code, f"{status} {words}"
 
 
 def _tag(name: str, text: str) -> str:
-    found = re.search(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
-    return html.unescape(found[1]).strip() if found else ""
+    """What an element of this name holds."""
+    inner, end, _ = text.partition(f"<{name}>")[2].partition(f"</{name}>")
+    return html.unescape(inner).strip() if end else ""
+
+
+def _cause(causes: str) -> str:
+    """The system's message in object_store's debug text, for people; empty if it has none."""
+    return causes.partition('message: "')[2].partition('"')[0]
 
 
 def _line(text: str) -> str:
