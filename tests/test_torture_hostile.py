@@ -68,6 +68,18 @@ def test_what_is_lost_is_not_passed_over(tmp_path: Path) -> None:
     assert count.times > 10
 
 
+@pytest.mark.slow
+def test_what_may_not_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    (count,) = lost.shut(tmp_path / "shut")
+    assert count.times > 50
+
+
+@pytest.mark.slow
+def test_what_a_bucket_refuses_is_not_passed_over(tmp_path: Path) -> None:
+    (count,) = lost.refuse(tmp_path / "refused", step=5)
+    assert count.times > 10
+
+
 #: Of yaml, what makes plain values alone; its other loaders make any object.
 SAFE_OF_YAML = {"safe_load", "safe_dump", "YAMLError"}
 

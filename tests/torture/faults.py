@@ -25,6 +25,7 @@ KINDS = (
     {"kind": "reset"},
     {"kind": "cut"},
     {"kind": "page"},
+    {"kind": "empty", "operation": "download"},
     {"kind": "bare"},
     {"kind": "flip", "bare": True, "operation": "download"},
 )

@@ -1,18 +1,23 @@
-"""A grown dataset loses what only this package reads: no reader may give a part of it as all."""
+"""A grown dataset loses private files, or may not be read: no reader gives a part of it as all."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
+from gcs.control import in_process
 from growing_cases import QUIET, table
 from support import public_files
 
 import tfrecorder
 from tfrecorder import TfrecorderError
 from torture.counts import Count, demand
+from torture.faults import client_of_its_own
 
 RECORDS = 30
 
@@ -47,9 +52,13 @@ READERS: dict[str, Callable[[str], int]] = {
 }
 
 
-def _faults(out: str) -> Iterator[str]:
+#: Of a damaged dataset `verify` counts the records of sound shards; TensorFlow reads gs:// itself.
+OF_ANY_STORE = {name: read for name, read in READERS.items() if name not in ("verify", "load")}
+
+
+def _faults(out: str, readers: dict[str, Callable[[str], int]] = READERS) -> Iterator[str]:
     """What readers give of a damaged dataset that is not all of it, nor an error in words."""
-    for name, read in READERS.items():
+    for name, read in readers.items():
         try:
             records = read(out)
         except TfrecorderError as error:
@@ -62,6 +71,14 @@ def _faults(out: str) -> Iterator[str]:
                 yield f"{name}: {records} of {RECORDS} records, without a word"
 
 
+def make_grown(folder: Path) -> Path:
+    """A dataset of three generations."""
+    tfrecorder.convert(table(0, 10), folder, num_shards=2, **QUIET)
+    for number in (1, 2):
+        tfrecorder.append(table(10 * number, 10), folder, **QUIET)
+    return folder
+
+
 def lose(folder: Path, step: int = 1) -> list[Count]:
     """Lose each place of each generation in every way, read it, repair it, and read it again.
 
@@ -72,10 +89,7 @@ def lose(folder: Path, step: int = 1) -> list[Count]:
         BrokenError: records are missing without a word, an error is not ours, or `repair` ended
             well with other public files than before.
     """
-    clean, out = folder / "clean", folder / "out"
-    tfrecorder.convert(table(0, 10), clean, num_shards=2, **QUIET)
-    for number in (1, 2):
-        tfrecorder.append(table(10 * number, 10), clean, **QUIET)
+    clean, out = make_grown(folder / "clean"), folder / "out"
     public = public_files(clean)
     folders = ("", "appended/00001", "appended/00002")
     places = [os.path.join(one, place) for one in folders for place in PLACES]
@@ -106,3 +120,73 @@ def lose(folder: Path, step: int = 1) -> list[Count]:
 def _is_undone(place: str, way: str) -> bool:
     """Without its last generation, a dataset is as it was before that append."""
     return place == "appended/00002" and way in ("nothing", "an empty folder")
+
+
+@contextlib.contextmanager
+def _plain_user() -> Iterator[None]:
+    """A block in which file permissions count, which root passes over."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+def shut(folder: Path) -> list[Count]:
+    """Take away the right to read each file and folder in turn, and the right to enter a folder.
+
+    Raises:
+        BrokenError: records are missing without a word, or an error is not ours.
+    """
+    clean = make_grown(folder / "clean")
+    broken, times = [], 0
+    with tempfile.TemporaryDirectory() as open_to_all:
+        os.chmod(open_to_all, 0o755)
+        out = Path(open_to_all, "out")
+        shutil.copytree(clean, out)
+        os.rename(out / "_tfrecorder/metadata.json", out / "away")
+        list(_faults(str(out)))  # imports all that is needed: packages may be closed to others
+        os.rename(out / "away", out / "_tfrecorder/metadata.json")
+        demand(not [*_faults(str(out))], "a sound dataset")
+        for path in (out, *out.rglob("*")):
+            mode = path.stat().st_mode
+            for rights in (0, 0o444) if path.is_dir() else (0,):
+                path.chmod(rights)
+                with _plain_user():
+                    faults = list(_faults(str(out), OF_ANY_STORE))
+                path.chmod(mode)
+                broken += [f"{path.relative_to(out)} of mode {rights:o}: {one}" for one in faults]
+                times += 1
+    demand(not broken, "\n".join(broken))
+    shutil.rmtree(folder)
+    return [Count("files that may not be read", times, times * RECORDS, 0)]
+
+
+def refuse(folder: Path, step: int = 1) -> list[Count]:
+    """A bucket refuses each request of each reader in turn, with the status 403.
+
+    Args:
+        step: refuse only each step-th request.
+
+    Raises:
+        BrokenError: as `shut`.
+    """
+    clean = make_grown(folder / "clean")
+    broken, times = [], 0
+    with in_process() as gcs, patch.dict(os.environ, gcs.environment()), client_of_its_own():
+        gcs.create_bucket("bkt")
+        gcs.put_folder("gs://bkt/out", clean)
+        for name, read in OF_ANY_STORE.items():
+            refused, answered = -1, 0
+            while refused < (refused := gcs.count(outcome="403")):
+                gcs.inject("status", status=403, spared=answered, times=1)
+                faults = _faults("gs://bkt/out", {name: read})
+                broken += [f"request {answered} refused: {fault}" for fault in faults]
+                gcs.mend()
+                answered, times = answered + step, times + 1
+    demand(not broken, "\n".join(broken))
+    shutil.rmtree(folder)
+    return [Count("requests of readers refused", times, times * RECORDS, 0)]

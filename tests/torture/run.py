@@ -21,6 +21,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from torture import (
+    agreement,
     corpora,
     crashes,
     disks,
@@ -122,7 +123,10 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "hostile_directories": lambda: hostile_directories.poison(
             folder / "poison", options.share, options.seed
         ),
+        "agreement": lambda: agreement.agree(folder / "agree", options.often, options.seed),
         "lost": lambda: lost.lose(folder / "lost"),
+        "shut": lambda: lost.shut(folder / "shut"),
+        "refused": lambda: lost.refuse(folder / "refused"),
         "streams": lambda: streams.torment(folder / "streams", options.files, options.watch_kills),
         "trainings": lambda: trainings.interrupt(
             options.trainings, folder / "trainings", options.seed
