@@ -12,7 +12,6 @@ from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool
 from tfrecorder.errors import DatasetError, PackageError, UnreachableError
 from tfrecorder.format.compression import HEAD_BYTES, compression_of
-from tfrecorder.loading.billing import HEADER, header
 from tfrecorder.reading.dataset import Files
 from tfrecorder.reading.dataset_files import local_files, stored_files
 
@@ -56,12 +55,15 @@ def _read(path: str) -> bytes:
 
 
 def _remedy() -> str:
-    """How to bill TensorFlow's own reader; in this it differs from all other readers."""
-    project = storage.access().user_project
+    """How to bill TensorFlow's own reader; in this it differs from all other readers.
+
+    Source: https://cloud.google.com/storage/docs/xml-api/reference-headers#xgooguserproject
+    """
+    project = storage.access().user_project or "PROJECT"
     return (
-        f"the reader of this bucket pays for it. Set {storage.USER_PROJECT} to the Google Cloud "
-        "project to bill, before Python starts; where TensorFlow is imported before "
-        f"tfrecorder.load, set {HEADER}={header(project or 'PROJECT')} too."
+        "the reader of this bucket pays for it. Before Python starts, set "
+        f"{storage.USER_PROJECT}={project}, the Google Cloud project to bill, and for TensorFlow "
+        f"GCS_ADDITIONAL_REQUEST_HEADER=x-goog-user-project:{project} too."
     )
 
 
