@@ -15,7 +15,7 @@ from support import PHOTOS, shorten_pauses
 
 import tfrecorder
 from tfrecorder import OutputError
-from tfrecorder.conversion import prepare
+from tfrecorder.conversion import staged
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -79,13 +79,13 @@ def test_of_two_appends_at_once_one_has_the_number(
     grown: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both_planned = threading.Barrier(2)
-    stage_plan = prepare.stage_plan
+    stage_plan = staged.stage_plan
 
     def staged_together(*given: Any) -> None:
         both_planned.wait(60)
         stage_plan(*given)
 
-    monkeypatch.setattr(prepare, "stage_plan", staged_together)
+    monkeypatch.setattr(staged, "stage_plan", staged_together)
     errors: list[str] = []
 
     def add(first: int) -> None:

@@ -212,8 +212,8 @@ def test_a_column_that_is_not_there_is_named() -> None:
 FLAT = """
 import sys
 import numpy, datasets, tfrecorder
-from tfrecorder.conversion.prepare import prepare
-from tfrecorder.conversion.table import read_and_check
+from tfrecorder.conversion.staged import stage
+from tfrecorder.conversion.table import rows_of_source
 from tfrecorder import ConvertOptions
 
 def own():
@@ -232,8 +232,7 @@ made = datasets.Dataset.from_generator(
 )
 made = made.shuffle(seed=0)  # whose rows are copied, not mapped
 options = ConvertOptions.of({"num_shards": 1, "progress": False})
-warm = read_and_check(made.select(range(3)), "warm", options, print)[:2]
-prepare("warm", *warm, options)
+stage(rows_of_source(made.select(range(3)), "warm", options, print))
 before = most = own()
 import threading, time
 def watch():
@@ -242,8 +241,7 @@ def watch():
         most = max(most, own())
         time.sleep(0.01)
 threading.Thread(target=watch, daemon=True).start()
-table, checked, _ = read_and_check(made, "out", options, print)
-prepare("out", table, checked, options)
+stage(rows_of_source(made, "out", options, print))
 print(most - before)
 """
 

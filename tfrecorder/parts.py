@@ -13,13 +13,14 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.prepare import prepare, warn_of_escapes
-from tfrecorder.conversion.table import read_and_check, warn_of_source
+from tfrecorder.conversion.job import how_to_continue
+from tfrecorder.conversion.staged import stage as stage_rows
+from tfrecorder.conversion.table import rows_of_source, warn_of_source
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
@@ -27,16 +28,15 @@ from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.checks import is_whole
 from tfrecorder.options.convert import NOT_STAGED, ConvertOptions
-from tfrecorder.output.directory import claim, exchange_begun, refuse_nested
+from tfrecorder.output.directory import claim, exchange_begun
 from tfrecorder.output.done_records import DoneRecord, add_up, read_all_done
 from tfrecorder.output.path import output_path
-from tfrecorder.output.progress import progress_bar
 from tfrecorder.output.result import ConversionResult, counts_in_words, read_result
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.plan.plan import Plan
-from tfrecorder.validation.report import count_warnings
-from tfrecorder.writing.worker import Task, Worker, finish
+from tfrecorder.writing.here import write_here
+from tfrecorder.writing.worker import Task, finish
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,14 +82,12 @@ def stage(
     chosen = ConvertOptions.of(options)
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
-    refuse_nested(where, chosen)
-    table, checked, report = read_and_check(source, where, chosen, lambda stage: None)
-    warn_of_source(count_warnings(report), source, chosen)
-    with claim(where):
-        prepared = prepare(where, table, checked, chosen)
-        if prepared is not None:
-            warn_of_escapes(prepared.plan)
-    return dataclasses.replace(status(where), output_dir=path)
+    with storage.acting_as(chosen.account):
+        rows = rows_of_source(source, where, chosen, lambda step: None)
+        warn_of_source(rows, source)
+        with claim(where):
+            stage_rows(rows)
+        return dataclasses.replace(status(where), output_dir=path)
 
 
 @dataclass(frozen=True)
@@ -185,10 +183,14 @@ def work(
                 f"{where}: all shards are done, and a commit has begun; "
                 f"tfrecorder.commit({where!r}) finishes it."
             )
-        mine = range(len(plan.shards))[number - 1 :: parts]
-        before = _done(folder, plan, [plan.shards[at] for at in mine])
-        pending = [at for at in mine if plan.shards[at] not in before]
-        done = [*before.values(), *_write(folder, plan, pending, parts, options)]
+        mine = plan.shards[number - 1 :: parts]
+        before = _done(folder, plan, mine)
+        pending = [shard for shard in mine if shard not in before]
+        if pending:
+            storage.overwrite(folder, layout.PARTS, json.dumps(parts))
+        shown = bool(pending) and is_shown(options.progress)
+        written = write_here(folder, plan, pending, options, notes=True, shown=shown)
+        done = [*before.values(), *written]
     totals = add_up(done)
     return PartResult(
         output_dir=os.fspath(output_dir),
@@ -201,20 +203,6 @@ def work(
         rejects=totals.reasons,
         seconds=time.perf_counter() - began,
     )
-
-
-def _write(
-    folder: str, plan: Plan, numbers: Sequence[int], parts: int, options: ConvertOptions
-) -> list[DoneRecord]:
-    """Write the shards of these numbers."""
-    if not numbers:
-        return []
-    storage.overwrite(folder, layout.PARTS, json.dumps(parts))
-    threads = options.num_threads or 0
-    task = Task(folder, plan.digest, threads, options.on_error, progress=True)
-    shards = [plan.shards[number] for number in numbers]
-    with progress_bar(folder, plan, is_shown(options.progress), shards):
-        return [written.done for written in Worker(task).write(numbers)]
 
 
 def commit(
@@ -250,7 +238,7 @@ def commit(
         if not was_finished:
             done = [] if exchange_begun(where) else _all_done(folder, plan, where)
             finish(Task(folder, plan.digest), done, options.max_reject_fraction)
-    result = read_result(where, {}, seconds=0)
+    result = read_result(where)
     return dataclasses.replace(result, output_dir=os.fspath(output_dir), was_finished=was_finished)
 
 
@@ -318,10 +306,9 @@ def _parts(folder: str) -> int:
 @contextlib.contextmanager
 def _kept(where: str, step: str) -> Iterator[None]:
     """If a step ends early, say that nothing is lost and how to continue."""
-    words = f"Shards that are done are kept in {where}: repeat {step} to continue."
     try:
         yield
-    except UnreachableError as error:
-        raise UnreachableError(f"{error} {words}") from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"Interrupted. {words}") from None
+    except (UnreachableError, KeyboardInterrupt) as error:
+        if (explained := how_to_continue(error, where, step)) is None:
+            raise
+        raise explained from (error if isinstance(error, UnreachableError) else None)

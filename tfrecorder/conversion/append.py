@@ -10,30 +10,22 @@ on a bucket the staged plan claims the number, and only one of two appends can p
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import time
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.convert import Known, how_to_go_on, result_of
+from tfrecorder.conversion import job
 from tfrecorder.conversion.existing_rows import pass_over_known
-from tfrecorder.conversion.inherited_options import taken_over
-from tfrecorder.conversion.prepare import follow, prepare
+from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_schema
-from tfrecorder.conversion.table import check_table, warn_of_source
-from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.errors import (
-    DatasetError,
-    OptionError,
-    OutputError,
-    UnreachableError,
-    refuse_missing,
-)
+from tfrecorder.conversion.staged import Rows
+from tfrecorder.conversion.table import Say, check_table, planned_rows
+from tfrecorder.errors import DatasetError, OptionError, OutputError
 from tfrecorder.format import layout
 from tfrecorder.options.checks import one_of
 from tfrecorder.options.convert import DUPLICATES, OF_PLACE, ConvertOptions
-from tfrecorder.output.directory import claim, refuse_foreign
+from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.reading.dataset import StoredDataset
@@ -43,13 +35,16 @@ from tfrecorder.reading.open import open_generations
 from tfrecorder.runners import run
 from tfrecorder.sources.source import read_with
 from tfrecorder.storage import folders
-from tfrecorder.validation.report import count_warnings
 
 if TYPE_CHECKING:
     import pandas as pd
     from datasets import Dataset, DatasetDict
 
     from tfrecorder.runners.dataflow.job import DataflowJob
+
+
+#: Options that must be known before the dataset is opened.
+_EARLY = ("runner_options", "progress", *OF_PLACE)
 
 
 def append(
@@ -93,7 +88,6 @@ def append(
     Example:
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
-    started = time.perf_counter()
     if fault := one_of(*DUPLICATES)(duplicates):
         raise OptionError(f"duplicates={duplicates!r}: {fault}")
     if options.get("overwrite"):
@@ -101,71 +95,54 @@ def append(
             "overwrite=True: an append keeps what is there; leave it out, or replace the dataset "
             "with tfrecorder.convert."
         )
-    known = {name: options[name] for name in options if name in ("runner_options", *OF_PLACE)}
-    chosen = ConvertOptions.of(known)
+    early = {
+        name: options[name] for name in options if name in ("runner_options", "progress", *OF_PLACE)
+    }
+    chosen = ConvertOptions.of(early)
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
-    try:
-        with storage.acting_as(chosen.account):
-            _open(where)  # otherwise the claim would make a directory
-            with claim(where):
-                found = _append(source, where, duplicates == "keep", options, started)
-    except (UnreachableError, KeyboardInterrupt) as error:
-        if (explained := how_to_go_on(error, where, "append")) is None:
-            raise
-        raise explained from (error if isinstance(error, UnreachableError) else None)
-    if isinstance(found, ConversionResult):
-        return dataclasses.replace(found, output_dir=path)
-    return found
+    with storage.acting_as(chosen.account):
+        _open(where)  # otherwise the claim would make a directory
+    rows = partial(_rows, source, where, duplicates == "keep", options)
+    return job.run(job.Job("append", path, chosen, rows, source, adds=True))
 
 
 def _open(where: str) -> tuple[StoredDataset, list[Generation]]:
-    stored, found = open_generations(where, files_of(where))
-    if not found:
+    stored, generations = open_generations(where, files_of(where))
+    if not generations:
         raise DatasetError(
             f"{where} was not written by tfrecorder, which appends only to its own datasets."
         )
-    return stored, found
+    return stored, generations
 
 
-def _append(
-    source: Any, where: str, keep: bool, given: dict[str, Any], started: float
-) -> ConversionResult | DataflowJob:
-    stored, found = _open(where)
-    options = taken_over(where, found, given)
-    number = found[-1].number + 1
+def _rows(
+    source: Any, where: str, keeps: bool, given: dict[str, Any], say: Say
+) -> Rows | ConversionResult:
+    """The rows that are not in the dataset yet, planned for its next generation."""
+    stored, generations = _open(where)
+    options = inherited_options(where, generations, given)
+    number = generations[-1].number + 1
     folder = layout.generation_of(where, number)
-    shown = is_shown(options.progress)
-    with stage_line(shown) as begin:
-        run.check_runner(options)
-        begin("reading the table")
-        table = fit_texts(read_with(source, options), stored.fields, source)
-        rows_there = 0
-        if not keep:
-            begin("looking for images already there")
-            retry = bool(given.get("retry_rejects"))
-            table, rows_there = pass_over_known(table, stored.generations, stored.fields, retry)
-        if rows_there and not len(table.frame):
-            seconds = time.perf_counter() - started
-            return _nothing(stored, number - 1, rows_there, dict(table.passed_over), seconds)
-        begin("checking the table")
-        refuse_other_schema(where, stored.fields, table)
-        table, checked, report = check_table(table, folder, options, stored.fields)
-        refuse_other_schema(where, stored.fields, table, checked.fields)
-        known = Known(dict(table.passed_over), report.notes, count_warnings(report))
-    refuse_missing("apache_beam")  # before anything is staged
-    warn_of_source(known.warnings, source, options)
-    before = before_next(found[-1].metadata)
-    with stage_line(shown) as begin:
-        begin("planning")
-        _refuse_foreign(folder)
-        prepared = prepare(folder, table, numbered(checked, table, before["rows"]), options, before)
-    del table, checked  # a million rows, which only the plan needed
-    job = None if prepared is None else follow(prepared, options)
-    if job is not None:
-        return dataclasses.replace(job, passed_over=known.passed_over)
-    result = result_of(folder, prepared, known, time.perf_counter() - started)
-    return dataclasses.replace(result, generation=number, rows_there=rows_there)
+    run.check_runner(options)
+    say("reading the table")
+    table = fit_texts(read_with(source, options), stored.fields, source)
+    rows_there = 0
+    if not keeps:
+        say("looking for images already there")
+        retry = bool(given.get("retry_rejects"))
+        table, rows_there = pass_over_known(table, stored.generations, stored.fields, retry)
+    if rows_there and not len(table.frame):
+        return _nothing(stored, number - 1, rows_there, dict(table.passed_over))
+    say("checking the table")
+    refuse_other_schema(where, stored.fields, table)
+    checked, report = check_table(table, folder, options, stored.fields)
+    refuse_other_schema(where, stored.fields, table, checked.fields)
+    before = before_next(generations[-1].metadata)
+    _refuse_foreign(folder)
+    checked = numbered(checked, table, before["rows"])
+    summary = {"generation": number, "rows_there": rows_there}
+    return planned_rows(folder, table, checked, report, options, before, **summary)
 
 
 def _refuse_foreign(folder: str) -> None:
@@ -180,7 +157,6 @@ def _nothing(
     generation: int,
     rows_there: int,
     passed_over: dict[str, int],
-    seconds: float,
 ) -> ConversionResult:
     """The result of an append that found no new row."""
     return ConversionResult(
@@ -193,7 +169,7 @@ def _nothing(
         input_bytes=0,
         class_names=stored.class_names,
         passed_over=passed_over,
-        seconds=seconds,
+        seconds=0,
         was_finished=True,
         generation=generation,
         rows_there=rows_there,

@@ -6,27 +6,27 @@ compare its checksums and decode nothing.  Otherwise it is a conversion like any
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.conversion.convert import Known, how_to_go_on, result_of
-from tfrecorder.conversion.prepare import follow, stage_or_continue
+from tfrecorder.conversion import job
 from tfrecorder.conversion.record_copies import all_rows, uris_of
-from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.errors import DatasetError, OptionError, UnreachableError, refuse_missing
+from tfrecorder.conversion.staged import Rows
+from tfrecorder.conversion.table import Say
+from tfrecorder.errors import DatasetError, OptionError, refuse_missing
 from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, OF_PLACE, ConvertOptions
-from tfrecorder.output.directory import claim, refuse_nested
+from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
-from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, fingerprint, shard_counts, shuffled
+from tfrecorder.plan.plan import RECORD_OVERHEAD, Kind, Plan, fingerprint, shard_counts, shuffled
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import files_of
 from tfrecorder.reading.generations import Generation
@@ -78,7 +78,6 @@ def compact(
     Example:
         >>> tfrecorder.compact("out", "out-2")  # doctest: +SKIP
     """
-    started = time.perf_counter()
     for name in options:
         if name not in OF_COMPACT:
             raise OptionError(
@@ -91,50 +90,46 @@ def compact(
     where, target = storage.absolute(storage.given_path(directory)), storage.absolute(path)
     if target == where or f"{target}/".startswith(f"{where}/"):
         raise OptionError(f"output_dir={target!r}: give a directory outside of {where}.")
-    try:
-        with storage.acting_as(chosen.account):
-            found = _compact(where, target, _uris(drop), at, chosen)
-    except (UnreachableError, KeyboardInterrupt) as error:
-        if (explained := how_to_go_on(error, target, "compaction")) is None:
-            raise
-        raise explained from (error if isinstance(error, UnreachableError) else None)
-    if not isinstance(found, ConversionResult):
-        return found
-    seconds = time.perf_counter() - started
-    return dataclasses.replace(found, output_dir=path, seconds=seconds)
+    rows = partial(_rows, where, target, _uris(drop), at, chosen)
+    return job.run(job.Job("compaction", path, chosen, rows))
 
 
-def _compact(
-    where: str, target: str, drop: Collection[str], at: int | None, options: ConvertOptions
-) -> ConversionResult | DataflowJob:
-    with stage_line(is_shown(options.progress)) as begin:
-        run.check_runner(options)
-        refuse_missing("apache_beam")
-        refuse_nested(target, options)
-        begin("reading the plans")
-        stored, found = _open(where, at)
-        plan, planned = _plan(where, stored, found, drop, options)
+@dataclass(frozen=True)
+class _Records:
+    """The records of a dataset, of this mean size in bytes; they were found when planned."""
+
+    mean_bytes: int
+
+    def sizes(self, decisive: bool) -> list[int]:
+        return [max(0, self.mean_bytes - RECORD_OVERHEAD)]
+
+    def check(self) -> None:
+        pass
+
+    def spool(self, folder: str, rows: pa.Table) -> None:
+        pass
+
+
+def _rows(
+    where: str,
+    target: str,
+    drop: Collection[str],
+    at: int | None,
+    options: ConvertOptions,
+    say: Say,
+) -> Rows:
+    """The rows of all generations, planned for the new dataset."""
+    run.check_runner(options)
+    refuse_missing("apache_beam")
+    refuse_nested(target, options)
+    say("reading the plans")
+    stored, generations = open_generations(where, files_of(where), at)
+    if not generations:
+        raise DatasetError(f"{where} was not written by tfrecorder, which compacts only its own.")
+    plan, planned = _plan(where, stored, generations, drop, options)
     records = sum(stored.records(split) or 0 for split in stored.splits)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
-    sizes = [max(0, size - RECORD_OVERHEAD)]
-    with claim(target):
-        prepared = stage_or_continue(
-            target, plan, planned, options, lambda decisive: sizes, _nothing_to_look_at
-        )
-        del planned
-        job = None if prepared is None else follow(prepared, options)
-    return job or result_of(target, prepared, Known({}, (), {}), seconds=0)
-
-
-def _nothing_to_look_at() -> None:
-    """Check nothing: the records were found when the plan was made."""
-
-
-def _open(where: str, at: int | None) -> tuple[StoredDataset, list[Generation]]:
-    stored, found = open_generations(where, files_of(where), at)
-    if not found:
-        raise DatasetError(f"{where} was not written by tfrecorder, which compacts only its own.")
-    return stored, found
+    return Rows(target, plan, planned, _Records(size), options)
 
 
 def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str]:
@@ -195,7 +190,7 @@ def _plan(
         fingerprint=fingerprint(splits, columns),
         options={**taken, **changed},
         remote=not storage.is_local(where),
-        copies=True,
+        kind=Kind.COMPACTION,
         streams=streams_of(found),
     )
     return plan, rows.take(np.concatenate(order))

@@ -1,36 +1,131 @@
-"""What a conversion would write, after all its checks."""
+"""What a conversion would write, before it writes it: what `tfrecorder convert --dry-run` shows."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
+
 from tfrecorder import storage
-from tfrecorder.conversion.dry_run_result import DryRun, estimate
-from tfrecorder.conversion.prepare import pending_shards
-from tfrecorder.conversion.table import read_and_check
+from tfrecorder.conversion.staged import find, pending_shards, with_shards
+from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.errors import OutputError
-from tfrecorder.format import layout
-from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import (
-    exchange_begun,
-    folder_to_write,
-    is_finished,
-    plan_to_continue,
-    refuse_foreign,
-    refuse_nested,
+from tfrecorder.display.tables import (
+    Report,
+    Table,
+    class_words,
+    counted,
+    passed_over_words,
+    readable_bytes,
 )
+from tfrecorder.errors import OutputError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
-from tfrecorder.output.staging import read_plan
-from tfrecorder.plan.plan import make_plan, shard_counts
-from tfrecorder.plan.preflight import open_some, sizes_of_some
+from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan
+from tfrecorder.schema.fields import class_field
+from tfrecorder.validation.report import (
+    ValidationReport,
+    count_warnings,
+    problems,
+    summarize,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from datasets import Dataset, DatasetDict
+
+
+@dataclass(frozen=True)
+class PlannedSplit:
+    """One split of a conversion that was not made.
+
+    Attributes:
+        rows: how many would be written.
+        shards: how many files.
+        bytes: the size of these files, estimated from the sizes of at most 1,000 images; None if it
+            is not known, because the images would be encoded again.
+    """
+
+    rows: int
+    shards: int
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class DryRun(Report):
+    """What a conversion would write.
+
+    Attributes:
+        output_dir: the dataset directory, as it was given.
+        splits: by name, TRAIN first.
+        class_names: by integer; for integer labels the numbers as text; None without labels.
+        pending: for a conversion that was begun, the shards still to write; None if it is new.
+        passed_over: for a folder source, the files that made no row, by kind.
+        report: what `tfrecorder.validate` says.
+        free: bytes that the disk of the directory has left; None if that is not known.
+    """
+
+    output_dir: str
+    splits: dict[str, PlannedSplit]
+    class_names: tuple[str, ...] | None
+    pending: int | None
+    passed_over: Mapping[str, int]
+    report: ValidationReport
+    free: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {
+            "dry_run": True,
+            "output_dir": self.output_dir,
+            "splits": {name: dataclasses.asdict(split) for name, split in self.splits.items()},
+            "class_names": None if self.class_names is None else list(self.class_names),
+            "pending_shards": self.pending,
+            "passed_over": dict(self.passed_over),
+            "free_bytes": self.free,
+            "notes": list(self.report.notes),
+            "warnings": count_warnings(self.report),
+            "problems": problems(self.report),
+        }
+
+    def _headline(self) -> str:
+        rows = counted(sum(split.rows for split in self.splits.values()), "row")
+        if self.pending is None:
+            return f"dry run: {rows} would go to {self.output_dir}; nothing was written"
+        if not self.pending:
+            return f"dry run: {self.output_dir} is finished; nothing would be written"
+        shards = sum(split.shards for split in self.splits.values())
+        return (
+            f"dry run: the conversion in {self.output_dir} would continue with {self.pending:,} of "
+            f"{counted(shards, 'shard')}; nothing was written"
+        )
+
+    def _tables(self) -> list[Table]:
+        table = [["split", "rows", "shards", "bytes"]]
+        for name, split in self.splits.items():
+            size = "unknown" if split.bytes is None else f"about {readable_bytes(split.bytes)}"
+            table.append([name, f"{split.rows:,}", f"{split.shards:,}", size])
+        return [Table(table)]
+
+    def _notes(self) -> list[str]:
+        notes = [] if self.class_names is None else [class_words(self.class_names)]
+        if words := passed_over_words(self.passed_over):
+            notes.append(words)
+        notes += self.report.notes
+        size = sum(split.bytes or 0 for split in self.splits.values())
+        if self.pending is None and self.free is not None and size > self.free:
+            notes.append(
+                f"the disk has too little room: {readable_bytes(self.free)} are free, about "
+                f"{readable_bytes(size)} would be written; free some, or choose another directory"
+            )
+        found = summarize(self.report, shell=True, lines=self.report.lines)
+        return [*notes, found] if len(self.report) else notes
 
 
 def dry_run(
@@ -50,39 +145,48 @@ def dry_run(
         TfrecorderError: what `convert` raises before its launch.
     """
     chosen = ConvertOptions.of(options)
-    with storage.acting_as(chosen.account):
-        return _dry_run(source, output_dir, chosen)
-
-
-def _dry_run(source: Any, output_dir: str | os.PathLike[str], chosen: ConvertOptions) -> DryRun:
     path = output_path(output_dir, chosen)
+    with storage.acting_as(chosen.account):
+        return _dry_run(source, path, chosen)
+
+
+def _dry_run(source: Any, path: str, options: ConvertOptions) -> DryRun:
     where = storage.absolute(path)
-    with stage_line(is_shown(chosen.progress)) as begin:
-        table, checked, report = read_and_check(source, where, chosen, begin)
+    with stage_line(is_shown(options.progress)) as say:
+        rows = rows_of_source(source, where, options, say)
     with storage.failing_as(OutputError, where):
-        refuse_nested(where, chosen)
         refuse_foreign(where)
-        begun = exchange_begun(where)
-        folder = layout.next_of(where) if begun else folder_to_write(where, chosen)
-        plan, _ = make_plan(checked, table.base, (), chosen)
-        keeps = not chosen.retry_rejects and (begun or not chosen.overwrite)
-        finished = keeps and is_finished(folder, plan)
-        staged = read_plan(folder) if finished else plan_to_continue(folder, plan, chosen)
-        pending = [] if finished or staged is None else pending_shards(folder, staged, chosen)
-    sizes = sizes_of_some(checked, table.base, chosen, decisive=True)
-    open_some(checked, table.base, chosen)
-    if staged is None:
-        counts = shard_counts(plan.split_rows, sizes, chosen)
-        plan = dataclasses.replace(plan, split_shards=counts)
-    return estimate(
-        staged or plan,
+        folder, staged, is_whole = find(rows)
+        pending = None
+        if staged is not None:
+            pending = 0 if is_whole else len(pending_shards(folder, staged, options))
+    sizes = rows.origin.sizes(decisive=True)
+    rows.origin.check()
+    plan = staged or with_shards(rows, sizes)
+    labels = class_field(plan.fields)
+    assert rows.summary.report is not None
+    return DryRun(
         output_dir=path,
-        sizes=None if chosen.transforms else sizes,
-        pending=None if staged is None else len(pending),
-        report=report,
-        passed_over=dict(table.passed_over),
+        splits=_splits(plan, () if options.transforms else sizes),
+        class_names=labels.class_names if labels else None,
+        pending=pending,
+        passed_over=rows.summary.passed_over,
+        report=rows.summary.report,
         free=_free_bytes(where),
     )
+
+
+def _splits(plan: Plan, sizes: Sequence[int]) -> dict[str, PlannedSplit]:
+    """What each split of a plan would be, by the file sizes in bytes of some of its images."""
+    row_bytes = float(np.mean(sizes)) + RECORD_OVERHEAD if sizes else None
+    return {
+        split: PlannedSplit(
+            rows=rows,
+            shards=plan.split_shards[split],
+            bytes=None if row_bytes is None else round(rows * row_bytes),
+        )
+        for split, rows in plan.split_rows.items()
+    }
 
 
 def _free_bytes(where: str) -> int | None:

@@ -19,7 +19,7 @@ _OF_COLUMNS = ("columns", "schema", "labels")
 _NOT_TAKEN = ("num_shards",)
 
 
-def taken_over(
+def inherited_options(
     directory: str, found: Sequence[Generation], given: Mapping[str, Any]
 ) -> ConvertOptions:
     """The options of an append.

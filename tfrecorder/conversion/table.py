@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.conversion.staged import Images, Rows, Summary
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ValidationError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.result import counts_in_words
+from tfrecorder.plan.plan import Kind, make_plan
 from tfrecorder.plan.preflight import in_files
 from tfrecorder.runners import run
 from tfrecorder.schema.fields import Field
@@ -23,23 +27,61 @@ from tfrecorder.validation.report import ValidationReport, has_errors
 from tfrecorder.validation.rules import Checked, check_source
 from tfrecorder.validation.validate import report_on
 
+#: Shows what is being done, in a word or two.
+Say = Callable[[str], None]
 
-def read_and_check(
-    source: Any, where: str, options: ConvertOptions, begin: Callable[[str], None]
-) -> tuple[Source, Checked, ValidationReport]:
-    """The source as a table without errors, and the report on it."""
+
+def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -> Rows:
+    """The rows of a source, planned for a directory.
+
+    Raises:
+        SourceError: the source cannot be read as a table.
+        ValidationError: the table has faults.
+        OutputError: the directory is inside of another dataset.
+    """
+    refuse_nested(where, options)
     run.check_runner(options)
-    begin("reading the table")
+    say("reading the table")
     table = read_with(source, options)
     refuse_idle(table, options)
-    begin("checking the table")
-    return check_table(table, where, options)
+    say("checking the table")
+    checked, report = check_table(table, where, options)
+    return planned_rows(where, table, checked, report, options)
+
+
+def planned_rows(
+    folder: str,
+    table: Source,
+    checked: Checked,
+    report: ValidationReport,
+    options: ConvertOptions,
+    before: dict[str, Any] | None = None,
+    **summary: int,
+) -> Rows:
+    """The rows of a table without errors, planned for a folder.
+
+    Args:
+        before: as in `Plan`, if the folder is that of a new generation.
+        summary: further fields of `Summary`.
+    """
+    kind = Kind.CONVERSION if before is None else Kind.APPEND
+    plan, planned = make_plan(checked, table.base, options, kind, before)
+    if plan.spooled and not storage.is_local(folder):
+        plan = dataclasses.replace(plan, remote=True)
+    return Rows(
+        folder,
+        plan,
+        planned,
+        Images(checked, table.base, options),
+        options,
+        Summary(report, dict(table.passed_over), **summary),
+    )
 
 
 def check_table(
     table: Source, where: str, options: ConvertOptions, known: Sequence[Field] = ()
-) -> tuple[Source, Checked, ValidationReport]:
-    """A table without errors, and the report on it.
+) -> tuple[Checked, ValidationReport]:
+    """A table without errors as it goes into a plan, and the report on it.
 
     Args:
         known: the columns of the dataset to which the table is added.
@@ -56,7 +98,7 @@ def check_table(
 
         uris = itertools.chain.from_iterable(in_files(one, checked) for one in checked.files)
         checks.check((storage.resolve(uri, table.base) for uri in uris), where, options)
-    return table, checked, report
+    return checked, report
 
 
 #: Options of a conversion that change what `validate` finds.
@@ -66,11 +108,11 @@ _OF_VALIDATION = (
 )
 
 
-def warn_of_source(found: dict[str, int], source: Any, options: ConvertOptions) -> None:
+def warn_of_source(rows: Rows, source: Any) -> None:
     """Validation's warnings in one line, before a conversion that may take hours."""
-    if found:
-        total = counted(sum(found.values()), "warning")
-        warn(f"{total}: {counts_in_words(found)}; {_where_listed(source, options)}")
+    if warnings := rows.summary.warnings:
+        total = counted(sum(warnings.values()), "warning")
+        warn(f"{total}: {counts_in_words(warnings)}; {_where_listed(source, rows.options)}")
 
 
 def _where_listed(source: Any, options: ConvertOptions) -> str:

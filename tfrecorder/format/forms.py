@@ -147,8 +147,8 @@ _PLAN = record(
     },
     {
         "remote": truth,
+        "kind": word("conversion", "append", "stream", "compaction"),
         "before": _BEFORE,
-        "copies": truth,
         "streams": _STREAMS,
         "spooled": whole(),
         "stands_for": string,

@@ -194,7 +194,7 @@ class ConversionResult(Report):
         return notes
 
 
-def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) -> ConversionResult:
+def read_result(output_dir: str) -> ConversionResult:
     """The result of the conversion that is committed in a directory."""
     known = read_metadata(output_dir, files_of(output_dir))
     splits = {}
@@ -216,8 +216,8 @@ def read_result(output_dir: str, passed_over: dict[str, int], seconds: float) ->
         retries=totals["retries"],
         input_bytes=totals["input_bytes"],
         class_names=labels.class_names if labels else None,
-        passed_over=passed_over,
-        seconds=seconds,
+        passed_over={},
+        seconds=0,
         name=known["options"].get("name"),
         version=known["options"].get("version"),
     )

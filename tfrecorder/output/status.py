@@ -20,7 +20,7 @@ from tfrecorder.output.done_records import DoneRecord, add_up, read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.staging import read_plan
-from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.plan import Kind, Plan
 from tfrecorder.reading.dataset import shard_faults
 from tfrecorder.reading.dataset_files import files_of
 from tfrecorder.reading.generations import committed_directories, own_metadata, read_metadata
@@ -70,7 +70,7 @@ class ConversionStatus(Report):
             it is still there.  0 if there is none.
         streams: for each source of a stream, the position that it was read up to; for a folder,
             how many files were taken.
-        batch: True if what is not finished is a batch of a stream.
+        kind: what is not finished: "conversion", "append", "stream" (a batch) or "compaction".
     """
 
     output_dir: str
@@ -82,7 +82,7 @@ class ConversionStatus(Report):
     damage: tuple[str, ...] = ()
     appends: int = 0
     streams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    batch: bool = False
+    kind: str = Kind.CONVERSION.value
 
     @property
     def rows(self) -> int:
@@ -152,20 +152,19 @@ class ConversionStatus(Report):
         if self.overwrites:
             notes.append("overwrite: the finished dataset stays until this one takes its place")
         if self.appends:
-            kind = "stream" if self.batch else "append"
             notes.append(
-                f"{kind}: the finished dataset stays as it is; this is generation {self.appends}"
+                f"{self.kind}: the finished dataset stays as it is; this is generation "
+                f"{self.appends}"
             )
-        verb = "append" if self.appends else "conversion"
-        verb = "stream" if self.batch else verb
-        if verb == "conversion" and (not self.rows_through or self.shards_done == self.shards):
+        untouched = not self.rows_through or self.shards_done == self.shards
+        if self.kind == Kind.CONVERSION.value and untouched:
             commit = f"`tfrecorder commit {self.output_dir}`"
             words = f"all shards are written; {commit} makes them a dataset"
             if not self.shards_done:
                 work = f"`tfrecorder work {self.output_dir}`"
                 words = f"planned; no shard is written yet. {work} writes them, then {commit}"
             return [*notes, f"not committed: {words}. The same conversion, run again, does so too"]
-        words = f"under way, or stopped; the same {verb}, run again, continues it"
+        words = f"under way, or stopped; the same {self.kind}, run again, continues it"
         return [*notes, f"not committed: {words}"]
 
 
@@ -288,8 +287,8 @@ def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     failure = read_failure(output_dir)
     words = None if failure is None else f"{failure.error}: {failure.message}"
     reasons = add_up(done.values()).reasons
-    batch = plan.streams is not None and not plan.copies
-    return ConversionStatus(output_dir, False, splits, reasons, words, batch=batch)
+    kind = plan.kind.value
+    return ConversionStatus(output_dir, False, splits, reasons, words, kind=kind)
 
 
 def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int) -> SplitStatus:

@@ -7,6 +7,7 @@ what is decided here.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,21 @@ SMALL_SHARDS = 8
 SMALL_SHARD_ROWS = 8
 
 
+class Kind(str, enum.Enum):
+    """What a plan is for; the value is the word for it in messages.
+
+    CONVERSION: the rows of a source become a dataset.
+    APPEND: they are added to one.
+    BATCH: rows of a stream are added to one, or begin it.
+    COMPACTION: records are copied from the dataset in `base`; the rows say from where (`CopyOf`).
+    """
+
+    CONVERSION = "conversion"
+    APPEND = "append"
+    BATCH = "stream"
+    COMPACTION = "compaction"
+
+
 @dataclass(frozen=True)
 class Plan:
     """A conversion, once decided.
@@ -61,10 +77,10 @@ class Plan:
         fingerprint: SHA-256 of the rows as validated.
         options: `ConvertOptions.content_options()`.
         remote: whether images are on a store elsewhere, so that many can be requested at once.
+        kind: what it is for.
         before: for an appended generation, what is known of all generations before it: "plan", the
             digest of the last one's plan; "rows", the rows of their sources; "image_shapes" and
             "image_sides" as in its metadata.  None for any other dataset.
-        copies: records are copied from the dataset in `base`; the rows say from where (`CopyOf`).
         streams: for a batch of a stream, and for what was compacted from such batches: under the
             name of each source, the position up to which it was read, "to"; for a batch also
             "from".  None for any other dataset.
@@ -84,8 +100,8 @@ class Plan:
     fingerprint: str
     options: dict[str, Any]
     remote: bool = False
+    kind: Kind = Kind.CONVERSION
     before: dict[str, Any] | None = None
-    copies: bool = False
     streams: dict[str, Any] | None = None
     spooled: int = 0
     stands_for: str = ""
@@ -148,7 +164,8 @@ class Plan:
         """
         values = parse_plan(data)
         del values["version"]
-        return cls(**{**values, "fields": fields_from_json(values["fields"])})
+        fields, kind = fields_from_json(values["fields"]), Kind(values.get("kind", Kind.CONVERSION))
+        return cls(**{**values, "fields": fields, "kind": kind})
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
@@ -240,8 +257,8 @@ def _random(seed: int, stream: int) -> np.random.RandomState:
 def make_plan(
     checked: Checked,
     base: str,
-    sizes: Sequence[int],
     options: ConvertOptions,
+    kind: Kind = Kind.CONVERSION,
     before: dict[str, Any] | None = None,
     streams: dict[str, Any] | None = None,
 ) -> tuple[Plan, pa.Table]:
@@ -250,12 +267,12 @@ def make_plan(
     Args:
         checked: a table without errors.
         base: the folder that relative uris start from.
-        sizes: file sizes in bytes of a sample of the images.
         options: what the user asked for.
-        before, streams: as in `Plan`.
+        kind, before, streams: as in `Plan`.
 
     Returns:
-        The plan, and its rows in the order of the shards: an Arrow table with the row's number
+        The plan, whose numbers of shards are not decided yet unless the options state them; and its
+        rows in the order of the shards: an Arrow table with the row's number
         under `SOURCE_ID`, and a column for each other key of the record that the source has.
     """
     import pyarrow as pa
@@ -274,13 +291,14 @@ def make_plan(
         rows=len(splits),
         source_rows=checked.source_rows,
         split_rows=split_rows,
-        split_shards=shard_counts(split_rows, sizes, options),
+        split_shards=shard_counts(split_rows, (), options),
         fields=checked.fields,
         statistics=_statistics(checked, splits),
         base=base,
         fingerprint=fingerprint(splits, checked.values),
         options=options.content_options(),
         remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
+        kind=kind,
         before=before,
         streams=streams,
         spooled=_spooled(checked.values),
@@ -341,8 +359,8 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         faults.append(f"{name} was {was} and now is {now_is}")
     if staged.before != now.before:
         faults.append("the generations before it were different")
-    if staged.streams and not now.streams:
-        faults.append(f"it is a batch of a stream from {', '.join(staged.streams)}")
+    if staged.kind is Kind.BATCH and now.kind is not Kind.BATCH:
+        faults.append(f"it is a batch of a stream from {', '.join(staged.streams or ())}")
     return faults
 
 

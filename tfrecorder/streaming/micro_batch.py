@@ -7,29 +7,26 @@ it breaks: one bad message must not stop a stream.
 from __future__ import annotations
 
 import dataclasses
-import os
-import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tfrecorder import storage
 from tfrecorder.conversion.same_schema import refuse_other_schema
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
 from tfrecorder.options.checks import is_whole
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, make_plan, shard_count
+from tfrecorder.plan.plan import RECORD_OVERHEAD, Kind, Plan, make_plan, shard_count
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
 from tfrecorder.schema.splits import SPLIT_TYPE, assign_splits
-from tfrecorder.sources.cells import Content, File, file_in, name_of
 from tfrecorder.sources.source import read_with
 from tfrecorder.sources.table import Source
+from tfrecorder.streaming.batch import Row
 from tfrecorder.streaming.stream_source import Unusable
 from tfrecorder.validation.report import CODES, ERROR, Finding
 from tfrecorder.validation.rules import Checked, check_source
@@ -39,72 +36,6 @@ if TYPE_CHECKING:
 
 #: The stage of rejects whose image was never read.
 STAGE = "row"
-
-
-class Row(NamedTuple):
-    """A row of a batch.
-
-    Attributes:
-        cells: by column; a spooled `Content` in place of each image that came as bytes; or
-            `Unusable`.
-        position: the row's position in its source, as JSON.
-        name: the name under which the row is listed if it is a reject.
-    """
-
-    cells: Mapping[str, Any]
-    position: str
-    name: str
-
-
-def row_of(
-    cells: Mapping[str, Any],
-    columns: Sequence[str],
-    position: str,
-    name: str,
-    base: str | None,
-    put: Callable[[str, bytes], None],
-) -> Row:
-    """A row of a stream, with its images spooled if they came as bytes.
-
-    Args:
-        columns: the columns of images and masks.
-        name: the name under which the row is listed if it has no image.
-        base: the folder of relative uris; None makes them absolute, based on the current folder.
-        put: spools a file under a name.
-
-    Raises:
-        OSError: an image cannot be spooled.
-    """
-    if isinstance(cells, Unusable):
-        return Row(cells, position, escaped(cells.name) or name)
-    kept = dict(cells)
-    for column in columns:
-        found = kept.get(column)
-        if base is None or not isinstance(found, str):  # a file may be called "data:…"
-            found = file_in(found)
-        if isinstance(found, File):
-            if found.name and (fault := _name_fault(found.name)) is not None:
-                return Row(Unusable(name, fault), position, name)
-            file = name_of(found.data)
-            put(file, found.data)
-            found = Content(file, found.name or file, len(found.data))
-        elif isinstance(found, str) and found and base is None:
-            found = storage.resolve(found, os.getcwd())
-        if column in kept:
-            kept[column] = found
-    first = kept.get(columns[0]) if columns else None
-    shown = first.name if isinstance(first, Content) else first
-    return Row(kept, position, escaped(shown) if isinstance(shown, str) and shown else name)
-
-
-def _name_fault(name: str) -> str | None:
-    """Why a name cannot be an image's name; it comes from a message, which anyone may have sent."""
-    parts = name.split("/")
-    sound = posixpath.normpath(name) == name and ".." not in parts and not name.startswith("/")
-    short = all(len(part.encode()) <= 200 for part in parts)
-    if sound and short and name.isprintable() and "://" not in name:
-        return None
-    return f"bad_name: {name[:80]!r} cannot be the name of an image; give a relative path"
 
 
 class Target(NamedTuple):
@@ -158,7 +89,7 @@ def plan_batch(
     whole = _with_rejects(rows, checked, faults, target, options, source)
     first = 0 if target.before is None else target.before["rows"]
     whole = dataclasses.replace(whole, frame=whole.frame.set_axis(whole.frame.index + first))
-    plan, planned = make_plan(whole, base, (), options, target.before, streams)
+    plan, planned = make_plan(whole, base, options, Kind.BATCH, target.before, streams)
     counts = {
         split: _shards(split, count, row_bytes, options) for split, count in plan.split_rows.items()
     }

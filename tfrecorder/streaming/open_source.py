@@ -11,14 +11,14 @@ from tfrecorder import storage
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.checks import is_seconds
-from tfrecorder.streaming.stream_source import StreamSource
+from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
 from tfrecorder.streaming.watched_folder import SETTLE, WatchedFolder, watch
 
 #: What `open_kafka` takes; all settings of librdkafka have a dot in their names.
 _OF_KAFKA = ("value", "image", "image_bytes", "on_lost", "config")
 
 
-def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSource:
+def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSource:
     """The source that a user names.
 
     Args:
@@ -33,8 +33,7 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSo
             raise OptionError("source_options: a source object has none; leave it out.")
         if not isinstance(getattr(source, "name", None), str):
             raise SourceError("source: give it a `name`, under which its position is saved.")
-        opened: StreamSource = source
-        return _refuse_bad_name(opened)
+        return _opened(source)
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a folder, kafka://host:port/topic, or an "
@@ -42,18 +41,18 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> StreamSo
         )
     path = storage.given_path(source)
     if path.startswith("kafka://"):
-        return _topic(path, options)
-    return _refuse_bad_name(_folder(path, where, options))
+        return _opened(_topic(path, options))
+    return _opened(_folder(path, where, options))
 
 
-def _refuse_bad_name(source: StreamSource) -> StreamSource:
-    """Raise a SourceError if nothing can be saved under the name of a source."""
+def _opened(source: StreamSource) -> OpenedSource:
+    """A source whose name positions can be saved under; else raises a SourceError."""
     if escaped(source.name) != source.name:
         raise SourceError(
             f"source {source.name!r}: positions are saved under its name, and this name is not "
             "valid Unicode; rename it."
         )
-    return source
+    return OpenedSource(source)
 
 
 def _topic(url: str, options: Mapping[str, Any]) -> StreamSource:

@@ -29,9 +29,10 @@ from tfrecorder.options.convert import NOT_STREAMED, ConvertOptions
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import counts_in_words
+from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.open_source import open_source
-from tfrecorder.streaming.stream_source import StreamSource
-from tfrecorder.streaming.streamed_dataset import Batch, StreamedDataset, open_streamed
+from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
+from tfrecorder.streaming.streamed_dataset import StreamedDataset, open_streamed
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ GIVES_UP_AFTER = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchOptions:
+class BatchLimits:
     """When a batch is full.
 
     Raises:
@@ -165,7 +166,7 @@ def stream(
         >>> tfrecorder.stream("incoming/", "out", every_seconds=300)  # doctest: +SKIP
     """
     started = time.perf_counter()
-    limits = BatchOptions(
+    limits = BatchLimits(
         every_rows=every_rows,
         every_seconds=every_seconds,
         spool_size=spool_size,
@@ -181,7 +182,7 @@ def stream(
     refuse_nested(where, chosen)
     opened = open_source(source, where, source_options or {})
     with contextlib.ExitStack() as stack:
-        stack.callback(getattr(opened, "close", lambda: None))
+        stack.callback(opened.close)
         stack.enter_context(claim(where))
         say = stack.enter_context(stage_line(shown))
         dataset = open_streamed(where, opened, options)
@@ -196,19 +197,19 @@ def stream(
         output_dir=path,
         source=opened.name,
         generations=dataset.committed,
-        newest=len(dataset.found) - 1,
+        newest=len(dataset.generations) - 1,
         rows=dataset.rows,
         records=dataset.records,
         rejects=dict(dataset.rejects),
-        skipped=dict(getattr(opened, "skipped", {})),
+        skipped=opened.skipped,
         seconds=time.perf_counter() - started,
     )
 
 
 def _follow(
-    source: StreamSource,
+    source: OpenedSource,
     dataset: StreamedDataset,
-    limits: BatchOptions,
+    limits: BatchLimits,
     say: Callable[[str], None],
 ) -> None:
     """Read rows and write batches until no row has come for long enough."""
@@ -217,7 +218,7 @@ def _follow(
     while True:
         asked = time.monotonic()
         if may_have_more or _idle_left(source, limits, asked - heard) <= 0:
-            for cells, position in source.rows(dataset.reached()):
+            for cells, position in source.rows(dataset.reached.position):
                 heard = time.monotonic()
                 batch = batch or dataset.new_batch()
                 _through_outages(partial(dataset.add, batch, cells, position))
@@ -231,30 +232,30 @@ def _follow(
             return
         _say(say, dataset, batch, source)
         left = _idle_left(source, limits, time.monotonic() - heard)
-        may_have_more = source.wait(_patience(batch, limits, left)) is not False
+        may_have_more = source.wait(_patience(batch, limits, left))
 
 
-def _is_full(batch: Batch, limits: BatchOptions) -> bool:
+def _is_full(batch: Batch, limits: BatchLimits) -> bool:
     return len(batch.rows) >= limits.every_rows or batch.spool.bytes >= limits.spool_bytes
 
 
-def _is_old(batch: Batch, limits: BatchOptions) -> bool:
+def _is_old(batch: Batch, limits: BatchLimits) -> bool:
     return time.monotonic() - batch.began >= limits.every_seconds
 
 
-def _idle_left(source: Any, limits: BatchOptions, idle: float) -> float:
+def _idle_left(source: OpenedSource, limits: BatchLimits, idle: float) -> float:
     """Seconds until the stream ends, unless a row comes; infinite if it does not."""
-    if limits.until_idle is None or (hasattr(source, "pending") and source.pending()):
+    if limits.until_idle is None or source.pending():
         return math.inf
     return limits.until_idle - idle
 
 
-def _patience(batch: Batch | None, limits: BatchOptions, idle_left: float) -> float:
+def _patience(batch: Batch | None, limits: BatchLimits, idle_left: float) -> float:
     """Seconds until something must be done even if no row comes."""
-    found = [LOOK_EVERY, idle_left]
+    seconds = [LOOK_EVERY, idle_left]
     if batch is not None:
-        found.append(batch.began + limits.every_seconds - time.monotonic())
-    return max(0.01, min(found))
+        seconds.append(batch.began + limits.every_seconds - time.monotonic())
+    return max(0.01, min(seconds))
 
 
 def _written(
@@ -301,10 +302,11 @@ def _through_outages(step: Callable[[], T]) -> T:
 
 
 def _say(
-    say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None, source: Any
+    say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None, source: OpenedSource
 ) -> None:
     waiting = 0 if batch is None else len(batch.rows)
     words = f"{dataset.counts}; {waiting:,} waiting"
-    if hasattr(source, "behind"):
-        words += f", {source.behind(dataset.reached()):,} not read"
+    behind = source.behind(dataset.reached.position)
+    if behind is not None:
+        words += f", {behind:,} not read"
     say(words)

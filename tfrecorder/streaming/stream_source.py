@@ -72,6 +72,43 @@ class StreamSource(Protocol):
         ...
 
 
+class OpenedSource:
+    """A source, with what it leaves out of `StreamSource` filled in."""
+
+    def __init__(self, source: StreamSource) -> None:
+        self._source: Any = source
+        self.name = source.name
+        self.ordered: bool = getattr(source, "ordered", True)
+        #: The folder of relative uris; None if uris are made absolute as they come.
+        self.base: str | None = getattr(source, "base", None)
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        return dict(getattr(self._source, "skipped", {}))
+
+    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+        rows: Iterator[tuple[Mapping[str, Any], Any]] = self._source.rows(position)
+        return rows
+
+    def wait(self, seconds: float) -> bool:
+        """False if it is too early to ask for rows."""
+        return self._source.wait(seconds) is not False
+
+    def behind(self, position: Any) -> int | None:
+        """How many rows are there but not taken; None if the source does not say."""
+        return self._source.behind(position) if hasattr(self._source, "behind") else None
+
+    def pending(self) -> bool:
+        return hasattr(self._source, "pending") and bool(self._source.pending())
+
+    def replaced(self, position: str) -> bool:
+        return hasattr(self._source, "replaced") and bool(self._source.replaced(position))
+
+    def close(self) -> None:
+        if hasattr(self._source, "close"):
+            self._source.close()
+
+
 class Unusable(dict[str, Any]):
     """A row that its source cannot make sense of: it becomes a reject, and the stream continues.
 

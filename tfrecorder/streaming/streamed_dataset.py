@@ -1,19 +1,17 @@
-"""The dataset that a stream is written to: its generations, and how far its source was read."""
+"""The dataset that a stream is written to: its generations, and the batch that comes next."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.inherited_options import taken_over
-from tfrecorder.display.tables import counted, escaped
+from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import OF_PLAN_ALONE, spool_columns
@@ -22,38 +20,21 @@ from tfrecorder.output.directory import clear, reopen
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.spool import Spool, clear_spools, is_whole, remove_spool
 from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.plan import Kind, Plan
 from tfrecorder.reading.dataset_files import files_of
 from tfrecorder.reading.generations import Generation, before_next, read_metadata
 from tfrecorder.reading.open import open_generations
 from tfrecorder.reading.plan_rows import read_planned
-from tfrecorder.reading.stream_positions import position_of, positions_in, taken_positions
+from tfrecorder.reading.stream_positions import position_of, positions_in
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
-from tfrecorder.streaming.micro_batch import Row, Target, plan_batch, row_of
-from tfrecorder.streaming.stream_source import StreamSource, Unusable
-from tfrecorder.writing.worker import Task, Worker, finish
-
-#: How many images have their sizes looked up to decide on the shards of an unspooled batch.
-SIZED = 20
-
-
-@dataclass
-class Batch:
-    """The rows of a batch as they come.
-
-    Attributes:
-        number: the number of the generation that it becomes.
-        columns: the columns of images and masks, as the source names them.
-        began: when its first row came, by `time.monotonic`.
-    """
-
-    spool: Spool
-    number: int
-    columns: list[str]
-    began: float = field(default_factory=time.monotonic)
-    rows: list[Row] = field(default_factory=list)
+from tfrecorder.streaming.batch import Batch
+from tfrecorder.streaming.micro_batch import Target, plan_batch
+from tfrecorder.streaming.reached import Reached, reached, saved
+from tfrecorder.streaming.stream_source import OpenedSource
+from tfrecorder.writing.here import write_here
+from tfrecorder.writing.worker import Task, finish
 
 
 @dataclass
@@ -64,17 +45,16 @@ class StreamedDataset:
         where: its directory, which need not exist yet.
         source: the stream's source.
         given: options about the records, by name.
-        found: its generations, oldest first.
-        position: the position behind the last row added to a batch; for rows without an order, the
-            set of their positions.
+        generations: oldest first.
+        reached: how far the source was read, rows of the current batch included.
         committed, rows, records, rejects: counts for the generations committed since it was opened.
     """
 
     where: str
-    source: StreamSource
+    source: OpenedSource
     given: dict[str, Any]
-    found: list[Generation]
-    position: Any = None
+    generations: list[Generation]
+    reached: Reached
     committed: int = 0
     rows: int = 0
     records: int = 0
@@ -92,18 +72,14 @@ class StreamedDataset:
         Raises:
             OptionError: an option does not fit the dataset.
         """
-        if not self.found:
+        if not self.generations:
             return ConvertOptions.of(self.given)
-        return taken_over(self.where, self.found, self.given)
-
-    @property
-    def _ordered(self) -> bool:
-        return getattr(self.source, "ordered", True)
+        return inherited_options(self.where, self.generations, self.given)
 
     @property
     def _number(self) -> int:
         """The number of the generation that comes next."""
-        return len(self.found)
+        return len(self.generations)
 
     @property
     def _folder(self) -> str:
@@ -115,16 +91,7 @@ class StreamedDataset:
         ours = [URI_COLUMN] if schema is None else [*schema.of(Image), *schema.of(Mask)]
         theirs = {name: given for given, name in columns.items()}
         named = [theirs.get(name, name) for name in ours]
-        return Batch(Spool(self._folder), self._number, named)
-
-    @property
-    def _base(self) -> str | None:
-        """The folder of relative uris; None if uris are made absolute as they come."""
-        return getattr(self.source, "base", None)
-
-    def reached(self) -> Any:
-        """The position that its source reads behind; the source may keep it: it never changes."""
-        return self.position if self._ordered else frozenset(self.position)
+        return Batch(Spool(self._folder), self._number, named, self.source.base)
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
@@ -140,20 +107,8 @@ class StreamedDataset:
             raise SourceError(
                 f"source {self.source.name} gave a row that is not a dict of columns: {cells!r}."
             )
-        try:
-            text = _saved(position, self._ordered)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise SourceError(
-                f"source {self.source.name}: the position {position!r} is not "
-                f"{'a JSON value' if self._ordered else 'a text'}: {error}."
-            ) from None
-        name = f"{batch.number:05d}/{len(batch.rows):08d}"
-        put = batch.spool.put
-        batch.rows.append(row_of(cells, batch.columns, text, name, self._base, put))
-        if self._ordered:
-            self.position = position
-        else:
-            self.position.add(text)
+        batch.add(cells, saved(self.source, position))
+        self.reached.add(position)
 
     def stage(self, batch: Batch) -> str | None:
         """Stage the plan of a batch, which claims the next number.
@@ -164,19 +119,10 @@ class StreamedDataset:
         Raises:
             OutputError: another stream or append has written that generation in the meantime.
         """
-        name = self.source.name
-        until = self.position if self._ordered else len(self.position)
-        streams = {name: {"from": position_of(self.found, name), "to": until}}
-        base = self._base or os.getcwd()
-        made = plan_batch(
-            batch.rows,
-            self._target(),
-            self.options,
-            base,
-            name,
-            streams,
-            _mean_bytes(batch, base),
-        )
+        name, base = self.source.name, self.source.base or os.getcwd()
+        read = {"from": position_of(self.generations, name), "to": self.reached.noted}
+        size = batch.mean_bytes(base)
+        made = plan_batch(batch.rows, self._target(), self.options, base, name, {name: read}, size)
         if isinstance(made, str):
             return made
         plan, planned = made
@@ -209,7 +155,7 @@ class StreamedDataset:
         plan = read_plan(folder)
         if plan is None:
             return False
-        if not plan.streams:
+        if plan.kind is not Kind.BATCH:
             verb = "append" if number else "conversion"
             raise OutputError(
                 f"{folder} holds an unfinished {verb}: complete it with the same {verb}, or remove "
@@ -230,34 +176,32 @@ class StreamedDataset:
         Returns:
             The names of these rows.
         """
-        replaced = {row.position: row.name for row in batch.rows if self._is_replaced(row.position)}
+        replaced = {
+            row.position: row.name for row in batch.rows if self.source.replaced(row.position)
+        }
         batch.rows = [row for row in batch.rows if row.position not in replaced]
-        self.position.difference_update(replaced)
+        self.reached.drop(replaced)
         return list(replaced.values())
-
-    def _is_replaced(self, position: str) -> bool:
-        return hasattr(self.source, "replaced") and self.source.replaced(position)
 
     def _write(self, folder: str, plan: Plan) -> bool:
         """Write what is staged, and commit it; False if that cannot be, as in `complete`."""
         if not is_whole(folder, plan.spooled):
             return False
         done = read_all_done(folder, plan.shards, plan.digest)
-        pending = [at for at, shard in enumerate(plan.shards) if done[shard] is None]
-        plan = reopen(folder, plan, plan.base, [plan.shards[at] for at in pending])
-        task = Task(folder, plan.digest, self.options.num_threads or 0)
-        written = [one.done for one in Worker(task).write(pending)]
-        if any(map(self._is_replaced, positions_in(folder, self.source.name))):
+        pending = [shard for shard, record in done.items() if record is None]
+        plan = reopen(folder, plan, plan.base, pending)
+        written = write_here(folder, plan, pending, self.options)
+        if any(map(self.source.replaced, positions_in(folder, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.
-        finish(task, [*filter(None, done.values()), *written], max_reject_fraction=1.0)
+        finish(Task(folder, plan.digest), [*filter(None, done.values()), *written], 1.0)
         return True
 
     def _count(self) -> None:
         """Note the generation that was just committed."""
         files, folder = files_of(self.where), self._folder
         metadata = read_metadata(folder, files)
-        self.found.append(Generation(self._number, folder, files.sizes(folder), metadata))
+        self.generations.append(Generation(self._number, folder, files.sizes(folder), metadata))
         totals = metadata["totals"]
         self.committed += 1
         self.rows += totals["rows"]
@@ -265,14 +209,14 @@ class StreamedDataset:
         self.rejects.update(totals["reasons"])
 
     def _target(self) -> Target:
-        if not self.found:
+        if not self.generations:
             return Target(self.where, (), {}, None)
-        newest = self.found[-1]
+        newest = self.generations[-1]
         fields = from_json(newest.metadata["fields"])
         return Target(self.where, fields, _types(newest.directory), before_next(newest.metadata))
 
 
-def open_streamed(where: str, source: StreamSource, given: dict[str, Any]) -> StreamedDataset:
+def open_streamed(where: str, source: OpenedSource, given: dict[str, Any]) -> StreamedDataset:
     """The dataset of a stream, as an earlier call left it: a batch that was staged is committed.
 
     Args:
@@ -283,62 +227,32 @@ def open_streamed(where: str, source: StreamSource, given: dict[str, Any]) -> St
         OutputError: a conversion or an append was begun there and not finished.
         OptionError: an option does not fit the dataset.
     """
-    dataset = StreamedDataset(where, source, given, _generations(where))
-    dataset.complete()
+    generations = _generations(where)
+    dataset = StreamedDataset(where, source, given, generations, reached(source, generations))
+    if dataset.complete():
+        dataset.reached = reached(source, dataset.generations)
     clear_spools(where)
-    ordered = getattr(source, "ordered", True)
-    read = position_of if ordered else taken_positions
-    dataset.position = read(dataset.found, source.name)
     return dataset
-
-
-def _saved(position: Any, ordered: bool) -> str:
-    """A position as the text that is saved with its row.
-
-    Raises:
-        TypeError, ValueError, RecursionError: after a restart, the source would get another value.
-    """
-    text = json.dumps(position, allow_nan=False)
-    same = json.loads(text) if ordered else str(position)
-    if position is None:
-        raise ValueError("None stands for the very beginning")
-    if same != position:
-        raise ValueError(f"after a restart, the source would get {same!r}")
-    plain = json.dumps(position, ensure_ascii=False)
-    if escaped(plain) != plain:
-        raise ValueError("it holds half of a surrogate pair, which is not valid Unicode")
-    return text if ordered else position
 
 
 def _generations(where: str) -> list[Generation]:
     if not storage.exists(os.path.join(where, layout.COMMIT)):
         return []
-    found = open_generations(where, files_of(where))[1]
-    if not found:
+    generations = open_generations(where, files_of(where))[1]
+    if not generations:
         raise DatasetError(
             f"{where} was not written by tfrecorder, which adds only to its own datasets."
         )
-    return found
+    return generations
 
 
 def _types(directory: str) -> dict[str, Any]:
     """The type of each column that a generation was planned with, by key."""
-    found: dict[str, Any] = {}
+    types: dict[str, Any] = {}
 
     def look(schema: Any) -> None:
         own = {SOURCE_ID, *OF_PLAN_ALONE, *spool_columns(schema.names)}
-        found.update({one.name: one.type for one in schema if one.name not in own})
+        types.update({column.name: column.type for column in schema if column.name not in own})
 
     read_planned(directory, look)
-    return found
-
-
-def _mean_bytes(batch: Batch, base: str) -> float:
-    """The mean size of an image of a batch."""
-    spool = batch.spool
-    if spool.images:
-        return spool.bytes / spool.images
-    uris = [row.name for row in batch.rows if not isinstance(row.cells, Unusable)][:SIZED]
-    paths = [storage.resolve(uri, base) for uri in uris]
-    sizes = [size for size in storage.each(storage.size_or_none, paths, base) if size]
-    return sum(sizes) / len(sizes) if sizes else 0.0
+    return types

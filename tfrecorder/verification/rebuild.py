@@ -26,7 +26,7 @@ from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import claim
 from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Plan, PlannedRow, fingerprint, shard_bounds
+from tfrecorder.plan.plan import Kind, Plan, PlannedRow, fingerprint, shard_bounds
 from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset_files import files_of
 from tfrecorder.reading.generations import before_next, committed_directories, read_metadata
@@ -169,7 +169,7 @@ def _from_records(directory: str, before: dict[str, Any] | None, digest: str) ->
         fingerprint=fingerprint(splits, columns),
         options=_options(document, info),
         before=before,
-        copies=True,
+        kind=Kind.COMPACTION,
         stands_for=digest,
     )
     done = {

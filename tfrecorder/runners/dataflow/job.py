@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import html
 import re
 import time
@@ -226,7 +227,8 @@ class DataflowJob:
         """
         seconds = self.wait().seconds
         with storage.acting_as(self.impersonate):
-            return read_result(self.output_dir, self.passed_over, seconds)
+            result = read_result(self.output_dir)
+        return dataclasses.replace(result, passed_over=self.passed_over, seconds=seconds)
 
     def cancel(self) -> None:
         """Stop the job.  Shards that are done stay; the same conversion continues from them.

@@ -1,0 +1,156 @@
+"""A job: rows are planned for a directory, staged there, written by an executor, and committed.
+
+    Job.rows ──► stage ──► executor ──► result
+
+`convert`, `append` and `compact` are jobs, and differ in how they plan their rows.  An executor is
+who writes what is staged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfrecorder import storage
+from tfrecorder.conversion.staged import Rows, Staged, Summary, stage
+from tfrecorder.conversion.table import Say, warn_of_source
+from tfrecorder.display.bars import is_shown, stage_line
+from tfrecorder.errors import ImagesUnreachableError, UnreachableError, refuse_missing
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.directory import claim
+from tfrecorder.output.progress import progress_bar
+from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.runners.run import run as run_on_beam
+
+if TYPE_CHECKING:
+    from tfrecorder.runners.dataflow.job import DataflowJob
+
+#: Writes and commits what is staged; returns the handle of a job that does so elsewhere, or None.
+Executor = Callable[[Staged], "DataflowJob | None"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a call writes into a directory.
+
+    Attributes:
+        verb: what is run again to continue: "conversion", "append" or "compaction".
+        path: the dataset directory, as the user gave it.
+        options: as the user gave them.
+        rows: plans the rows; returns the result instead if there is nothing to write.
+        source: what they come from, as the user gave it.
+        adds: the rows depend on what the directory holds, so it is claimed first.
+    """
+
+    verb: str
+    path: str
+    options: ConvertOptions
+    rows: Callable[[Say], Rows | ConversionResult]
+    source: Any = None
+    adds: bool = False
+
+    @property
+    def where(self) -> str:
+        """The directory as an absolute path."""
+        return storage.absolute(self.path)
+
+
+def on_beam(staged: Staged) -> DataflowJob | None:
+    """The executor of a conversion: the runner that its options name."""
+    options = staged.options
+    stays = options.wait or options.runner != "DataflowRunner"
+    shown = is_shown(options.progress) and stays
+    with progress_bar(staged.folder, staged.plan, shown):
+        return run_on_beam(staged.plan, staged.folder, options, progress=shown)
+
+
+def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob:
+    """Run a job to its commit, or to the launch of what commits it elsewhere.
+
+    Raises:
+        TfrecorderError: as the planning, the executor and the commit raise them.
+        KeyboardInterrupt: its message says how to continue.
+    """
+    began = time.perf_counter()
+    try:
+        with storage.acting_as(job.options.account), contextlib.ExitStack() as claimed:
+            outcome = _stage(job, claimed)
+            if isinstance(outcome, ConversionResult):
+                result = outcome
+            else:
+                folder, staged, summary = outcome
+                handle = None if staged is None else execute(staged)
+                if handle is not None:
+                    return dataclasses.replace(handle, passed_over=summary.passed_over)
+                result = _result(folder, staged, summary)
+    except (UnreachableError, KeyboardInterrupt) as error:
+        if (explained := how_to_continue(error, job.where, f"the same {job.verb}")) is None:
+            raise
+        raise explained from (error if isinstance(error, UnreachableError) else None)
+    seconds = time.perf_counter() - began
+    return dataclasses.replace(result, output_dir=job.path, seconds=seconds)
+
+
+def _stage(
+    job: Job, claimed: contextlib.ExitStack
+) -> ConversionResult | tuple[str, Staged | None, Summary]:
+    """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards."""
+    shown = is_shown(job.options.progress)
+    if job.adds:
+        claimed.enter_context(claim(job.where))
+    with stage_line(shown) as say:
+        rows = job.rows(say)
+    if isinstance(rows, ConversionResult):
+        return rows
+    refuse_missing("apache_beam")
+    warn_of_source(rows, job.source)
+    if not job.adds:
+        claimed.enter_context(claim(job.where))
+    with stage_line(shown) as say:
+        say("planning")
+        return rows.folder, stage(rows), rows.summary
+
+
+def _result(folder: str, staged: Staged | None, summary: Summary) -> ConversionResult:
+    """The result of a job that is committed; without `staged`, it was before this call."""
+    standing = [] if staged is None else staged.standing
+    return dataclasses.replace(
+        read_result(folder),
+        notes=() if summary.report is None else summary.report.notes,
+        warnings=summary.warnings,
+        passed_over=summary.passed_over,
+        generation=summary.generation,
+        rows_there=summary.rows_there,
+        was_finished=staged is None,
+        shards_before=len(standing),
+        rows_before=sum(map(staged.plan.shard_rows, standing)) if staged else 0,
+    )
+
+
+def how_to_continue(
+    error: UnreachableError | KeyboardInterrupt, where: str, again: str
+) -> UnreachableError | KeyboardInterrupt | None:
+    """The error with a message on what is left and how to continue; None if it says enough itself.
+
+    Not a context manager, which would add its lines to the traceback of each Ctrl-C.
+
+    Args:
+        again: what to run again: "the same conversion".
+    """
+    # Nothing was written, or a job continues elsewhere.
+    if isinstance(error, ImagesUnreachableError):
+        return None
+    if isinstance(error, UnreachableError):
+        return UnreachableError(
+            f"{error} Shards that are done are kept in {where}: run {again} again to continue."
+        )
+    if error.args:
+        return None
+    return KeyboardInterrupt(
+        f"Interrupted: no partial file is left under a final name in {where}. Run {again} again "
+        "to continue where it stopped."
+    )

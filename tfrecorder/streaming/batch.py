@@ -1,0 +1,128 @@
+"""The rows of a batch as they come from a source, their images spooled."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tfrecorder import storage
+from tfrecorder.display.tables import escaped
+from tfrecorder.output.spool import Spool
+from tfrecorder.sources.cells import Content, File, file_in, name_of
+from tfrecorder.streaming.stream_source import Unusable
+
+#: How many images have their sizes looked up to decide on the shards of an unspooled batch.
+SIZED = 20
+
+
+class Row(NamedTuple):
+    """A row of a batch.
+
+    Attributes:
+        cells: by column; a spooled `Content` in place of each image that came as bytes; or
+            `Unusable`.
+        position: the row's position in its source, as JSON.
+        name: the name under which the row is listed if it is a reject.
+    """
+
+    cells: Mapping[str, Any]
+    position: str
+    name: str
+
+
+def row_of(
+    cells: Mapping[str, Any],
+    columns: Sequence[str],
+    position: str,
+    name: str,
+    base: str | None,
+    put: Callable[[str, bytes], None],
+) -> Row:
+    """A row of a stream, with its images spooled if they came as bytes.
+
+    Args:
+        columns: the columns of images and masks.
+        name: the name under which the row is listed if it has no image.
+        base: the folder of relative uris; None makes them absolute, based on the current folder.
+        put: spools a file under a name.
+
+    Raises:
+        OSError: an image cannot be spooled.
+    """
+    if isinstance(cells, Unusable):
+        return Row(cells, position, escaped(cells.name) or name)
+    kept = dict(cells)
+    for column in columns:
+        found = kept.get(column)
+        if base is None or not isinstance(found, str):  # a file may be called "data:…"
+            found = file_in(found)
+        if isinstance(found, File):
+            if found.name and (fault := _name_fault(found.name)) is not None:
+                return Row(Unusable(name, fault), position, name)
+            file = name_of(found.data)
+            put(file, found.data)
+            found = Content(file, found.name or file, len(found.data))
+        elif isinstance(found, str) and found and base is None:
+            found = storage.resolve(found, os.getcwd())
+        if column in kept:
+            kept[column] = found
+    first = kept.get(columns[0]) if columns else None
+    shown = first.name if isinstance(first, Content) else first
+    return Row(kept, position, escaped(shown) if isinstance(shown, str) and shown else name)
+
+
+def _name_fault(name: str) -> str | None:
+    """Why a name cannot be an image's name; it comes from a message, which anyone may have sent."""
+    parts = name.split("/")
+    sound = posixpath.normpath(name) == name and ".." not in parts and not name.startswith("/")
+    short = all(len(part.encode()) <= 200 for part in parts)
+    if sound and short and name.isprintable() and "://" not in name:
+        return None
+    return f"bad_name: {name[:80]!r} cannot be the name of an image; give a relative path"
+
+
+@dataclass
+class Batch:
+    """The rows of a batch as they come.
+
+    Attributes:
+        spool: where images go that come as bytes.
+        number: the number of the generation that it becomes.
+        columns: the columns of images and masks, as the source names them.
+        base: the folder of relative uris; None makes them absolute as they come.
+        began: when its first row came, by `time.monotonic`.
+    """
+
+    spool: Spool
+    number: int
+    columns: list[str]
+    base: str | None
+    began: float = field(default_factory=time.monotonic)
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, cells: Mapping[str, Any], position: str) -> None:
+        """Add a row.
+
+        Args:
+            position: as in `Row`.
+
+        Raises:
+            OSError: an image cannot be spooled.
+        """
+        name = f"{self.number:05d}/{len(self.rows):08d}"
+        row = row_of(cells, self.columns, position, name, self.base, self.spool.put)
+        self.rows.append(row)
+
+    def mean_bytes(self, base: str) -> float:
+        """The mean size of an image; relative uris start from `base`."""
+        spool = self.spool
+        if spool.images:
+            return spool.bytes / spool.images
+        uris = [row.name for row in self.rows if not isinstance(row.cells, Unusable)][:SIZED]
+        paths = [storage.resolve(uri, base) for uri in uris]
+        sizes = [size for size in storage.each(storage.size_or_none, paths, base) if size]
+        return sum(sizes) / len(sizes) if sizes else 0.0
