@@ -284,7 +284,7 @@ def test_ctrl_c_says_how_to_go_on(gcs: Gcs) -> None:
     words = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     assert time.monotonic() - began < 10
-    assert "run part 1 of 1 again to continue" in words
+    assert "Run part 1 of 1 again to continue" in words
     gcs.mend()
     tfrecorder.work("out")
     assert tfrecorder.commit("out").records == 9
