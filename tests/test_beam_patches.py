@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -30,69 +30,34 @@ def converted(**options: Any) -> dict[str, bytes]:
     return public_files("out")
 
 
-@pytest.mark.parametrize("name", ["is_in_ipython", "alter_label_if_ipython", "is_in_notebook"])
+@pytest.mark.parametrize("module", ["utils.interactive_utils", "pipeline"])
 def test_beam_may_look_for_notebooks_in_another_way(
-    name: str, dataset: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import apache_beam.pipeline
-
-    changed = without(apache_beam.pipeline, name)
-    monkeypatch.setitem(sys.modules, "apache_beam.pipeline", changed)
+    name = f"apache_beam.{module}"
+    changed = without(importlib.import_module(name), "is_in_ipython")
+    monkeypatch.setitem(sys.modules, name, changed)
     assert converted() == public_files(dataset)
 
 
-@pytest.mark.parametrize("name", ["ControlConnection", "BeamFnControlServicer"])
-def test_beam_may_talk_to_workers_in_another_way(
-    name: str, dataset: Path, monkeypatch: pytest.MonkeyPatch
+def test_beam_may_keep_credentials_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "apache_beam.internal.gcp.auth"
+    changed = without(importlib.import_module(name), "_Credentials")
+    monkeypatch.setitem(sys.modules, name, changed)
+    with beam_patches.credentials_looked_for():
+        pass
+
+
+@pytest.mark.parametrize("name", ["get_current_tracker", "finished"])
+def test_beam_may_track_its_steps_in_another_way(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from apache_beam.runners.portability import fn_api_runner
-    from apache_beam.runners.portability.fn_api_runner import worker_handlers
-
-    monkeypatch.setattr(fn_api_runner, "worker_handlers", without(worker_handlers, name))
-    assert converted() == public_files(dataset)
-
-
-@pytest.mark.parametrize("name", ["UNSTARTED_STATE", "_DONE_MARKER"])
-def test_beam_may_end_workers_in_another_way(
-    name: str, dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from apache_beam.runners.portability import fn_api_runner
-    from apache_beam.runners.portability.fn_api_runner import worker_handlers
-
-    servicer = {k: v for k, v in vars(worker_handlers.BeamFnControlServicer).items() if k != name}
-    changed = without(worker_handlers)
-    changed.__dict__["BeamFnControlServicer"] = types.SimpleNamespace(**servicer)
-    monkeypatch.setattr(fn_api_runner, "worker_handlers", changed)
-    assert converted() == public_files(dataset)
-
-
-def test_a_sampler_of_another_form_is_left_alone() -> None:
-    ended = threading.Event()
-    inside = {"__module__": "apache_beam.x", "finished": False, "run": lambda self: ended.wait(9)}
-    thread = threading.Thread(target=type("Sampler", (), inside)().run, daemon=True)
-    thread.start()
-    beam_patches.stop_samplers()
-    ended.set()
-    thread.join()
-
-
-def test_options_that_cannot_be_checked_are_handed_to_beam(
-    dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    every = PipelineOptions.get_all_options
-
-    def handing_out_no_parser(self: Any, **how: Any) -> dict[str, Any]:
-        if "add_extra_args_fn" in how:
-            raise TypeError("unexpected keyword argument")
-        return every(self, **how)
-
-    monkeypatch.setattr(PipelineOptions, "get_all_options", handing_out_no_parser)
-    options = {"direct_test_wait_for_jvm": True, "labels": ["a=1", "b=2"], "region": "here"}
-    flags = ["--direct_test_wait_for_jvm", "--labels=a=1", "--labels=b=2", "--region=here"]
-    assert beam_flags(tfrecorder.ConvertOptions(runner_options=options)) == flags
-    assert converted() == public_files(dataset)
+    module = importlib.import_module("apache_beam.runners.worker.statesampler")
+    changed = without(module, name)
+    if name == "finished":
+        vars(changed)["get_current_tracker"] = object  # without any attribute
+    monkeypatch.setitem(sys.modules, module.__name__, changed)
+    beam_patches.stop_sampler()
 
 
 def test_help_is_not_an_option_of_a_runner() -> None:

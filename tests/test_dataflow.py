@@ -346,7 +346,7 @@ def test_a_reject_that_stops_the_job_is_told_in_its_words(bucket: Gcs, dataflow:
         (
             None,
             ["Traceback …\ntfrecorder.errors.OutputError: no room. [while running 'WriteShards']"],
-            (OutputError, r"^no room\.$"),
+            (RunnerError, r"FAILED: tfrecorder\.errors\.OutputError: no room\. "),
         ),
         (
             None,

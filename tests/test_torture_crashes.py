@@ -11,7 +11,7 @@ import pytest
 from torture.crashes import ATTACKED, Attacked, attack, check_killed
 from torture.material import Material, digests, make_material
 
-from tfrecorder.runners.beam_patches import stop_samplers
+from tfrecorder.runners.beam_patches import stop_sampler
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,13 @@ def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:
 
     before = threading.enumerate()
     sampler = statesampler.StateSampler("step", CounterFactory())
+    statesampler.set_current_tracker(sampler)  # as its own `start` does, before the interrupt
     statesampler.statesampler_impl.StateSampler.start(sampler)
     (thread,) = set(threading.enumerate()) - set(before)
     sampler.stop_if_still_running()
     assert not sampler.finished  # forgotten
-    stop_samplers()
+    stop_sampler()
     assert sampler.finished
     thread.join(10)
     assert not thread.is_alive()
-    stop_samplers()
+    stop_sampler()

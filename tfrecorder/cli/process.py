@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 
 from tfrecorder.core.limits import address_space_left
 
@@ -25,11 +26,21 @@ def listen_to_ctrl_c() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _print_thread_error(failed: threading.ExceptHookArgs) -> None:
+    """Print what ended a thread, unless a worker process that is gone ended one of Beam's.
+
+    That is noticed and raised elsewhere; seen in apache-beam 2.77, `beam_control_read`.
+    """
+    if not failed.exc_type.__module__.startswith("grpc"):
+        threading.__excepthook__(failed)
+
+
 # The word before the arguments, as Python was given it: a path to `tfrecorder`, or its name.
 _started = "".join(sys.orig_argv[-len(sys.argv) :][:1])
 if os.path.basename(_started) == "tfrecorder" and sys.argv[0] in ("-m", _started):
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # `nohup` ignores it
         signal.signal(signal.SIGINT, _end)
+    threading.excepthook = _print_thread_error
     if address_space_left() is not None:
         # Arrow's own pool would reserve a gigabyte, and it aborts if a thread cannot start.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -84,14 +84,13 @@ def stage_line(shown: bool) -> Iterator[Callable[[str], None]]:
 
 
 def _tell(bar: type[Any], stages: Sequence[str], ended: threading.Event) -> None:
-    if ended.wait(SHOWN_AFTER):
-        return
-    with bar(dynamic_ncols=True, leave=False, bar_format="{desc}[{elapsed}]") as line:
-        line.start_t -= SHOWN_AFTER
-        while True:
-            line.set_description_str(f"{stages[-1]} ")
-            if ended.wait(0.25):
-                return
+    form = "{desc}[{elapsed}]"
+    with bar(dynamic_ncols=True, leave=False, bar_format=form, delay=SHOWN_AFTER) as line:
+        pause = SHOWN_AFTER
+        while not ended.wait(pause):
+            line.set_description_str(f"{stages[-1]} ", refresh=False)
+            line.update(0)
+            pause = 0.25
 
 
 @contextlib.contextmanager
@@ -126,7 +125,9 @@ def _nobody_watches() -> bool:
     """True in a notebook that is executed from its first cell to its last, and looked at later.
 
     nbclient, and with it papermill and `jupyter nbconvert --execute`, says of each cell that nobody
-    is there to answer `input()`; what people look at says the opposite.
+    is there to answer `input()`; what people look at says the opposite.  `allow_stdin` is a field
+    of Jupyter's messaging protocol; `get_parent` is seen in ipykernel 7.4.  Without either, the
+    bar is drawn as if somebody watched.
     """
     if not _in_notebook():
         return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from dataclasses import asdict, dataclass
 
 from tfrecorder import errors, storage
@@ -39,30 +38,6 @@ class Failure:
 
 
 _NOTE = record({"error": text, "message": text}, {"launch": text, "shard": text})
-
-#: One of our errors in what Beam makes of a worker's error: a traceback, then Beam's own text.
-_TOLD = re.compile(r"^tfrecorder\.errors\.(\w+): (.*?)(?: \[while running .*)?$", re.MULTILINE)
-
-
-def find_failure(words: str) -> TfrecorderError | None:
-    """The error of a worker, taken from the runner's message if none was left in the directory.
-
-    >>> find_failure("Traceback ...\\ntfrecorder.errors.OutputError: out: full [while running 'A']")
-    OutputError('out: full')
-    """
-    found = _TOLD.search(words)
-    kind = _kind(found[1]) if found else None
-    return kind(found[2]) if found and kind else None
-
-
-#: What Beam adds to the message of a worker's error.
-_STEP = re.compile(r" \[while running .*\]$", re.DOTALL)
-
-
-def as_raised(error: BaseException) -> TfrecorderError | None:
-    """One of our errors as it was raised, if Beam has added the name of its step; else None."""
-    kind = _kind(type(error).__name__)
-    return kind(_STEP.sub("", str(error))) if kind is not None and type(error) is kind else None
 
 
 def _kind(name: str) -> type[TfrecorderError] | None:

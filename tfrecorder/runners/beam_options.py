@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import json
+import re
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 from tfrecorder.errors import OptionError, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import RUNNERS, plain_name, refusal
-from tfrecorder.runners.beam_patches import options_parser
 
 #: Options that name a server which must already be running.
 _ENDPOINTS = ("dask_client_address", "job_endpoint")
@@ -89,10 +89,7 @@ def beam_flags(options: ConvertOptions) -> list[str]:
         OptionError: Beam has no such option, its value has the wrong type, or a conversion does not
             work with it; one error names them all.
     """
-    parser = options_parser()
-    if parser is None:
-        return _unchecked_flags(options.runner_options)
-    parser.error = _raise_fault
+    parser = _beam_parser()
     flags: list[str] = []
     faults: list[str] = []
     for name, value in options.runner_options.items():
@@ -118,66 +115,73 @@ def _raise_fault(message: str) -> None:
     raise _FaultError(message.partition(": ")[2] or message)
 
 
-def _unchecked_flags(options: Mapping[str, Any]) -> list[str]:
-    """Options as they are, for Beam to check."""
-    flags: list[str] = []
-    for name, value in options.items():
-        values = value if isinstance(value, (list, tuple)) else [value]
-        flags += [f"--{name}" if one is True else f"--{name}={_text(one)}" for one in values]
-    return flags
+def _beam_parser() -> Any:
+    """Beam's argument parser, with the options of every loaded runner; a fault is an error."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parsers: list[Any] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
+    parsers[0].error = _raise_fault
+    return parsers[0]
 
 
 def _parsed(parser: Any, name: str, value: Any, runner: str) -> list[str]:
     """The arguments for one option, once Beam's parser has accepted them."""
-    known = {
-        plain_name(flag): (flag, action)
-        for action in parser._actions
-        if action.dest != "help"
-        for flag in reversed(action.option_strings)
-    }
     shown = f"runner_options[{name!r}]={value!r}"
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+    if name == "help" or not _is_known(parser, name):
+        options = re.findall(r"--([\w-]+)", parser.format_help())
+        near = difflib.get_close_matches(name, map(plain_name, options), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise _FaultError(f"{shown}: neither Beam nor the {runner} has such an option{hint}")
     if words := refusal(name, value, runner):
         raise _FaultError(f"{shown}: {words}")
-    flag, action = known[name]
     try:
-        flags = _written(flag, action, value, parser)
+        flags = _written(parser, name, value)
         parser.parse_args(flags)
     except (_FaultError, ValueError) as fault:
         raise _FaultError(f"{shown}: {fault}") from fault
     return flags
 
 
-def _written(flag: str, action: Any, value: Any, parser: Any) -> list[str]:
+def _is_known(parser: Any, name: str) -> bool:
+    try:
+        return not parser.parse_known_args([f"--{name}"])[1]
+    except _FaultError:
+        return True  # it needs a value
+
+
+def _accepts(parser: Any, flag: str) -> bool:
+    try:
+        parser.parse_args([flag])
+    except (_FaultError, ValueError):
+        return False
+    return True
+
+
+def _written(parser: Any, name: str, value: Any) -> list[str]:
+    flag = f"--{name}"
     if value is None:
         return []
-    if action.nargs == 0:
-        return _switch(flag, action, value, parser)
-    if isinstance(value, (list, tuple)):
-        if type(action).__name__ == "_StoreAction" and len(value) > 1:
-            raise _FaultError("it takes one value")
-        return [f"{flag}={_text(one)}" for one in value]
+    if _accepts(parser, flag) and not _accepts(parser, f"{flag}="):
+        return _switch(parser, name, value)
     if isinstance(value, bool):
         raise _FaultError("it takes a value, not True or False")
-    return [f"{flag}={_text(value)}"]
+    values = value if isinstance(value, (list, tuple)) else [value]
+    flags = [f"{flag}={_text(item)}" for item in values]
+    if len(flags) > 1 and parser.parse_args(flags) == parser.parse_args(flags[-1:]):
+        raise _FaultError("it takes one value")
+    return flags
 
 
-def _switch(flag: str, action: Any, value: Any, parser: Any) -> list[str]:
+def _switch(parser: Any, name: str, value: Any) -> list[str]:
     """A flag without a value: the flag for True; for False its opposite, if it has one."""
     on = {"true": True, "false": False}.get(str(value).lower())
     if on is None:
         raise _FaultError("it takes True or False")
     if on:
-        return [flag]
-    opposites = [
-        other.option_strings[0]
-        for other in parser._actions
-        if other.dest == action.dest and other.nargs == 0 and other.const is not action.const
-    ]
-    return opposites[:1]
+        return [f"--{name}"]
+    opposite = name[3:] if name.startswith("no_") else f"no_{name}"
+    return [f"--{opposite}"] if _is_known(parser, opposite) else []
 
 
 def _text(value: Any) -> str:

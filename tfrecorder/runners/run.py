@@ -12,21 +12,25 @@ from tfrecorder import storage
 from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.exchange import is_in_place
-from tfrecorder.output.failure import as_raised, find_failure, read_failure
+from tfrecorder.output.failure import read_failure
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import (
     as_in_a_script,
-    late_workers_end,
     quiet_beam,
-    quiet_threads,
-    stop_samplers,
+    stop_sampler,
 )
 from tfrecorder.writing.limits import limit_reached
 from tfrecorder.writing.shards import default_threads
 
 #: The handle of a Dataflow job: `tfrecorder.runners.dataflow.launcher.DataflowJob`.
 Job = Any
+
+#: The program of a worker process.
+_WORKER = (
+    "import os, signal; signal.signal(signal.SIGINT, lambda *_: os._exit(0)); "
+    "from tfrecorder.runners.local_worker import main; main()"
+)
 
 #: In a Dask graph: its grouping step turns 128 into 4,000 tasks, and a thousand into 70,000.
 MOST_PARTITIONS = 128
@@ -58,11 +62,11 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
                 _run_elsewhere(plan, output_dir, options, progress, launch)
     except BaseException as error:
         if _is_interrupt(error):
-            stop_samplers()
+            stop_sampler()
             words = error.args if isinstance(error, KeyboardInterrupt) else ()
             raise KeyboardInterrupt(*words) from None
         noted = _noted_failure(output_dir, launch)
-        failure = noted or find_failure(str(error)) or as_raised(error)
+        failure = noted or _as_raised(error)
         if failure is not None:
             raise failure from None  # Beam's own hundred lines of traceback add nothing
         if at_limit := limit_reached(error):  # in one of Beam's own threads or buffers
@@ -89,6 +93,14 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return error is not None
 
 
+def _as_raised(error: BaseException) -> TfrecorderError | None:
+    """A worker's error as it was raised, if Beam raises a copy of it that names its step."""
+    original = error.__context__
+    if isinstance(original, TfrecorderError) and str(original) in str(error):
+        return original.with_traceback(None)
+    return None
+
+
 def check_runner(options: ConvertOptions) -> None:
     """Raise an OptionError unless the runner and its options are known."""
     with quiet_beam():
@@ -107,10 +119,11 @@ def _run_locally(
 
     workers, environment = options.num_workers or 1, None
     if workers > 1:
-        # Beam's own command for direct_running_mode="multi_processing", but it ignores Ctrl-C,
-        # which a terminal sends to all of them, until the worker itself decides what to do then.
+        # Beam's own command for direct_running_mode="multi_processing", but Ctrl-C, which a
+        # terminal sends to all of them, ends a worker that is still starting.  Beam would wait for
+        # it without end.
         environment = SubprocessSDKEnvironment.from_command_string(
-            f"trap '' INT; exec {shlex.quote(sys.executable)} -m tfrecorder.runners.local_worker"
+            f"trap 'exit 0' INT; exec {shlex.quote(sys.executable)} -c {shlex.quote(_WORKER)}"
         )
     threads = options.num_threads or default_threads(plan, workers)
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
@@ -118,7 +131,7 @@ def _run_locally(
     runner = FnApiRunner(default_environment=environment)
     flags = beam_options.beam_flags(options)
     pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
-    with late_workers_end(), quiet_threads(), beam.Pipeline(runner, pipeline_options) as pipe:
+    with beam.Pipeline(runner, pipeline_options) as pipe:
         pipeline.build(
             pipe,
             plan,

@@ -16,7 +16,7 @@ from tfrecorder.display.commands import command
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.output.exchange import is_in_place
-from tfrecorder.output.failure import find_failure, read_failure
+from tfrecorder.output.failure import read_failure
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.dataflow.service import (
@@ -281,11 +281,7 @@ class DataflowJob:
             # The failure of an earlier launch is not the reason.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()
-        messages = list(error_messages(self._address))
-        for words in reversed(messages):
-            if found := find_failure(words):
-                return found
-        reason = _best(messages)
+        reason = _best(list(error_messages(self._address)))
         return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
 
 
