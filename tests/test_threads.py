@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecorder.core.threads import is_unwanted, map_ahead, map_at_once, run_in_order, side_by_side
+from tfrecorder.core.threads import (
+    ThreadPool,
+    is_unwanted,
+    map_ahead,
+    map_at_once,
+    run_in_order,
+)
 from tfrecorder.images.memory import Budget
 
 
@@ -110,7 +116,7 @@ def test_work_in_threads_of_threads_hears_it_too():
         map_at_once(inner, range(3), 3)
 
     with pytest.raises(ValueError, match="none"):
-        list(side_by_side(outer, range(2), 2, "side"))
+        map_at_once(outer, range(2), 2)
     assert heard == [True] * 3
 
 
@@ -124,7 +130,7 @@ def test_map_ahead_keeps_few_under_way():
         assert list(results) == list(range(3, 100))
 
 
-def test_side_by_side_some_run_at_a_time_and_results_are_in_order():
+def test_some_run_at_a_time_and_results_are_in_order():
     under_way, most, lock = set(), 0, threading.Lock()
 
     def work(number):
@@ -136,7 +142,7 @@ def test_side_by_side_some_run_at_a_time_and_results_are_in_order():
         under_way.discard(number)
         return -number
 
-    assert list(side_by_side(work, range(12), 3, "side")) == [-number for number in range(12)]
+    assert map_at_once(work, range(12), 3) == [-number for number in range(12)]
     assert most == 3
 
 
@@ -149,17 +155,23 @@ def until_unwanted():
 
 
 @pytest.mark.parametrize("how", ["another fails", "nobody takes the rest"])
-def test_side_by_side_the_others_are_told_when_they_are_unwanted(how):
-    told, begun = [], []
+def test_the_others_hear_when_they_are_unwanted(how):
+    told, begun, running = [], [], threading.Event()
 
     def work(number):
         begun.append(number)
-        if number == 0 and how == "another fails":
-            raise ValueError("none")
         if number:
+            running.set()
             told.append(until_unwanted())
+        running.wait(10)
+        if how == "another fails":
+            raise ValueError("none")
 
-    results = side_by_side(work, range(100), 2, "side")
+    def all_of_them():
+        with ThreadPool(2, "side") as pool:
+            yield from map_ahead(pool, work, range(100), 3, patience=2)
+
+    results = all_of_them()
     if how == "another fails":
         with pytest.raises(ValueError, match="none"):
             next(results)

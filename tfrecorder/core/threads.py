@@ -11,7 +11,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor, Future, wait
+from concurrent.futures import Executor, Future, wait
 from contextvars import ContextVar, copy_context
 from typing import Any, Generic, TypeVar
 
@@ -19,9 +19,6 @@ from tfrecorder.core.limits import address_space_left, cpu_quota
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-#: Seconds to wait, after Ctrl-C, for work that was asked to stop: as long as most requests take.
-PATIENCE = 2
 
 #: Seconds between two checks for Ctrl-C: if another thread gets the signal, it does not wake a main
 #: thread that waits for a lock.
@@ -149,9 +146,14 @@ def stoppable(work: Callable[[T], R], stop: threading.Event) -> Callable[[T], R]
 
 
 def map_ahead(
-    pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int
+    pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int, patience: float = 0
 ) -> Generator[R, None, None]:
-    """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat."""
+    """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat.
+
+    Args:
+        patience: if this ends early, even by Ctrl-C, the seconds to wait for what is under way:
+            work that checks `is_unwanted` ends soon.
+    """
     under_way: deque[Future[R]] = deque()
     stop = threading.Event()
     run = stoppable(work, stop)
@@ -164,8 +166,7 @@ def map_ahead(
             yield result_of(under_way.popleft())
     finally:
         stop.set()
-        for future in under_way:
-            future.cancel()
+        wait([future for future in under_way if not future.cancel()], timeout=patience)
 
 
 def map_at_once(work: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
@@ -206,53 +207,6 @@ class Places:
             with self._lock:
                 self._taken -= 1
             self._free.release()
-
-
-def side_by_side(work: Callable[[T], R], items: Iterable[T], many: int, name: str) -> Iterator[R]:
-    """`map` in separate threads, `many` at a time, in order, for long work that can be stopped.
-
-    Args:
-        work: checks `is_unwanted` now and then.
-        name: of the threads.
-
-    After Ctrl-C this waits at most `PATIENCE` seconds for the threads, and the end of the process
-    does not wait for them.
-    """
-    unwanted, places = threading.Event(), threading.Semaphore(many)
-    until_stopped = stoppable(work, unwanted)
-
-    def run(item: T, future: Future[R]) -> None:
-        with places:
-            try:
-                if unwanted.is_set():
-                    raise CancelledError
-                future.set_result(until_stopped(item))
-            except BaseException as error:
-                future.set_exception(error)
-
-    def begin(item: T) -> Future[R]:
-        future: Future[R] = Future()
-        threading.Thread(target=run, args=(item, future), name=name, daemon=True).start()
-        return future
-
-    under_way: deque[Future[R]] = deque()
-
-    def first() -> R:
-        result = result_of(under_way[0])  # it is under way until its result is there
-        under_way.popleft()
-        return result
-
-    try:
-        for item in items:
-            under_way.append(begin(item))
-            if len(under_way) > many:  # one extra: a thread may end before its turn
-                yield first()
-        while under_way:
-            yield first()
-    except BaseException as error:
-        unwanted.set()
-        wait(under_way, timeout=PATIENCE if isinstance(error, KeyboardInterrupt) else None)
-        raise
 
 
 def run_in_order(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tfrecorder import storage
-from tfrecorder.core.threads import ThreadPool, side_by_side
+from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.output.done_records import DoneRecord
@@ -25,6 +25,9 @@ from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.limits import limits_explained
 from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write_shard
+
+#: Seconds to wait, after Ctrl-C, for shards under way: as long as most requests take.
+PATIENCE = 2
 
 MakePool = Callable[[], Pool]
 
@@ -96,10 +99,11 @@ class Worker:
     def write(self, numbers: Sequence[int]) -> Iterator[Written]:
         """Write the shards of these numbers that are not done; return what is known of all."""
         if len(numbers) == 1 or storage.is_local(self._task.output_dir):
-            written: Iterable[Written] = map(self._write, numbers)
-        else:
-            written = side_by_side(self._write, numbers, SIDE_BY_SIDE, "tfrecorder-shard")
-        yield from written
+            yield from map(self._write, numbers)
+            return
+        with ThreadPool(SIDE_BY_SIDE, "tfrecorder-shard") as pool:
+            # One more than run: a shard may be done before its turn.
+            yield from map_ahead(pool, self._write, numbers, SIDE_BY_SIDE + 1, PATIENCE)
 
     def _write(self, number: int) -> Written:
         with self._pool.places.taken() as (under_way, waited):
