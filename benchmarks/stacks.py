@@ -27,11 +27,11 @@ WRITE, READ, ROW, PLAN, BEAM, OTHER = "write", "read", "bookkeeping", "plan", "B
 #: Of a stack the innermost frame that any pattern finds decides, and of the patterns the first.
 #: No pattern takes all that is left, so that files which have moved show as `OTHER`.
 PATTERNS = {
-    LOCKS: r"tfrecorder/threads\.py|\((concurrent/futures|threading|queue)",
-    CHECK: r"\b(_complaint|strict_check) \(",
+    LOCKS: r"tfrecorder/core/threads\.py|\((concurrent/futures|threading|queue)",
+    CHECK: r"\b_complaint \(",
     HEADER: r"\(tfrecorder/images/",
-    CRC: r"\(tfrecorder/dataset/(tfrecord|crc32c)\.py",
-    ENCODE: r"\(tfrecorder/dataset/(example|lists)\.py|\brecord_features \(",
+    CRC: r"\(tfrecorder/format/(tfrecord|crc32c)\.py",
+    ENCODE: r"\(tfrecorder/format/(example|csv_cells)\.py|\brecord_features \(",
     WRITE: r"\b(write_all|publish|publish_bytes) \(",
     READ: r"\(tfrecorder/storage/local\.py|\b(read_bytes|read_image|resolve) \(",
     ROW: r"\(tfrecorder/(writing|storage)/",

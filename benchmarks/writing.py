@@ -95,7 +95,7 @@ def check(source: str, out: str | None = None) -> Timed:
     """The limit of any verified conversion; with `out`, of one that also writes."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from tfrecorder.images.jpeg import strict_check
+    from tfrecorder.images.check import check_image
 
     def check_some(rows: list[list[str]], target: int | None) -> int:
         size = 0
@@ -103,7 +103,7 @@ def check(source: str, out: str | None = None) -> Timed:
             with open(uri, "rb") as file:
                 data = file.read()
             size += len(data)
-            assert strict_check(data) is None, uri
+            check_image(data, "strict")
             if target is not None:
                 os.write(target, data)
         return size

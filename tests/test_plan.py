@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecorder import ConvertOptions, OutputError
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.staging import read_plan, read_shard_rows, shard_row_blocks, stage_plan
@@ -23,7 +24,6 @@ from tfrecorder.plan.plan import (
     fingerprint,
     make_plan,
     sample_rows,
-    shard_bounds,
     shard_count,
     shuffled,
 )
@@ -100,7 +100,7 @@ def test_every_row_has_exactly_one_place_in_a_shard_of_its_split(
 @given(ROWS, st.integers(1, 1000))
 def test_shards_are_consecutive_and_differ_by_one_row_at_most(rows, shards):
     count = min(rows, shards)
-    bounds = [shard_bounds(rows, count, index) for index in range(count)]
+    bounds = [balanced_part(rows, index, count) for index in range(count)]
     assert bounds[0][0] == 0
     assert bounds[-1][1] == rows
     assert all(stop == start for (_, stop), (start, _) in itertools.pairwise(bounds))

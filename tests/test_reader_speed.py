@@ -13,8 +13,9 @@ from reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
 from tfrecorder import LoadOptions, OptionError, benchmark
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.core.threads import cores
-from tfrecorder.loading.order import bounds, shuffle_records, slices
+from tfrecorder.loading.order import shuffle_records, slices
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.reading.dataset import ShardFile
 
@@ -84,7 +85,7 @@ def test_hosts_read_few_shards_beside_their_own() -> None:
     for count in (1, 3, 8, 50):
         runs = [slices(shards, (index, count)) for index in range(count)]
         assert [sum(run.take for run in part) for part in runs] == [
-            end - first for first, end in (bounds(total, (i, count)) for i in range(count))
+            end - first for first, end in (balanced_part(total, i, count) for i in range(count))
         ]
         assert sum(map(len, runs)) <= len(shards) + count - 1
 

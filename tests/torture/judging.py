@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.images.check import check_image
-from tfrecorder.images.formats import REENCODED
 from tfrecorder.images.rejects import Reject
 
 LEVELS = ("decode", "strict")
@@ -31,7 +30,7 @@ CODES = frozenset(
     + ("unsupported",)
 )
 
-_PILLOW = ("JPEG", "PNG", *(kind.upper() for kind in REENCODED))
+_PILLOW = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "AVIF")
 
 
 @dataclass(frozen=True)

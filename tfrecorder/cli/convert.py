@@ -14,7 +14,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tfrecorder.cli.output import at_option, is_quiet, json_option, quiet_option, refuse_both, show
+from tfrecorder.cli.output import (
+    at_option,
+    image_size,
+    is_quiet,
+    json_option,
+    quiet_option,
+    refuse_both,
+    show,
+)
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options.convert import DUPLICATES, OF_COMPACT, ConvertOptions
@@ -145,16 +153,6 @@ def _shares(ctx: click.Context, param: click.Parameter, value: str | None) -> An
         raise click.BadParameter(words) from None
 
 
-def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """ "256" as the short side, "224x320" as height and width."""
-    if value is None or value.isdecimal():
-        return None if value is None else int(value)
-    sides = value.lower().split("x")
-    if len(sides) != 2 or not all(side.isdecimal() for side in sides):
-        raise click.BadParameter(f"{value!r}; write, for example, 256 or 224x320.")
-    return int(sides[0]), int(sides[1])
-
-
 _column_option = click.option(
     "--column",
     "columns",
@@ -194,7 +192,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "shard_size": {"type": str},
     "splits": {"type": str, "callback": _shares},
     "verify": {"type": click.Choice(VERIFY_LEVELS)},
-    "image_size": {"type": str, "callback": _size},
+    "image_size": {"type": str, "callback": image_size},
     "resize": {"type": click.Choice(RESIZES)},
     "image_format": {"type": click.Choice(FORMATS)},
     "on_error": {"type": click.Choice(ON_ERROR)},

@@ -57,6 +57,16 @@ at_option = click.option(
 )
 
 
+def image_size(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """ "224" as a number, "224x320" as height and width, "none" as None."""
+    if value is None or value.lower() == "none":
+        return None
+    sides = value.lower().split("x")
+    if len(sides) > 2 or not all(side.isdecimal() for side in sides):
+        raise click.BadParameter(f"{value!r}; write, for example, 224, 224x320 or none.")
+    return int(value) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
+
+
 def key_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--image` and `--label`."""
     for word in ("label", "image"):

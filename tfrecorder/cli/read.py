@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.output import at_option, in_shell_words, json_option, key_options, show
+from tfrecorder.cli.output import (
+    at_option,
+    image_size,
+    in_shell_words,
+    json_option,
+    key_options,
+    show,
+)
 from tfrecorder.cli.quiet_start import quiet_start
 from tfrecorder.errors import DatasetError, OptionError
 
@@ -34,16 +41,6 @@ def info(directory: str, at: int | None, as_json: bool, **keys: str | None) -> N
     found = run(directory, at, **keys)
     unread = {key: in_shell_words(words) for key, words in found.unread.items()}
     show(dataclasses.replace(found, unread=unread), as_json)
-
-
-def _image_size(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int] | None:
-    """ "224" as a square, "224x320" as height and width, "none" as stored."""
-    if value.lower() == "none":
-        return None
-    sides = value.lower().split("x")
-    if len(sides) > 2 or not all(side.isdecimal() for side in sides):
-        raise click.BadParameter(f"{value!r}; write, for example, 224, 224x320 or none.")
-    return int(sides[0]), int(sides[-1])
 
 
 def _check_before_tensorflow(directory: str, split: str, **reading: Any) -> None:
@@ -85,7 +82,7 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
     default="224",
     show_default=True,
     metavar="SIZE",
-    callback=_image_size,
+    callback=image_size,
     help="Pixels: one number for a square, HEIGHTxWIDTH, or none for the stored size.",
 )
 @click.option(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import COPY_OF, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.staging import read_plan
-from tfrecorder.plan.plan import shard_bounds
 from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.generations import Generation
@@ -147,7 +147,7 @@ def _shards(one: Generation, numbers: np.ndarray) -> Iterator[tuple[Mapping[str,
     for split, rows in one.metadata["split_rows"].items():
         of_split = [shard for shard in shards if shard["split"] == split]
         for index, shard in enumerate(of_split):
-            first, stop = shard_bounds(rows, len(of_split), index)
+            first, stop = balanced_part(rows, index, len(of_split))
             yield shard, slice(start + first, start + stop)
         start += rows
     if start != len(numbers):

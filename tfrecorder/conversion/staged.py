@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.format import layout
@@ -26,7 +27,7 @@ from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.exchange import complete
 from tfrecorder.output.spool import remove_spool, spool_images
 from tfrecorder.output.staging import read_plan, restage_rows, stage_plan
-from tfrecorder.plan.plan import Kind, Plan, shard_bounds, shard_counts
+from tfrecorder.plan.plan import Kind, Plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.reading.dataset_files import files_of
 from tfrecorder.reading.open import open_dataset
@@ -228,7 +229,7 @@ def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
         starts[split], start = start, start + rows
     numbers = [np.arange(0)]
     for shard in shards:
-        first, stop = shard_bounds(plan.split_rows[shard.split], shard.count, shard.index)
+        first, stop = balanced_part(plan.split_rows[shard.split], shard.index, shard.count)
         numbers.append(np.arange(starts[shard.split] + first, starts[shard.split] + stop))
     return np.concatenate(numbers)
 

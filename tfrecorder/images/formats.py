@@ -6,9 +6,6 @@ import re
 
 from tfrecorder.images.rejects import Reject, unsupported
 
-#: Formats that are re-encoded as PNG; JPEG and PNG themselves are kept.
-REENCODED = ("bmp", "gif", "webp", "tiff", "ppm", "avif")
-
 # The first bytes of images that we read, of images that we do not, and of what people list by
 # mistake.  Left out: formats that Pillow reads by running another program (EPS), and those
 # without a signature (TGA).
@@ -57,7 +54,7 @@ _KINDS = tuple(_MAGIC)
 
 
 def sniff(data: bytes) -> str:
-    """The format of a file: "jpeg", "png" or one of `REENCODED`.
+    """The format of a file: "jpeg", "png", "bmp", "gif", "webp", "tiff", "ppm" or "avif".
 
     Raises:
         Reject: no bytes, not an image, or an image in a format that is not read here.

@@ -43,28 +43,14 @@ _MODES = {1: ("L", "L"), 3: ("RGB", "RGB"), 4: ("CMYK", "CMYK;I")}  # Pillow's, 
 _MARKER = re.compile(rb"\xff([^\xff])")
 
 
-def strict_check(data: bytes) -> str | None:
-    """A strict decoder's complaint about a JPEG; None if it has none.
+def _complaint(data: bytes) -> str | None:
+    """What a strict decoder says against a JPEG whose frame is one of `FRAMES`; None if nothing.
 
     It decodes all entropy-coded data but transforms only to 1/8 of the size, in gray: the
     cheapest call that notices damage.  It releases the interpreter lock.
 
-        >>> strict_check(b"\\xff\\xd8\\xff\\xd9")
-        'truncated: the JPEG ends before its frame header'
-    """
-    try:
-        _, _, at = _read_frame(data)
-        check_scans(data, at)
-    except Reject as reject:
-        return str(reject)
-    return _complaint(data)
-
-
-def _complaint(data: bytes) -> str | None:
-    """`strict_check` for a JPEG whose frame is known to be one of `FRAMES`.
-
-    Never call it for others: libjpeg does not scale a lossless JPEG, and simplejpeg 1.9 lets it
-    write past the end of the small buffer.
+    Never call it for other frames: libjpeg does not scale a lossless JPEG, and simplejpeg 1.9 lets
+    it write past the end of the small buffer.
     """
     try:
         simplejpeg.decode_jpeg(data, "GRAY", True, True, 1, 1)

@@ -33,7 +33,7 @@ from tfrecorder.inspection.pictures import (
 )
 from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.info import DatasetInfo
+from tfrecorder.reading.info import DatasetInfo, summed
 from tfrecorder.reading.stored_records import Record, read_numbered
 
 #: An image is called near-constant if the standard deviation of its grey levels, 0 to 255, is below
@@ -135,6 +135,12 @@ class Gathered:
     pictures: Mapping[Which, Shown]
     rejects: Sequence[Sequence[str]] | None
     suspects: Sequence[Sequence[str]] | None
+
+    @property
+    def class_totals(self) -> dict[str, int]:
+        """Records by class; if all were counted, this includes classes that have none."""
+        names = dict.fromkeys(self.info.class_names or (), 0) if self.counted else {}
+        return summed([names, *self.class_counts.values()])
 
     @property
     def all_seen(self) -> list[Seen]:

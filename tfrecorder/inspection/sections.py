@@ -70,7 +70,7 @@ def section_titles(gathered: Gathered) -> dict[str, str]:
     own = gathered.rejects is not None and gathered.suspects is not None
     titles = {
         "splits": "Splits",
-        "labels": "Labels" if _class_totals(gathered) else None,
+        "labels": "Labels" if gathered.class_totals else None,
         "records": "Records",
         "images": "Images",
         "duplicates": "Duplicates and leakage",
@@ -82,7 +82,7 @@ def section_titles(gathered: Gathered) -> dict[str, str]:
 
 def class_table(gathered: Gathered) -> ClassTable:
     """The classes; if there are many, the most frequent first."""
-    totals = _class_totals(gathered)
+    totals = gathered.class_totals
     names = list(totals)
     places = {name: place for place, name in enumerate(names)}
     by_total = len(names) > MANY_CLASSES
@@ -112,17 +112,6 @@ def class_table(gathered: Gathered) -> ClassTable:
         by_total=by_total,
         classes=len(names),
     )
-
-
-def _class_totals(gathered: Gathered) -> dict[str, int]:
-    """Records by class; if all were counted, this includes classes that have none."""
-    totals: dict[str, int] = {}
-    if gathered.counted:
-        totals = dict.fromkeys(gathered.info.class_names or (), 0)
-    for in_split in gathered.class_counts.values():
-        for name, count in in_split.items():
-            totals[name] = totals.get(name, 0) + count
-    return totals
 
 
 def shown_by_split(gathered: Gathered) -> dict[str, list[Seen]]:

@@ -15,9 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.loading.order import cycle_of, derive_seed, read_slices, shuffle_records, slices
+from tfrecorder.loading.order import cycle_of, read_slices, shuffle_records, slices
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.growth import Following
+from tfrecorder.reading.order import derive_seed
 
 #: Paths, files read at a time, records in the shuffle buffer, a seed.
 _FORM = (

@@ -10,13 +10,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfrecorder import storage
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.follow import read_followed
 from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, held_bytes, record_bytes
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
-    bounds,
     random_seeds,
     read_records,
     shuffle,
@@ -118,7 +118,7 @@ def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | Non
             f"shard={options.shard!r}: {stored.uncounted()} Or give each host its own pattern of "
             "files, without shard."
         )
-    first, end = bounds(records, options.shard)
+    first, end = balanced_part(records, *options.shard)
     return end - first
 
 

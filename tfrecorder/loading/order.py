@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.checks import is_whole
 from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.order import derive_seed
 
 #: Shards to read at the same time: at most this many, and at most this share of all.  If all were
 #: read at once, a record would come at nearly the same time in each epoch.
@@ -55,7 +56,7 @@ def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Sl
             for shard in shards
             if shard.records != 0
         ]
-    first, end = bounds(sum(shard.records or 0 for shard in shards), part)
+    first, end = balanced_part(sum(shard.records or 0 for shard in shards), *part)
     runs, begin = [], 0
     for shard in shards:
         skip = max(first - begin, 0)
@@ -64,22 +65,6 @@ def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Sl
             runs.append(Slice(shard.path, skip, take))
         begin += shard.records or 0
     return runs
-
-
-def bounds(records: int, part: tuple[int, int]) -> tuple[int, int]:
-    """The first record of a host's part, and the one after its last.
-
-    >>> [bounds(8, (index, 3)) for index in range(3)]
-    [(0, 2), (2, 5), (5, 8)]
-    """
-    index, count = part
-    return records * index // count, records * (index + 1) // count
-
-
-def derive_seed(seed: int, epoch: int, purpose: str) -> int:
-    """A seed for one purpose of one epoch, the same on every machine and Python."""
-    digest = hashlib.blake2b(f"{seed}/{epoch}/{purpose}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1  # int64 without its sign
 
 
 def shuffle_records(element_bytes: float, records: int | None, options: LoadOptions) -> int:

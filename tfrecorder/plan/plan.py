@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.display.tables import counted
 from tfrecorder.format.forms import PLAN_VERSION, parse_plan
 from tfrecorder.format.layout import Shard
@@ -149,7 +150,7 @@ class Plan:
 
     def shard_rows(self, shard: Shard) -> int:
         """How many rows a shard was given."""
-        start, stop = shard_bounds(self.split_rows[shard.split], shard.count, shard.index)
+        start, stop = balanced_part(self.split_rows[shard.split], shard.index, shard.count)
         return stop - start
 
     def to_json(self) -> bytes:
@@ -233,15 +234,6 @@ def shard_counts(
         split: shard_count(rows, row_bytes, options.shard_bytes, options.shards_of(split))
         for split, rows in split_rows.items()
     }
-
-
-def shard_bounds(rows: int, shards: int, index: int) -> tuple[int, int]:
-    """The rows (start, stop) of one of `shards` balanced shards: sizes differ by at most one.
-
-    >>> [shard_bounds(10, 3, index) for index in range(3)]
-    [(0, 3), (3, 6), (6, 10)]
-    """
-    return rows * index // shards, rows * (index + 1) // shards
 
 
 def shuffled(rows: np.ndarray, split: str, seed: int) -> np.ndarray:

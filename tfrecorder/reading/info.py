@@ -147,7 +147,8 @@ class DatasetInfo(Report):
 
     def _class_table(self) -> list[Table]:
         """Records of the most frequent classes, by class and split; empty if not known."""
-        totals = self._class_totals()
+        names = dict.fromkeys(self.class_names or (), 0)
+        totals = summed([names, *(self.class_counts or {}).values()])
         if not totals or self.class_counts is None:
             return []
         shown = sorted(totals, key=lambda name: -totals[name])[:SHOWN_CLASSES]
@@ -159,14 +160,6 @@ class DatasetInfo(Report):
             table.append([one_line(name), *(f"{count:,}" for count in [*counts, totals[name]])])
         more = len(totals) - SHOWN_CLASSES
         return [Table(table, f"… {more:,} more" if more > 0 else "")]
-
-    def _class_totals(self) -> dict[str, int]:
-        """Records of each class, in the order of the classes' integers."""
-        totals = dict.fromkeys(self.class_names or (), 0)
-        for counts in (self.class_counts or {}).values():
-            for name, count in counts.items():
-                totals[name] = totals.get(name, 0) + count
-        return totals
 
     def _notes(self) -> list[str]:
         notes = []
@@ -290,8 +283,8 @@ def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
-        formats=_summed(one["formats"] for one in totals),
-        rejects=_summed(one["reasons"] for one in totals),
+        formats=summed(one["formats"] for one in totals),
+        rejects=summed(one["reasons"] for one in totals),
         suspects=sum(one["suspects"] for one in totals),
         oriented=sum(one["oriented"] for one in totals),
         options=options,
@@ -308,7 +301,7 @@ def _generation(one: Generation) -> SplitInfo:
     return SplitInfo(records, len(shards), size)
 
 
-def _summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The sum of counts by name, in the order in which the names first appear."""
     counts: dict[str, int] = {}
     for one in several:

@@ -21,10 +21,6 @@ from typing import Any
 
 import numpy as np
 
-#: How the records of an epoch are ordered: as stored; the whole split shuffled; blocks of
-#: consecutive records shuffled, and the records within each window of blocks.
-MODES = ("stored", "exact", "blocks")
-
 #: Four rounds are the fewest whose result cannot be told from a random permutation (Luby,
 #: Rackoff).  Halves of few bits need more: with 8 rounds, orders of 4 records come up evenly.
 ROUNDS = 8
@@ -49,7 +45,8 @@ class Order:
 
     Attributes:
         records: of the split.
-        mode: one of `MODES`.
+        mode: "stored", as stored; "exact", the whole split shuffled; or "blocks", blocks of
+            consecutive records shuffled, and the records within each window of blocks.
         seed: 0 to 2**32 - 1; ignored if `mode` is "stored".
         epoch: from 0.
         block: consecutive records that stay close in "blocks".

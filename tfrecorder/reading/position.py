@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.errors import OptionError
 from tfrecorder.format.json_form import record, whole
 from tfrecorder.options.checks import is_whole
@@ -147,7 +148,7 @@ class Share:
         if left >= self._step:
             first = start + self.rank * self.batch_size
             return range(first, first + self.batch_size)
-        first, end = (left * rank // self.world for rank in (self.rank, self.rank + 1))
+        first, end = balanced_part(left, self.rank, self.world)
         return range(start + first, start + end)
 
     def after(self, start: int) -> int:

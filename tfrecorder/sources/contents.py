@@ -6,27 +6,21 @@ needed.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder.core.threads import ThreadPool, map_ahead
-from tfrecorder.schema.kinds import Image, Mask
-from tfrecorder.sources.cells import Content, File, content_in, file_in, is_data_uri
-from tfrecorder.sources.table import Source, as_texts
+from tfrecorder.sources.cells import File, file_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: How many cells a thread hashes at a time, and how many such blocks are under way.
 TOGETHER, AHEAD = 8, 4
-
-#: How many rows have their names as Python values before the names go to Arrow.
-BLOCK = 2**13
 
 
 class Cells(Protocol):
@@ -95,92 +89,3 @@ def _data(cell: Any) -> bytes:
     found = file_in(cell)
     assert isinstance(found, File)
     return found.data
-
-
-def with_contents(source: Source) -> Source:
-    """A source in which each image that came as bytes has its content's name as its uri."""
-    frame, contents = source.frame, {}
-    for name in source.schema.of(Image, Mask):
-        if name not in frame:
-            continue
-        cells = source.cells.get(name)
-        if cells is None and not _may_hold_images(frame[name]):
-            continue
-        column, found = _look(cells or FrameCells(frame[name]), frame[name])
-        frame = frame.assign(**{name: column})
-        if found is not None:
-            contents[name] = found
-    return replace(source, frame=frame, contents=contents, cells={})
-
-
-def _may_hold_images(column: pd.Series) -> bool:
-    """False if all cells of a column are certainly uris, or empty."""
-    import pyarrow.compute as pc
-
-    if (texts := as_texts(column)) is not None:
-        return bool(pc.any(pc.starts_with(texts, "data:", ignore_case=True)).as_py())
-    if pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
-        return any(isinstance(cell, str) and is_data_uri(cell) for cell in column)
-    return True
-
-
-def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
-    """A column with only uris, and what is known about the images in its cells."""
-    import pyarrow as pa
-
-    uris: list[Any] = []
-    files, names, sizes = [], [], np.full(len(cells), -1, np.int64)
-    start = 0
-    with ThreadPool() as pool:
-        found = map_ahead(pool, _contents_in, _grouped(cells), ahead=AHEAD)
-        every = itertools.chain.from_iterable(found)
-        while block := list(itertools.islice(every, BLOCK)):
-            held = [one if isinstance(one, Content) else Content("", "", -1) for one in block]
-            sizes[start : start + len(block)] = [one.size for one in held]
-            of_block = pa.array([one.file for one in held], pa.large_string())
-            named = any(one.name != one.file for one in held)
-            all_held = not (sizes[start : start + len(block)] < 0).any()
-            # If only the hashes are known, keep them in memory only once.
-            files.append(of_block)
-            names.append(_texts([one.name for one in held]) if named else of_block)
-            uris.append(of_block if all_held else _texts(block))
-            start += len(block)
-    whole = _joined(uris, column)
-    if not (sizes >= 0).any():
-        return whole, None
-    by_hash = pa.concat_arrays(files)
-    same = all(one is other for one, other in zip(files, names, strict=True))
-    named_as = by_hash if same else pa.concat_arrays(names)
-    return whole, Contents(by_hash, named_as, sizes, cells)
-
-
-def _grouped(cells: Cells) -> Iterator[list[Any]]:
-    found = cells.read(range(len(cells)))
-    while group := list(itertools.islice(found, TOGETHER)):
-        yield group
-
-
-def _contents_in(cells: Sequence[Any]) -> list[Any]:
-    return [content_in(cell) for cell in cells]
-
-
-def _texts(block: Sequence[Any]) -> Any:
-    """What the column holds for some cells: in Arrow, if all of them are texts."""
-    import pyarrow as pa
-
-    uris = [one.file if isinstance(one, Content) else one for one in block]
-    try:
-        return pa.array(uris, pa.large_string(), from_pandas=False)
-    except (pa.ArrowException, UnicodeError, TypeError):
-        return uris
-
-
-def _joined(blocks: Sequence[Any], column: pd.Series) -> pd.Series:
-    import pyarrow as pa
-
-    if all(isinstance(one, pa.Array) and not one.null_count for one in blocks):
-        whole = pa.chunked_array(blocks, pa.large_string()).to_pandas()
-    else:
-        lists = (one if isinstance(one, list) else one.to_pylist() for one in blocks)
-        whole = pd.Series(list(itertools.chain.from_iterable(lists)), dtype=object)
-    return whole.set_axis(column.index).rename(column.name)

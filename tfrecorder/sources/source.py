@@ -34,7 +34,7 @@ from tfrecorder.schema.kinds import (
 )
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.automl import Table
-from tfrecorder.sources.contents import with_contents
+from tfrecorder.sources.content_names import with_contents
 from tfrecorder.sources.default_schema import MASK_COLUMN, obvious_schema, schema_of
 from tfrecorder.sources.files import (
     IMAGE_ENDINGS,

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.format.example import parse_example
@@ -26,7 +27,7 @@ from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import claim
 from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Kind, Plan, PlannedRow, fingerprint, shard_bounds
+from tfrecorder.plan.plan import Kind, Plan, PlannedRow, fingerprint
 from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset_files import files_of
 from tfrecorder.reading.generations import before_next, committed_directories, read_metadata
@@ -333,7 +334,7 @@ def _add_rejects(
 
 
 def _size(rows: int, shards: int, index: int) -> int:
-    start, stop = shard_bounds(rows, shards, index)
+    start, stop = balanced_part(rows, index, shards)
     return stop - start
 
 
