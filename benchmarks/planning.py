@@ -10,6 +10,7 @@ the CPU seconds and requests of planning, commit and looks (see `planning_scale.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import time
@@ -48,7 +49,7 @@ def plan(source: str, out: str) -> Timed:
 
     from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.output.staging import read_shard_rows, stage_plan
-    from tfrecorder.plan.plan import make_plan
+    from tfrecorder.plan.plan import make_plan, shard_counts
     from tfrecorder.sources.source import read_source
     from tfrecorder.validation.report import has_errors
     from tfrecorder.validation.rules import check_source
@@ -70,7 +71,9 @@ def plan(source: str, out: str) -> Timed:
         assert not has_errors(checked.report), checked.report
         step("validate_s")
         # The sizes of a sample, as a conversion takes them from the files.
-        made, planned = make_plan(checked, table.base, [88_000] * 1000, options)
+        made, planned = make_plan(checked, table.base, options)
+        counts = shard_counts(made.split_rows, [88_000] * 1000, options)
+        made = dataclasses.replace(made, split_shards=counts)
         step("plan_s")
         os.makedirs(out)
         stage_plan(made, planned, out)

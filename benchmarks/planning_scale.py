@@ -77,7 +77,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
             table = step("read", lambda: read_source(source, options.columns, options.labels))
             checked = step("validate", lambda: check_source(table, options.division))
             assert not has_errors(checked.report), checked.report
-            return step("plan", lambda: make_plan(checked, table.base, [88_000] * 1000, options))
+            return step("plan", lambda: make_plan(checked, table.base, options))
 
         made, planned = plan()
         step("stage", partial(stage_plan, made, planned, OUT))

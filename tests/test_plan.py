@@ -25,6 +25,7 @@ from tfrecorder.plan.plan import (
     make_plan,
     sample_rows,
     shard_count,
+    shard_counts,
     shuffled,
 )
 from tfrecorder.schema.keys import FILENAME, LABEL, SOURCE_ID, TEXT
@@ -52,8 +53,9 @@ def plan_of(frame=None, sizes=(100_000,), base="/data", **options):
     chosen = ConvertOptions(**options)
     frame = make_frame() if frame is None else frame
     checked = check_source(read_source(frame, chosen.columns, chosen.labels), chosen.division)
-    plan, rows = make_plan(checked, base, sizes, chosen)
-    return plan, rows.to_pandas()
+    plan, rows = make_plan(checked, base, chosen)
+    counts = shard_counts(plan.split_rows, sizes, chosen)
+    return dataclasses.replace(plan, split_shards=counts), rows.to_pandas()
 
 
 def labels_of(plan):
@@ -64,7 +66,7 @@ def labels_of(plan):
 def stage(directory, frame=None, **options):
     chosen = ConvertOptions(**options)
     checked = check_source(read_source(make_frame() if frame is None else frame), chosen.division)
-    plan, rows = make_plan(checked, "/data", (100_000,), chosen)
+    plan, rows = make_plan(checked, "/data", chosen)
     stage_plan(plan, rows, str(directory))
     return plan
 

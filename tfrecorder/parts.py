@@ -273,8 +273,8 @@ def _staged(where: str) -> tuple[str, Plan]:
 def _done(folder: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
     """The records of those shards that are done."""
     with storage.failing_as(OutputError, folder):
-        found = read_all_done(folder, shards, plan.digest)
-    return {shard: one for shard, one in found.items() if one is not None}
+        records = read_all_done(folder, shards, plan.digest)
+    return {shard: record for shard, record in records.items() if record is not None}
 
 
 def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
@@ -298,8 +298,8 @@ def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
 def _parts(folder: str) -> int:
     """How many parts the shards were last divided into; 1 if it was not noted."""
     with contextlib.suppress(storage.UnreadableError, ValueError):
-        found = json.loads(storage.read_bytes(os.path.join(folder, layout.PARTS)))
-        return found if is_whole(found) and found > 0 else 1
+        parts = json.loads(storage.read_bytes(os.path.join(folder, layout.PARTS)))
+        return parts if is_whole(parts) and parts > 0 else 1
     return 1
 
 

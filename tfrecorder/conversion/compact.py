@@ -144,22 +144,22 @@ def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str
             raise OptionError(f"drop={path!r} cannot be read: {error}.") from error
         # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
         return dict.fromkeys(filter(None, text.replace("\r\n", "\n").split("\n")))
-    found = list(drop)
-    wrong = [one for one in found if not isinstance(one, str)]
+    uris = list(drop)
+    wrong = [uri for uri in uris if not isinstance(uri, str)]
     if wrong:
         raise OptionError(f"drop: {wrong[0]!r} is not a uri; give texts, or the path of a file.")
-    return dict.fromkeys(found)
+    return dict.fromkeys(uris)
 
 
 def _plan(
     where: str,
     stored: StoredDataset,
-    found: Sequence[Generation],
+    generations: Sequence[Generation],
     drop: Collection[str],
     options: ConvertOptions,
 ) -> tuple[Plan, pa.Table]:
     """The plan of the new dataset, and its rows in the order of its shards."""
-    rows, splits = all_rows(where, stored, found)
+    rows, splits = all_rows(where, stored, generations)
     if drop:
         kept = ~_dropped(where, uris_of(rows, stored.fields), drop)
         rows, splits = rows.filter(kept), splits[kept]
@@ -172,16 +172,16 @@ def _plan(
             order.append(shuffled(numbers, split, options.seed) if options.shuffle else numbers)
             split_rows[split] = len(numbers)
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
-    values = {one.key: columns[one.key] for one in _valued(stored, columns)}
-    missing = _missing(stored.fields, values, splits, found)
-    recorded = found[-1].metadata["options"]
+    values = {feature.key: columns[feature.key] for feature in _valued(stored, columns)}
+    missing = _missing(stored.fields, values, splits, generations)
+    recorded = generations[-1].metadata["options"]
     now = options.content_options()
     # The new dataset is elsewhere: it has the name that was given for it, or none.
     taken = {name: value for name, value in recorded.items() if name not in OF_PLACE}
     changed = {name: now[name] for name in (*OF_ORDER, *OF_PLACE) if name in now}
     plan = Plan(
         rows=len(rows),
-        source_rows=_source_rows(found[-1]),
+        source_rows=_source_rows(generations[-1]),
         split_rows=split_rows,
         split_shards=shard_counts(split_rows, (), options),
         fields=stored.fields,
@@ -191,20 +191,20 @@ def _plan(
         options={**taken, **changed},
         remote=not storage.is_local(where),
         kind=Kind.COMPACTION,
-        streams=streams_of(found),
+        streams=streams_of(generations),
     )
     return plan, rows.take(np.concatenate(order))
 
 
 def _valued(stored: StoredDataset, columns: Collection[str]) -> list[Any]:
-    return [one for one in stored.record if one.key in columns]
+    return [feature for feature in stored.record if feature.key in columns]
 
 
 def _missing(
     fields: Sequence[Field],
     values: Mapping[str, pa.Array],
     splits: pd.Series,
-    found: Sequence[Generation],
+    generations: Sequence[Generation],
 ) -> dict[str, np.ndarray]:
     """Which rows have a default, by column.
 
@@ -214,8 +214,8 @@ def _missing(
     missing = {}
     for field in fields:
         counts = Counter[str]()
-        for one in found:
-            of_split = one.metadata["statistics"].get(field.column, {})
+        for generation in generations:
+            of_split = generation.metadata["statistics"].get(field.column, {})
             counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
         if counts.total():
             key, default = default_of(field)

@@ -124,8 +124,8 @@ class DryRun(Report):
                 f"the disk has too little room: {readable_bytes(self.free)} are free, about "
                 f"{readable_bytes(size)} would be written; free some, or choose another directory"
             )
-        found = summarize(self.report, shell=True, lines=self.report.lines)
-        return [*notes, found] if len(self.report) else notes
+        summary = summarize(self.report, shell=True, lines=self.report.lines)
+        return [*notes, summary] if len(self.report) else notes
 
 
 def dry_run(

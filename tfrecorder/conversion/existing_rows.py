@@ -97,7 +97,7 @@ def _part(table: Source, rows: np.ndarray) -> Source:
 def _checked(table: Source, fields: Sequence[Field]) -> Checked | None:
     """A table with its values; None if it has faults or other columns than the dataset."""
     checked = check_source(table, known=fields)
-    fits = {one.column for one in checked.fields} == {one.column for one in fields}
+    fits = {field.column for field in checked.fields} == {field.column for field in fields}
     return checked if fits and not has_faults(checked.findings) else None
 
 
@@ -107,8 +107,8 @@ def _warn_of_values(
     """Name rows of images that are there with other values, such as another caption."""
     if not len(table.frame) or (checked := _checked(table, fields)) is None:
         return
-    of_files = {name for one in compared.files for name in (one.uri_key, one.spool_key)}
-    values = {name: one for name, one in checked.values.items() if name not in of_files}
+    of_files = {name for field in compared.files for name in (field.uri_key, field.spool_key)}
+    values = {name: field for name, field in checked.values.items() if name not in of_files}
     rows = checked.frame.index.to_numpy()
     keys = _joined([places_of_all.take(rows), *values.values()])
     others = checked.frame[~_are_there(keys, compared._replace(values=(*values,)))]
@@ -171,10 +171,12 @@ def _keys(directory: str, compared: _Compared) -> Iterator[pa.Array]:
         for batch in some.to_batches():
             of = dict(zip(batch.schema.names, batch.columns, strict=True))
             uris = [(of[one.uri_key], base or NOWHERE, of.get(one.spool_key)) for one in files]
-            found = [places(*one) for one in uris]
-            if not base and any(pc.any(pc.starts_with(one, NOWHERE)).as_py() for one in found):
+            columns = [places(*column) for column in uris]
+            if not base and any(
+                pc.any(pc.starts_with(column, NOWHERE)).as_py() for column in columns
+            ):
                 raise _not_known(directory)
-            of_files = [_joined(found)] if found else []
+            of_files = [_joined(columns)] if columns else []
             yield _joined([*of_files, *(of[name] for name in values)])
 
 

@@ -20,27 +20,27 @@ _NOT_TAKEN = ("num_shards",)
 
 
 def inherited_options(
-    directory: str, found: Sequence[Generation], given: Mapping[str, Any]
+    directory: str, generations: Sequence[Generation], given: Mapping[str, Any]
 ) -> ConvertOptions:
     """The options of an append.
 
     Args:
         directory: the dataset's directory, for messages.
-        found: its generations.
+        generations: its generations.
         given: options by name, as the user gave them.
 
     Raises:
         OptionError: an option does not fit the dataset.
     """
-    ends = (found[0], found[-1])
-    first, newest = (one.metadata["options"] for one in ends)
+    ends = (generations[0], generations[-1])
+    first, newest = (generation.metadata["options"] for generation in ends)
     recorded = first | {name: newest[name] for name in _OF_COLUMNS if name in newest}
     if not {"columns", "schema", "labels"}.isdisjoint(given):
         # A schema and the other two exclude each other; a given one replaces what the dataset had.
         for name in _OF_COLUMNS:
             if (name == "schema") != ("schema" in given) or name in given:
                 recorded.pop(name, None)
-    names = {one.name for one in dataclasses.fields(ConvertOptions) if one.metadata["content"]}
+    names = {item.name for item in dataclasses.fields(ConvertOptions) if item.metadata["content"]}
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
     # Which rows are tried again is decided before the conversion.
     refuse_unknown(given, ConvertOptions)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def all_rows(
-    where: str, stored: StoredDataset, found: Sequence[Generation]
+    where: str, stored: StoredDataset, generations: Sequence[Generation]
 ) -> tuple[pa.Table, pd.Series]:
     """The rows of all generations, oldest first, with `COPY_OF`; and the split of each.
 
@@ -39,13 +39,16 @@ def all_rows(
     import pyarrow as pa
 
     tables, splits = [], []
-    for one in found:
-        table, of_rows = _rows_of(where, stored, one)
+    for generation in generations:
+        table, of_rows = _rows_of(where, stored, generation)
         tables.append(table)
         splits += of_rows
-    of_some = {*POSITION_OF, *spool_columns(name for one in tables for name in one.column_names)}
-    there = [name for name in of_some if any(name in one.column_names for one in tables)]
-    tables = [_with_texts(one, sorted(there)) for one in tables]
+    of_some = {
+        *POSITION_OF,
+        *spool_columns(name for table in tables for name in table.column_names),
+    }
+    given = [name for name in of_some if any(name in table.column_names for table in tables)]
+    tables = [_with_texts(table, sorted(given)) for table in tables]
     names = tables[-1].column_names
     whole = pa.concat_tables([table.select(names).replace_schema_metadata() for table in tables])
     return whole, pd.Series(splits, dtype=SPLIT_TYPE)
@@ -87,35 +90,36 @@ def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
     return None if image is None else rows.column(image.uri_key).combine_chunks()
 
 
-def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Table, list[str]]:
+def _rows_of(
+    where: str, stored: StoredDataset, generation: Generation
+) -> tuple[pa.Table, list[str]]:
     import pyarrow as pa
 
-    table = read_planned(one.directory, lambda schema: list(schema.names))
+    table = read_planned(generation.directory, lambda schema: list(schema.names))
     if table is None:
-        path = os.path.join(one.directory, layout.PLAN_ROWS)
+        path = os.path.join(generation.directory, layout.PLAN_ROWS)
         raise DatasetError(
             f"{path} is missing, so it is not known which row became which record. Copy it again."
         )
     is_known = COPY_OF.base in table.column_names
-    bases = table.column(COPY_OF.base).to_pylist() if is_known else [_base(one.directory)]
+    bases = table.column(COPY_OF.base).to_pylist() if is_known else [_base(generation.directory)]
     known = {*COPY_OF, *REJECT_OF}
     table = table.drop_columns([name for name in table.column_names if name in known])
     numbers = table.column(SOURCE_ID).to_numpy()
-    rejects = {int(row[0]): (row[2], row[3]) for row in _list(one, layout.REJECTS)}
-    suspects = {int(row[0]): row[2] for row in _list(one, layout.SUSPECTS)}
+    rejects = {int(row[0]): (row[2], row[3]) for row in _list(generation, layout.REJECTS)}
+    suspects = {int(row[0]): row[2] for row in _list(generation, layout.SUSPECTS)}
     kept = ~np.isin(numbers, np.fromiter(rejects, np.int64, len(rejects)))
     files = np.full(len(numbers), "", dtype=object)
     places = np.zeros((len(numbers), 2), np.int64)
     splits: list[str] = []
-    for shard, of_shard in _shards(one, numbers):
+    for shard, of_shard in _shards(generation, numbers):
+        path = os.path.join(generation.directory, shard["file"])
         at = of_shard.start + np.flatnonzero(kept[of_shard])
         if len(at) != shard["records"]:
             raise DatasetError(
-                f"{os.path.join(one.directory, shard['file'])} has {shard['records']:,} records, "
-                f"but {len(at):,} were planned and not rejected. `{command('verify', where)}` "
-                "checks every file."
+                f"{path} has {shard['records']:,} records, but {len(at):,} were planned and not "
+                f"rejected. `{command('verify', where)}` checks every file."
             )
-        path = os.path.join(one.directory, shard["file"])
         files[at] = os.path.relpath(path, where) if "://" not in path else path[len(where) + 1 :]
         places[at] = read_places(stored, ShardFile(path, shard["records"], shard["bytes"]))
         splits += [shard["split"]] * (of_shard.stop - of_shard.start)
@@ -136,22 +140,24 @@ def _rows_of(where: str, stored: StoredDataset, one: Generation) -> tuple[pa.Tab
     return table, splits
 
 
-def _list(one: Generation, name: str) -> Sequence[Sequence[str]]:
-    return read_side_file(one.directory, name)
+def _list(generation: Generation, name: str) -> Sequence[Sequence[str]]:
+    return read_side_file(generation.directory, name)
 
 
-def _shards(one: Generation, numbers: np.ndarray) -> Iterator[tuple[Mapping[str, Any], slice]]:
+def _shards(
+    generation: Generation, numbers: np.ndarray
+) -> Iterator[tuple[Mapping[str, Any], slice]]:
     """The shards in the order of the plan, each with its rows."""
     start = 0
-    shards = one.metadata["shards"]
-    for split, rows in one.metadata["split_rows"].items():
+    shards = generation.metadata["shards"]
+    for split, rows in generation.metadata["split_rows"].items():
         of_split = [shard for shard in shards if shard["split"] == split]
         for index, shard in enumerate(of_split):
             first, stop = balanced_part(rows, index, len(of_split))
             yield shard, slice(start + first, start + stop)
         start += rows
     if start != len(numbers):
+        path = os.path.join(generation.directory, layout.PLAN_ROWS)
         raise DatasetError(
-            f"{os.path.join(one.directory, layout.PLAN_ROWS)} has {len(numbers):,} rows, but "
-            f"{start:,} were planned. Copy it again."
+            f"{path} has {len(numbers):,} rows, but {start:,} were planned. Copy it again."
         )

@@ -22,7 +22,7 @@ def fit_texts(table: Source, known: Sequence[Field], source: Any) -> Source:
     """A text file's labels as texts if the dataset has names: "7" alone looks like a number."""
     if isinstance(source, pd.DataFrame) or is_hugging_face(source):
         return table
-    names = [_label_column(one) for one in known if one.num_classes and not one.integer]
+    names = [_label_column(field) for field in known if field.num_classes and not field.integer]
     frame = table.frame
     digits = [name for name in names if name in frame and frame[name].dtype == np.int64]
     texts = {name: frame[name].astype(str) for name in digits}
@@ -46,16 +46,17 @@ def refuse_other_schema(
         known: its columns.
         checked: the table's columns with their classes, once these are known.
     """
-    there = {one.column: one for one in known}
+    fields = {field.column: field for field in known}
     if checked is None:
-        faults = [*_column_faults(there, {one.column: one for one in fields_of(table.schema)})]
+        given = {field.column: field for field in fields_of(table.schema)}
+        faults = [*_column_faults(fields, given)]
         faults += [
-            f"there are no labels, but the dataset has {counted(one.num_classes or 0, 'class')}"
-            for one in known
-            if isinstance(one.kind, Label) and one.num_classes and one.column not in table.frame
+            f"there are no labels, but the dataset has {counted(field.num_classes or 0, 'class')}"
+            for name, field in fields.items()
+            if isinstance(field.kind, Label) and field.num_classes and name not in table.frame
         ]
     else:
-        pairs = ((there[one.column], one) for one in checked)
+        pairs = ((fields[field.column], field) for field in checked)
         faults = [fault for pair in pairs if (fault := _class_fault(*pair))]
     if faults:
         raise SourceError(

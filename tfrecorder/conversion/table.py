@@ -96,7 +96,7 @@ def check_table(
     if options.runner == "DataflowRunner":
         from tfrecorder.runners.dataflow import checks
 
-        uris = itertools.chain.from_iterable(in_files(one, checked) for one in checked.files)
+        uris = itertools.chain.from_iterable(in_files(column, checked) for column in checked.files)
         checks.check((storage.resolve(uri, table.base) for uri in uris), where, options)
     return checked, report
 
@@ -128,5 +128,5 @@ def _where_listed(source: Any, options: ConvertOptions) -> str:
     elif hasattr(source, "read"):  # a pipe, which can be read only once
         call = "to list them, save the table in a file and see tfrecorder.validate('table.csv')"
     default = ConvertOptions()
-    given = any(getattr(options, one) != getattr(default, one) for one in _OF_VALIDATION)
+    given = any(getattr(options, name) != getattr(default, name) for name in _OF_VALIDATION)
     return call + (" with the same options" if given else "")

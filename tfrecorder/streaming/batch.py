@@ -57,19 +57,19 @@ def row_of(
         return Row(cells, position, escaped(cells.name) or name)
     kept = dict(cells)
     for column in columns:
-        found = kept.get(column)
-        if base is None or not isinstance(found, str):  # a file may be called "data:…"
-            found = file_in(found)
-        if isinstance(found, File):
-            if found.name and (fault := _name_fault(found.name)) is not None:
+        cell = kept.get(column)
+        if base is None or not isinstance(cell, str):  # a file may be called "data:…"
+            cell = file_in(cell)
+        if isinstance(cell, File):
+            if cell.name and (fault := _name_fault(cell.name)) is not None:
                 return Row(Unusable(name, fault), position, name)
-            file = name_of(found.data)
-            put(file, found.data)
-            found = Content(file, found.name or file, len(found.data))
-        elif isinstance(found, str) and found and base is None:
-            found = storage.resolve(found, os.getcwd())
+            file = name_of(cell.data)
+            put(file, cell.data)
+            cell = Content(file, cell.name or file, len(cell.data))
+        elif isinstance(cell, str) and cell and base is None:
+            cell = storage.resolve(cell, os.getcwd())
         if column in kept:
-            kept[column] = found
+            kept[column] = cell
     first = kept.get(columns[0]) if columns else None
     shown = first.name if isinstance(first, Content) else first
     return Row(kept, position, escaped(shown) if isinstance(shown, str) and shown else name)

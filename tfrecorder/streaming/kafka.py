@@ -58,8 +58,8 @@ def open_kafka(
         OptionError: an argument is wrong.
         PackageError: confluent-kafka is not installed.
     """
-    found = _URL.fullmatch(url)
-    if found is None:
+    match = _URL.fullmatch(url)
+    if match is None:
         shown = re.sub(r"//[^/]*@", "//***@", url)
         user = "; give user and password as sasl.username and sasl.password"
         more = user if shown != url else ""
@@ -69,7 +69,7 @@ def open_kafka(
     form, settings = MessageForm(value, image, image_bytes), dict(config or {})
     refuse_settings(settings)
     refuse_missing("confluent_kafka")
-    return KafkaSource(Topic(found["servers"], found["topic"], settings), form, on_lost == "skip")
+    return KafkaSource(Topic(match["servers"], match["topic"], settings), form, on_lost == "skip")
 
 
 class KafkaSource:
@@ -154,19 +154,19 @@ class KafkaSource:
     def _go_to(self, position: Mapping[str, int] | None) -> None:
         partitions = self._topic.partitions()
         if position is None:
-            self._next = {one: self._topic.ends(one)[0] for one in partitions}
+            self._next = {partition: self._topic.ends(partition)[0] for partition in partitions}
             self._say_beginning()
         else:
             # For a partition that is new since then, all messages are behind the position.
-            self._next = {one: position.get(str(one), 0) for one in partitions}
-            self._refuse_fewer({int(one) for one in position}, partitions)
+            self._next = {partition: position.get(str(partition), 0) for partition in partitions}
+            self._refuse_fewer({int(partition) for partition in position}, partitions)
         self._held.clear()
         self._ended.clear()
         self._topic.assign(self._next)
         self._is_assigned, self._stands_at, self._looked = True, position, time.monotonic()
 
     def _say_beginning(self) -> None:
-        later = [f"{one} at {offset:,}" for one, offset in self._next.items() if offset]
+        later = [f"{partition} at {offset:,}" for partition, offset in self._next.items() if offset]
         if later:
             logger.warning(
                 "%s begins at the earliest messages that the broker still has: partition %s.",
@@ -189,7 +189,7 @@ class KafkaSource:
         self._looked = time.monotonic()
         if partitions is not None:
             self._refuse_fewer({*self._next}, partitions)
-            new = {one: 0 for one in partitions if one not in self._next}
+            new = {partition: 0 for partition in partitions if partition not in self._next}
             if new:
                 self._next |= new
                 self._topic.add(new)
@@ -212,7 +212,7 @@ class KafkaSource:
         partition, offset = message.partition(), message.offset()
         self._next[partition] = offset + 1
         self._ended.discard(partition)
-        position = {str(one): at for one, at in self._next.items()}
+        position = {str(partition): at for partition, at in self._next.items()}
         self._stands_at = position
         name = f"{self._topic.name}/{partition}/{offset}"
         row = row_of(name, message.key(), message.value(), message.headers(), self._form)

@@ -82,7 +82,7 @@ def plan_batch(
         if isinstance(row.cells, Unusable)
     }
     cells = [_fitted(row.cells, target.fields) for row in rows]
-    faults |= {at: one for at, one in enumerate(cells) if isinstance(one, str)}
+    faults |= {at: cell for at, cell in enumerate(cells) if isinstance(cell, str)}
     checked = _checked(cells, faults, target, options)
     if checked is None and not target.types:
         return faults[0]
@@ -137,13 +137,13 @@ def _checked(
                 "tfrecorder.append instead."
             )
         checked = check_source(table, options.division, target.fields)
-        found = _faults(checked.findings)
-        if not found:
+        faulty = _faults(checked.findings)
+        if not faulty:
             if target.fields:
                 refuse_other_schema(target.directory, target.fields, table, checked.fields)
             index = np.asarray(sound)[checked.frame.index.to_numpy()]
             return dataclasses.replace(checked, frame=checked.frame.set_axis(index))
-        faults.update({sound[at]: words for at, words in found.items()})
+        faults.update({sound[at]: words for at, words in faulty.items()})
 
 
 def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertOptions) -> Source:
@@ -151,8 +151,8 @@ def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertO
     given = dict.fromkeys(name for row in cells for name in row)
     names = {name: None for name in given if isinstance(name, str) and escaped(name) == name}
     if target.fields:
-        columns = [columns_of(one.column, one.kind) for one in target.fields]
-        labelled = [one.column for one in target.fields if one.num_classes]
+        columns = [columns_of(field.column, field.kind) for field in target.fields]
+        labelled = [field.column for field in target.fields if field.num_classes]
         known = {name for some in columns for name in some}
         theirs = {*(options.columns or ()), *COLUMNS, *filter(None, [options.split_by])}
         if options.schema is not None:
@@ -175,16 +175,16 @@ def _faults(findings: Sequence[Finding]) -> dict[int, str]:
     Raises:
         SourceError: an error concerns all rows.
     """
-    found: dict[int, str] = {}
-    for one in findings:
-        if CODES[one.code][0] != ERROR:
+    faults: dict[int, str] = {}
+    for finding in findings:
+        if CODES[finding.code][0] != ERROR:
             continue
-        for at, row in enumerate(one.rows):
-            words = one.messages if isinstance(one.messages, str) else one.messages[at]
+        for at, row in enumerate(finding.rows):
+            words = finding.messages if isinstance(finding.messages, str) else finding.messages[at]
             if row is None:
                 raise SourceError(f"the rows of the stream: {words}.")
-            found.setdefault(int(row), f"{one.code}: {words}")
-    return found
+            faults.setdefault(int(row), f"{finding.code}: {words}")
+    return faults
 
 
 def _with_rejects(
@@ -231,7 +231,7 @@ def _with_rejects(
         values=values,
         files=() if checked is None else checked.files,
         source_rows=len(rows),
-        missing={name: np.pad(one, (0, len(bad)))[order] for name, one in missing.items()},
+        missing={name: np.pad(flags, (0, len(bad)))[order] for name, flags in missing.items()},
     )
 
 

@@ -91,7 +91,7 @@ class WatchedFolder:
 
     def _ready(self, taken: Set[str]) -> list[tuple[tuple[str, ...], str]]:
         """The path parts of the files to take, oldest first, and their positions."""
-        now, seen, found, skipped = time.monotonic(), {}, [], {}
+        now, seen, settled, skipped = time.monotonic(), {}, [], {}
         for parts in self._images():
             name = "/".join(parts)
             path = os.path.join(self.base, name)
@@ -106,15 +106,15 @@ class WatchedFolder:
             since = before[1] if before and before[0] == position else now
             seen[name] = position, since
             if now - since >= self._settle:
-                found.append((status.st_mtime_ns, parts, position))
+                settled.append((status.st_mtime_ns, parts, position))
         if new := sorted(skipped.keys() - self.skipped.keys()):
             warn(
                 f"{self.base}: {counted(len(new), 'link')} to files that are not there, such as "
                 f"{new[0]!r}; the stream takes each once its file is there."
             )
         self.skipped = skipped
-        self._seen, self._settling = seen, len(seen) - len(found)
-        return [(parts, position) for _, parts, position in sorted(found)]
+        self._seen, self._settling = seen, len(seen) - len(settled)
+        return [(parts, position) for _, parts, position in sorted(settled)]
 
     def _images(self) -> Iterator[tuple[str, ...]]:
         if not os.path.isdir(self.base):
