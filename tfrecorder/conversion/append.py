@@ -29,7 +29,7 @@ from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation, before_next
 from tfrecorder.reading.open import open_generations
 from tfrecorder.runners import run
@@ -108,7 +108,7 @@ def append(
 
 
 def _open(where: str) -> tuple[StoredDataset, list[Generation]]:
-    stored, generations = open_generations(where, files_of(where))
+    stored, generations = open_generations(where, STORED_FILES)
     if not generations:
         raise DatasetError(
             f"{where} was not written by tfrecorder, which appends only to its own datasets."

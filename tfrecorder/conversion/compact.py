@@ -28,7 +28,7 @@ from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.plan.plan import RECORD_OVERHEAD, Kind, Plan, fingerprint, shard_counts, shuffled
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.open import open_generations
 from tfrecorder.reading.stream_positions import streams_of
@@ -123,7 +123,7 @@ def _rows(
     refuse_missing("apache_beam")
     refuse_nested(target, options)
     say("reading the plans")
-    stored, generations = open_generations(where, files_of(where), at)
+    stored, generations = open_generations(where, STORED_FILES, at)
     if not generations:
         raise DatasetError(f"{where} was not written by tfrecorder, which compacts only its own.")
     plan, planned = _plan(where, stored, generations, drop, options)

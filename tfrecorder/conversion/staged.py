@@ -29,7 +29,7 @@ from tfrecorder.output.spool import remove_spool, spool_images
 from tfrecorder.output.staging import read_plan, restage_rows, stage_plan
 from tfrecorder.plan.plan import Kind, Plan, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.labels import needs_escape
@@ -216,7 +216,7 @@ def stage(rows: Rows) -> Staged | None:
 
 def _check_finished(rows: Rows) -> None:
     """Check that the shards of a finished dataset are there, and clean up after its commit."""
-    open_dataset(rows.folder, files_of(rows.folder))
+    open_dataset(rows.folder, STORED_FILES)
     if rows.plan.spooled:  # the process that committed may have ended before removing them
         remove_spool(rows.folder)
     _warn_of_other_images(rows)

@@ -13,7 +13,7 @@ from tfrecorder.core.threads import ThreadPool
 from tfrecorder.errors import DatasetError, PackageError, UnreachableError
 from tfrecorder.format.compression import HEAD_BYTES, compression_of
 from tfrecorder.reading.dataset import Files
-from tfrecorder.reading.dataset_files import local_files, stored_files
+from tfrecorder.reading.dataset_files import STORED_FILES
 
 
 def files_of(path: str) -> Files:
@@ -24,7 +24,7 @@ def files_of(path: str) -> Files:
     """
     scheme = storage.scheme(path)
     if not scheme:
-        return local_files()
+        return STORED_FILES
     readable = sorted(name for name in tf.io.gfile.get_registered_schemes() if name)
     if scheme not in readable:
         raise DatasetError(
@@ -77,7 +77,7 @@ def _sizes(folder: str) -> dict[str, int]:
         contextlib.suppress(DatasetError, PackageError, UnreachableError),
         storage.impatient(),
     ):
-        if found := stored_files().sizes(folder):
+        if found := STORED_FILES.sizes(folder):
             return found
     return _sizes_one_by_one(folder)
 
@@ -102,7 +102,7 @@ def _folders(folder: str) -> list[str]:
         contextlib.suppress(DatasetError, UnreachableError),
         storage.impatient(),
     ):
-        return stored_files().folders(folder)
+        return STORED_FILES.folders(folder)
     try:
         names = tf.io.gfile.listdir(folder)
     except tf.errors.NotFoundError:

@@ -14,7 +14,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import Plan, describe_difference
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import own_metadata
 from tfrecorder.storage import folders
 
@@ -78,7 +78,7 @@ def refuse_foreign(output_dir: str) -> None:
         others = {name for name in names if layout.generation_number(name) is None}
         foreign |= {f"{layout.APPENDED}/{name}" for name in others - layout.DESKTOP_FILES}
     if foreign and plan is None:
-        files = files_of(output_dir)
+        files = STORED_FILES
         own_metadata(output_dir, files.sizes(output_dir), files)  # a damaged dataset is named
     if foreign:
         raise OutputError(

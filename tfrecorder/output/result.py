@@ -17,7 +17,7 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import read_metadata
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.fields import from_json as fields_from_json
@@ -196,7 +196,7 @@ class ConversionResult(Report):
 
 def read_result(output_dir: str) -> ConversionResult:
     """The result of the conversion that is committed in a directory."""
-    known = read_metadata(output_dir, files_of(output_dir))
+    known = read_metadata(output_dir, STORED_FILES)
     splits = {}
     for name, rows in known["split_rows"].items():
         shards = [shard for shard in known["shards"] if shard["split"] == name]

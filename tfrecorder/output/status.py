@@ -22,7 +22,7 @@ from tfrecorder.output.progress import read_notes
 from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import Kind, Plan
 from tfrecorder.reading.dataset import shard_faults
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import committed_directories, own_metadata, read_metadata
 from tfrecorder.schema.splits import SPLITS
 
@@ -194,7 +194,7 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
 
 
 def _status(output_dir: str) -> ConversionStatus:
-    files = files_of(output_dir)
+    files = STORED_FILES
     sizes = files.sizes(output_dir)
     plan = read_plan(output_dir)
     if plan is None and own_metadata(output_dir, sizes, files) is None:
@@ -250,7 +250,7 @@ def _added(
 
 def _of_committed(output_dir: str) -> ConversionStatus:
     """From the metadata: one file, instead of one for each shard."""
-    known = read_metadata(output_dir, files_of(output_dir))
+    known = read_metadata(output_dir, STORED_FILES)
     splits = {}
     for name, rows in known["split_rows"].items():
         shards = [shard for shard in known["shards"] if shard["split"] == name]

@@ -16,41 +16,16 @@ from tfrecorder.format.tfrecord import CorruptRecordError, read_places
 from tfrecorder.reading.dataset import Files
 
 
-def files_of(directory: str) -> Files:
-    """How our own stores read the files of a directory."""
-    return local_files() if storage.is_local(directory) else stored_files()
-
-
-def local_files() -> Files:
-    """The local disk."""
-    return Files(
-        read=storage.read_bytes,
-        sizes=_sizes,
-        folders=_folders,
-        glob=lambda pattern: sorted(glob.glob(pattern, recursive=True)),
-        count=count_records,
-        compression=_compression,
-        records=_records,
-    )
-
-
-def stored_files() -> Files:
-    """A bucket, or another store of `tfrecorder.storage`."""
-    return Files(
-        read=storage.read_bytes,
-        sizes=_sizes,
-        folders=_folders,
-        glob=_matching,
-        count=lambda path: None,
-        compression=_compression,
-        records=_records,
-    )
-
-
 def _matching(pattern: str) -> list[str]:
+    if storage.is_local(pattern):
+        return sorted(glob.glob(pattern, recursive=True))
     folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
     paths = (f"{folder}/{name}" for name in storage.files_below(folder))
     return [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
+
+
+def _count(path: str) -> int | None:
+    return count_records(path) if storage.is_local(path) else None
 
 
 def _sizes(folder: str) -> dict[str, int]:
@@ -98,3 +73,15 @@ def count_records(path: str) -> int:
             "the file does. It is truncated, or of another format; copy it again."
         )
     return records
+
+
+#: The files of a directory as our own stores read them, on a disk or a bucket.
+STORED_FILES = Files(
+    read=storage.read_bytes,
+    sizes=_sizes,
+    folders=_folders,
+    glob=_matching,
+    count=_count,
+    compression=_compression,
+    records=_records,
+)

@@ -16,8 +16,8 @@ from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.example import Values, parse_features
 from tfrecorder.options.read import NamedKeys
-from tfrecorder.reading.dataset import Files, StoredDataset
-from tfrecorder.reading.dataset_files import local_files, stored_files
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.foreign_frame import (
     Cells,
     Row,
@@ -81,10 +81,9 @@ def to_frame(
     if images not in IMAGES:
         raise OptionError(f"images={images!r}: give one of {', '.join(map(repr, IMAGES))}.")
     where = storage.given_path(directory)
-    files = local_files() if not storage.scheme(where) else stored_files()
-    stored, generations = open_generations(where, files, at, NamedKeys(image, label))
+    stored, generations = open_generations(where, STORED_FILES, at, NamedKeys(image, label))
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
-    rows = _read_rows(stored, chosen, images, files)
+    rows = _read_rows(stored, chosen, images)
     if stored.form != "tfrecorder":
         fields = foreign_fields(stored, images)
         splits, cells = _gather(rows, fields, partial(foreign_columns, stored, images))
@@ -96,7 +95,7 @@ def to_frame(
 
 
 def _read_rows(
-    stored: StoredDataset, splits: Sequence[str], images: str, files: Files
+    stored: StoredDataset, splits: Sequence[str], images: str
 ) -> Iterator[tuple[str, Row]]:
     """The split and the values of each record, without the pixels where only uris are wanted."""
     wanted = set(stored.features)
@@ -108,7 +107,7 @@ def _read_rows(
     for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:
         try:
             with storage.failing_as(DatasetError, shard.path):
-                for data in files.records(shard.path, shard.compression):
+                for data in STORED_FILES.records(shard.path, shard.compression):
                     yield split, parse_features(data, wanted, bytes)
         except ValueError as error:
             raise DatasetError(f"{shard.path} is damaged: {error}. {remedy}") from error

@@ -19,7 +19,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.forms import parse_metadata
 from tfrecorder.options.read import AT
 from tfrecorder.reading.dataset import Files
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def generations(directory: str | os.PathLike[str], at: int | None = None) -> lis
         ['out/appended/00002', 'out/appended/00001', 'out']
     """
     where = storage.given_path(directory)
-    files = files_of(where)
+    files = STORED_FILES
     with storage.failing_as(DatasetError, where):
         sizes = files.sizes(where)
         metadata = own_metadata(where, sizes, files)
@@ -152,7 +152,7 @@ def committed_directories(directory: str, at: int | None = None) -> list[str]:
         DatasetError, OptionError: as `generations`.
     """
     check_at(at)
-    begun = _numbers(directory, files_of(directory))
+    begun = _numbers(directory, STORED_FILES)
     numbers = [number for number in begun if at is None or number <= at]
 
     def is_committed(number: int) -> bool:

@@ -17,7 +17,7 @@ from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.class_counts import count_classes
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.dataset import Shape, StoredDataset
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.open import open_generations
 from tfrecorder.schema.fields import Field, class_field
@@ -263,7 +263,7 @@ def info(
     if storage.refusal(kind) is not None:
         raise DatasetError(f"{where}: {kind}:// cannot be read: {storage.refusal(kind)}.")
     with storage.failing_as(DatasetError, where):
-        return _info(*open_generations(where, files_of(where), at, named))
+        return _info(*open_generations(where, STORED_FILES, at, named))
 
 
 def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:

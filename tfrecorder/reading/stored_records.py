@@ -17,7 +17,7 @@ from tfrecorder.format.example import Values, parse_example
 from tfrecorder.format.tfrecord import unframe
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.dataset import Files, ShardFile, StoredDataset
-from tfrecorder.reading.dataset_files import local_files, stored_files
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
 
 
@@ -65,7 +65,7 @@ def files_by_number(directory: str | os.PathLike[str]) -> Files:
     words = storage.refusal(storage.scheme(where))
     if words is not None:
         raise DatasetError(f"{where}: its records cannot be read here; {words}.")
-    return local_files() if storage.is_local(where) else stored_files()
+    return STORED_FILES
 
 
 def read_numbered(

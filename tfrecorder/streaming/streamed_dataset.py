@@ -21,7 +21,7 @@ from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.spool import Spool, clear_spools, is_whole, remove_spool
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.plan import Kind, Plan
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation, before_next, read_metadata
 from tfrecorder.reading.open import open_generations
 from tfrecorder.reading.plan_rows import read_planned
@@ -199,7 +199,7 @@ class StreamedDataset:
 
     def _count(self) -> None:
         """Note the generation that was just committed."""
-        files, folder = files_of(self.where), self._folder
+        files, folder = STORED_FILES, self._folder
         metadata = read_metadata(folder, files)
         self.generations.append(Generation(self._number, folder, files.sizes(folder), metadata))
         totals = metadata["totals"]
@@ -238,7 +238,7 @@ def open_streamed(where: str, source: OpenedSource, given: dict[str, Any]) -> St
 def _generations(where: str) -> list[Generation]:
     if not storage.exists(os.path.join(where, layout.COMMIT)):
         return []
-    generations = open_generations(where, files_of(where))[1]
+    generations = open_generations(where, STORED_FILES)[1]
     if not generations:
         raise DatasetError(
             f"{where} was not written by tfrecorder, which adds only to its own datasets."

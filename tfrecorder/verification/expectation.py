@@ -27,7 +27,7 @@ from tfrecorder.output.directory import exchange_begun
 from tfrecorder.output.done_records import BESIDE, DoneRecord, list_output
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.dataset import exchange_words
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import is_own
 from tfrecorder.schema.fields import from_json
 from tfrecorder.verification.faults import Fault
@@ -201,7 +201,7 @@ def refuse(directory: str) -> None:
     committed = storage.exists(os.path.join(directory, layout.COMMIT))
     private = storage.exists(os.path.join(directory, layout.PRIVATE))
     names = storage.names(directory)
-    if not private and not (committed and is_own(directory, names, files_of(directory))):
+    if not private and not (committed and is_own(directory, names, STORED_FILES)):
         if committed or any(".tfrecord" in name for name in names):
             raise DatasetError(
                 f"{directory} was not written by tfrecorder: there is no {layout.PRIVATE}/ with "

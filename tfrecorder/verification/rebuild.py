@@ -29,7 +29,7 @@ from tfrecorder.output.directory import claim
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.plan import Kind, Plan, PlannedRow, fingerprint
 from tfrecorder.reading.class_counts import read_side_file
-from tfrecorder.reading.dataset_files import files_of
+from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import before_next, committed_directories, read_metadata
 from tfrecorder.reading.tfds_features import tfds_keys
 from tfrecorder.schema import kinds
@@ -113,7 +113,7 @@ def _rebuild(directory: str, folder: str, number: int) -> list[str]:
     before = None
     if number:
         earlier = layout.generation_of(directory, number - 1)
-        before = before_next(read_metadata(earlier, files_of(directory)))
+        before = before_next(read_metadata(earlier, STORED_FILES))
     # A generation names the plan of the one before it.
     following = read_plan(layout.generation_of(directory, number + 1))
     digest = (following.before or {}).get("plan", "") if following else ""
