@@ -91,15 +91,15 @@ def _fields(data: bytes) -> dict[str, Any]:
     """The fields of a JSON object."""
     try:
         text = data.decode("utf-8")
-        found = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
         if "\\u" in text:  # half of a surrogate pair is not text, and no file could hold it
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise _Poisoned(f"bad_json: the value is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        kind = type(found).__name__
+    if not isinstance(value, dict):
+        kind = type(value).__name__
         raise _Poisoned(f"bad_json: the value is not a JSON object with columns, but a {kind}")
-    return found
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -132,13 +132,13 @@ def _decoded(encoded: Any, field: str) -> bytes:
 
 def _texts(headers: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
     """The headers of a message; if a name occurs twice, the last one counts."""
-    found: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
     for name, value in headers or ():
         text = _text(value)
         if text is None and value is not None:
             raise _Poisoned(f"bad_header: {name[:80]!r} is not UTF-8 text")
-        found[name] = text
-    return found
+        texts[name] = text
+    return texts
 
 
 def _text(data: bytes | str | None) -> str | None:

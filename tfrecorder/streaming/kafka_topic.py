@@ -138,11 +138,11 @@ class Topic:
 
     def assign(self, offsets: Mapping[int, int]) -> None:
         """Fetch only these partitions, from these offsets."""
-        self._consumer().assign([_place(self.name, *one) for one in offsets.items()])
+        self._consumer().assign([_place(self.name, *pair) for pair in offsets.items()])
 
     def add(self, offsets: Mapping[int, int]) -> None:
         """Fetch these partitions too."""
-        self._consumer().incremental_assign([_place(self.name, *one) for one in offsets.items()])
+        self._consumer().incremental_assign([_place(self.name, *pair) for pair in offsets.items()])
 
     def seek(self, partition: int, offset: int) -> None:
         """Fetch a partition, whose fetching had ended, from another offset."""
