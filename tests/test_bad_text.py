@@ -40,6 +40,13 @@ def test_rows_that_repeat_bad_text_are_all_reported(text: str, column: str) -> N
         _convert(repeated)
 
 
+@pytest.mark.parametrize("others", [[], ["a.jpg"], [Path("a.jpg"), None]], ids=str)
+def test_a_path_that_is_bad_text_is_named(others: list[Any]) -> None:
+    cells = pd.Series([Path(BAD_TEXTS[1]), *others], dtype=object)
+    report = tfrecorder.validate(pd.DataFrame({"image_uri": cells}), progress=False)
+    assert report["row"][report["code"] == "bad_text"].tolist() == [0]
+
+
 @pytest.mark.parametrize("call", [tfrecorder.validate, _convert])
 def test_a_column_whose_name_is_bad_text_is_named(call: Call) -> None:
     frame = photo_frame(4)

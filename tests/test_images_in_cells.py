@@ -85,11 +85,12 @@ def test_an_image_is_stored_as_it_came_under_the_name_of_its_content(form: str) 
     assert not spooled()
 
 
-def test_escapes_in_a_data_uri_cost_little_more_than_base64() -> None:
+@pytest.mark.parametrize("end", ["", "%"], ids=["", "with a sign that is no escape"])
+def test_escapes_in_a_data_uri_cost_little_more_than_base64(end: str) -> None:
     file = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 256, (2500, 2500, 3), dtype=np.uint8)
     Image.fromarray(noise).save(file, "JPEG", quality=95)  # 7 MB
-    escaped = f"data:image/jpeg,{urllib.parse.quote(file.getvalue())}"
+    escaped = f"data:image/jpeg,{urllib.parse.quote(file.getvalue())}{end}"
 
     def seconds(uri: str) -> float:
         began = time.process_time()

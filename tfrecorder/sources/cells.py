@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import unquote_to_bytes
 
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.pillow import file_of, is_picture
@@ -145,13 +144,15 @@ def _of_data_uri(text: str) -> File | Fault:
 def _unquoted(data: bytes) -> bytes:
     """What `urllib.parse.unquote_to_bytes` gives, in a tenth of the time.
 
+    Quoted-printable is the same but for its sign, and its decoder is written in C.
+
     >>> _unquoted(b"a%20b=%c3%BC"), _unquoted(b"100%, %2%41")
     (b'a b=\\xc3\\xbc', b'100%, %2A')
     """
-    if b"%" not in data or _NO_ESCAPE.search(data):
-        return unquote_to_bytes(data)
-    # Quoted-printable is the same but for the sign, and its decoder is written in C.
-    return binascii.a2b_qp(data.replace(b"=", b"=3D").replace(b"%", b"="))
+    if b"%" not in data:
+        return data
+    escaped = _NO_ESCAPE.sub(b"%25", data).replace(b"=", b"=3D")
+    return binascii.a2b_qp(escaped.replace(b"%", b"="))
 
 
 def _of_mapping(cell: Mapping[Any, Any]) -> Any:

@@ -58,6 +58,7 @@ def row_of(
     kept = dict(cells)
     for column in columns:
         cell = kept.get(column)
+        cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
         if base is None or not isinstance(cell, str):  # a file may be called "data:…"
             cell = file_in(cell)
         if isinstance(cell, File):

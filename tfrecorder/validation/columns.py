@@ -50,7 +50,9 @@ def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
 
 def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
-        column = column.map(lambda uri: uri.__fspath__() if hasattr(uri, "__fspath__") else uri)
+        uris = [uri.__fspath__() if hasattr(uri, "__fspath__") else uri for uri in column]
+        # As Python values: pandas' own text, which `map` would make of them, cannot hold bad text.
+        column = pd.Series(uris, column.index, object, column.name)
     is_text = pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty")
     # Comparing an array with a text goes place by place, so only texts are compared.
     empty = column == "" if is_text else column.map(lambda uri: isinstance(uri, str) and not uri)
