@@ -31,7 +31,9 @@ SCRIPT = "import sys\nfrom tfrecorder.cli.main import main\nsys.exit(main())\n"
 
 
 @pytest.mark.parametrize("started", ["python -m tfrecorder", "tfrecorder", "another program"])
-@pytest.mark.parametrize("module", ["pandas", "click", "tfrecorder.cli.look"])
+@pytest.mark.parametrize(
+    "module", ["tfrecorder.core.limits", "pandas", "click", "tfrecorder.cli.look"]
+)
 def test_ctrl_c_while_the_command_is_imported_leaves_no_traceback(
     started: str, module: str, tmp_path: Path
 ) -> None:

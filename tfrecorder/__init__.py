@@ -11,12 +11,12 @@ function imports what it needs when it is called.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from tfrecorder.cli import process as _process  # noqa: F401  (before the others)
 
 # isort: split
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tfrecorder import accessor as _accessor  # noqa: F401  (registers df.tensorflow)
 from tfrecorder.errors import (
     DatasetError,

@@ -1,7 +1,7 @@
 """What the process of the command line sets for itself before anything else is imported.
 
-This is the package's first import, because pandas takes a third of a second and much memory.  A
-program that imports the package is left as it is.
+This is the package's first import, because the others take a third of a second and much memory.
+A program that imports the package is left as it is.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import os
 import signal
 import sys
 import threading
-
-from tfrecorder.core.limits import address_space_left
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
@@ -41,6 +39,8 @@ if os.path.basename(_started) == "tfrecorder" and sys.argv[0] in ("-m", _started
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # `nohup` ignores it
         signal.signal(signal.SIGINT, _end)
     threading.excepthook = _print_thread_error
+    from tfrecorder.core.limits import address_space_left
+
     if address_space_left() is not None:
         # Arrow's own pool would reserve a gigabyte, and it aborts if a thread cannot start.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
