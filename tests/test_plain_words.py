@@ -32,6 +32,8 @@ def test_a_long_label_is_cut_in_every_message(rows: int) -> None:
     assert report["message"].str.len().max() < 400
     assert LONG[:200] not in str(report)
     assert LONG[:200] not in str(dry_run(frame, "out"))
+    assert LONG[:200] not in str(tfrecorder.convert(frame, "out", progress=False))
+    assert LONG[:200] not in str(tfrecorder.info("out"))
 
 
 def test_a_dry_run_says_that_the_disk_has_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:

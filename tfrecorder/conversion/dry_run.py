@@ -114,7 +114,7 @@ class DryRun(Report):
         return [Table(table)]
 
     def _notes(self) -> list[str]:
-        notes = [] if self.class_names is None else [class_words(self.class_names)]
+        notes = [] if self.class_names is None else [f"classes: {class_words(self.class_names)}"]
         if words := passed_over_words(self.passed_over):
             notes.append(words)
         notes += self.report.notes

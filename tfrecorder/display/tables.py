@@ -101,14 +101,14 @@ def cut(value: Any) -> Any:
 
 
 def class_words(names: Sequence[str], most: int = 8) -> str:
-    """The first class names in a line.
+    """How many classes there are, and the first names.
 
     >>> class_words(["cat", "dog", "eel"], most=2)
-    "classes: 3: 'cat', 'dog', … 1 more"
+    "3: 'cat', 'dog', … 1 more"
     """
     more = len(names) - most
     shown = ", ".join(repr(cut(name)) for name in names[:most])
-    return f"classes: {len(names)}: {shown}" + (f", … {more} more" if more > 0 else "")
+    return f"{len(names)}: {shown}" + (f", … {more} more" if more > 0 else "")
 
 
 def passed_over_words(counts: Mapping[str, int]) -> str:

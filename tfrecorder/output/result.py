@@ -167,7 +167,7 @@ class ConversionResult(Report):
             rows = counted(self.rows_there, "row")
             notes.append(f"skipped: {rows} that are already there")
         if self.class_names is not None:
-            notes.append(class_words(self.class_names))
+            notes.append(f"classes: {class_words(self.class_names)}")
         notes += self.notes
         if self.warnings:
             notes.append(f"warnings: {counts_in_words(self.warnings)}")

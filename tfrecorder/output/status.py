@@ -158,10 +158,10 @@ class ConversionStatus(Report):
             )
         untouched = not self.rows_through or self.shards_done == self.shards
         if self.kind == Kind.CONVERSION.value and untouched:
-            commit = f"`tfrecorder commit {self.output_dir}`"
+            commit = f"`{command('commit', self.output_dir)}`"
             words = f"all shards are written; {commit} makes them a dataset"
             if not self.shards_done:
-                work = f"`tfrecorder work {self.output_dir}`"
+                work = f"`{command('work', self.output_dir)}`"
                 words = f"planned; no shard is written yet. {work} writes them, then {commit}"
             return [*notes, f"not committed: {words}. The same conversion, run again, does so too"]
         words = f"under way, or stopped; the same {self.kind}, run again, continues it"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.format.forms import parse_metadata
@@ -264,7 +265,7 @@ def _no_metadata(directory: str, fault: storage.UnreadableError | str) -> Datase
         fault = "is missing" if is_missing else f"cannot be read: {fault}"
     return DatasetError(
         f"{os.path.join(directory, layout.METADATA)} {fault}. It says which records the dataset "
-        f"has.{access} `tfrecorder repair {layout.grown_of(directory)}` writes it again."
+        f"has.{access} `{command('repair', layout.grown_of(directory))}` writes it again."
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.commands import command
-from tfrecorder.display.tables import Report, Table, counted, one_line, readable_bytes
+from tfrecorder.display.tables import Report, Table, class_words, counted, one_line, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
@@ -171,10 +171,7 @@ class DatasetInfo(Report):
         if self.formats:
             notes.append(("formats", _counts(self.formats)))
         if self.class_names is not None:
-            shown = ", ".join(map(repr, self.class_names[:8]))
-            more = len(self.class_names) - 8
-            tail = f", … {more} more" if more > 0 else ""
-            notes.append(("classes", f"{len(self.class_names)}: {shown}{tail}"))
+            notes.append(("classes", class_words(self.class_names)))
         elif len(several := [k for k, kind in self.features.items() if kind == "label"]) > 1:
             notes.append(("classes", "of several columns: " + ", ".join(several)))
         elif self.num_classes is not None:

@@ -17,6 +17,7 @@ from typing import Any
 import google_crc32c
 
 from tfrecorder import storage
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.crc32c import is_sealed
@@ -151,7 +152,7 @@ def _nothing_left(directory: str, faults: list[Fault]) -> DatasetError:
     return DatasetError(
         f"{directory}: both {layout.PLAN} and {layout.METADATA} are damaged or gone, so there is "
         f"nothing to check the shards against. Copy them again; or "
-        f"`tfrecorder repair {layout.grown_of(directory)}` makes them again from the shards."
+        f"`{command('repair', layout.grown_of(directory))}` makes them again from the shards."
     )
 
 
