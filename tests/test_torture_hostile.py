@@ -31,6 +31,7 @@ EVALUATORS = frozenset(
         hostile.try_frames,
         hostile_records.try_records,
         hostile.try_numbers,
+        hostile.try_lists,
         hostile_tables.try_tables,
         hostile_tables.try_folders,
         hostile_tables.try_sources,
@@ -42,6 +43,12 @@ def test_it_ends_well_and_writes_nowhere_else(
 ) -> None:
     with sandbox(tmp_path / "box") as box:
         assert attack(box) > 20
+
+
+@pytest.mark.slow
+def test_an_escaped_image_in_a_uri_is_cheap(tmp_path: Path) -> None:
+    with sandbox(tmp_path / "box") as box:
+        assert hostile.try_data_uris(box)
 
 
 @pytest.mark.slow

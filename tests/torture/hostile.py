@@ -6,10 +6,14 @@ written outside the given directory.
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import os
 import shutil
 import socket
+import time
+import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +85,9 @@ LABELS = (
     *("../../evil", "..", ".", "/", "/etc/passwd", "a/b/c", "../train-00000-of-00001.tfrecord"),
     *("dataset_info.json", "_tfrecorder/plan.json", "image.class.label.labels.txt", "x" * 4096),
 )
+
+#: How a cell begins that a spreadsheet runs.
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 
 def special_files() -> dict[str, str]:
@@ -273,3 +280,62 @@ def try_numbers(box: Sandbox) -> int:
             demand(kept != (row in named), f"{number!r}, stored as {made!r}: {row in named}")
         shutil.rmtree(box.out)
     return 3 * len(given)
+
+
+def try_lists(box: Sandbox) -> int:
+    """Every name and formula in each CSV that we write, and in a list of what `compact` drops."""
+    names = [name for name in NAMES if "\n" not in name and not name.startswith("data:")]
+    os.chdir(box.images)
+    for name in names:
+        (box.images / name).write_bytes(PHOTOS[0].read_bytes())
+    frame = pd.DataFrame({"image_uri": names, "label": names, "split": "TRAIN"})
+    tfrecorder.convert(frame, box.out, num_shards=1, progress=False)
+    tfrecorder.inspect(box.out, "TRAIN", 999, output_dir=box.folder / "work/look")
+    frame.to_csv("faulty.csv", index=False, quoting=csv.QUOTE_ALL)
+    with open("faulty.csv", "a", newline="") as file:
+        csv.writer(file).writerows([(f"{text}.jpg", text, text) for text in FORMULAS])
+    written = [
+        (box.folder / "work/look/records.csv").read_bytes().decode(),
+        command("inspect", str(box.out), "--csv", "--num-records", "999").result,
+        command("validate", "faulty.csv", "--csv").words,
+    ]
+    for text in written:
+        rows = csv.reader(io.StringIO(text, newline=""))
+        ran = [cell for row in rows for cell in row if cell.startswith(FORMULAS) and len(cell) > 2]
+        demand(not ran, f"a spreadsheet runs {ran}")
+    kept, dropped = names[::2], names[1::2]
+    for mark in ("", "\ufeff"):
+        for end in ("\n", "\r\n"):
+            text = mark + end.join(dropped) + end
+            (box.folder / "drop.txt").write_bytes(text.encode())
+            target = box.folder / "work/compacted"
+            tfrecorder.compact(box.out, target, drop=box.folder / "drop.txt", progress=False)
+            stored = sorted(record["image/filename"].decode() for record in records(target))
+            demand(stored == sorted(kept), f"{mark!r} {end!r}: other records than those kept")
+            shutil.rmtree(target)
+    os.chdir(box.folder / "work")
+    return 4 * len(names)
+
+
+def try_data_uris(box: Sandbox) -> int:
+    """Images in uris, escaped in every way: each is there, and cheap."""
+    data = (PHOTOS[0].read_bytes() + bytes(2_000_000))[:2_000_000]  # zeros after its end
+    every = "".join(f"%{byte:02x}" for byte in data)
+    bodies = {
+        "usual": urllib.parse.quote(data),
+        "every byte": every,
+        "upper case": every.upper().replace("X", "x"),
+        "percent signs after it": urllib.parse.quote(data[:-500_000]) + "%" * 500_000,
+        "one percent sign after it": urllib.parse.quote(data) + "%",
+        "no digits after it": urllib.parse.quote(data) + "%zz%=" * 100_000,
+        "spaces and lines after it": urllib.parse.quote(data) + "%20\n=\t" * 100_000,
+        "base64": ";base64," + base64.b64encode(data).decode(),
+    }
+    for name, body in bodies.items():
+        uri = f"data:image/jpeg{'' if name == 'base64' else ','}{body}"
+        began = time.process_time()
+        report = tfrecorder.validate(pd.DataFrame({"image_uri": [uri]}), progress=False)
+        seconds = time.process_time() - began
+        demand("image_uri" not in {*report["column"]}, f"{name}: {report}")
+        demand(seconds < 0.5 + 0.3 * len(uri) / 1e6, f"{name}: {seconds:.1f} s of CPU")
+    return len(bodies)

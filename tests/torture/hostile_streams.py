@@ -57,6 +57,7 @@ def bad_rows(text: str) -> dict[str, Any]:
     good = {"image_uri": data, "label": "a"}
     return {
         "the uri": {**good, "image_uri": text},
+        "a path": {**good, "image_uri": Path(text)},
         "an absolute uri": {**good, "image_uri": f"/there/{text}"},
         "the name of bytes": {**good, "image_uri": {"bytes": data, "path": text}},
         "the label": {**good, "label": text},
@@ -123,6 +124,51 @@ def refuse_position(folder: Path, position: Any, ordered: bool) -> None:
     shutil.rmtree(out, ignore_errors=True)
 
 
+def keep_positions(folder: Path, rows: int, every_rows: int) -> int:
+    """Stream from a source that reads on in the positions it was given, while rows are added."""
+    out = folder / "out"
+
+    class Lazy(OfOne):
+        def rows(self, position: Any) -> Iterator[tuple[Any, Any]]:
+            given, rest = len(position), iter(position)
+            for row, name in super().rows(position):
+                next(rest, None)
+                demand(len(position) == given, "what the source was given has changed")
+                if name not in position:
+                    yield row, name
+
+    cells = {"image_uri": photo(0).read_bytes(), "label": "a"}
+    for end in (rows // 2, rows):
+        source = Lazy(*((cells, str(number)) for number in range(end)), ordered=False)
+        result = tfrecorder.stream(source, out, every_rows=every_rows, **TO_ITS_END)
+        demand(result.records == rows // 2, f"{out}: {result.records} records")
+    shutil.rmtree(out)
+    return rows
+
+
+def watch_links(folder: Path) -> int:
+    """Stream a folder of links that lead nowhere, in a circle, or to a file that comes later."""
+    incoming, out, later = folder / "incoming", folder / "out", folder / "later"
+    (incoming / "a").mkdir(parents=True)
+    shutil.copy(photo(0), incoming / "a/0.jpg")
+    targets = {
+        **{"1.jpg": "nowhere", "2.jpg": "2.jpg", "3.jpg": "a" * 255, "4.jpg": "/dev/null/x"},
+        **{"5.jpg": str(later / "5.jpg"), os.fsdecode(b"\xe9.jpg"): str(later / "6.jpg")},
+    }
+    for name, target in targets.items():
+        (incoming / "a" / name).symlink_to(target)
+    options = {"source_options": {"settle": 0}, **TO_ITS_END}
+    result = tfrecorder.stream(incoming, out, **options)
+    demand(result.records == 1 and len(result.skipped) == len(targets), f"{out}: {result}")
+    later.mkdir()
+    shutil.copy(photo(1), later / "5.jpg")
+    result = tfrecorder.stream(incoming, out, **options)
+    demand(result.records == 1 and len(result.skipped) == len(targets) - 1, f"{out}: {result}")
+    for one in (incoming, out, later):
+        shutil.rmtree(one)
+    return len(targets)
+
+
 def torment(folder: Path) -> list[Count]:
     """Everything, and the counts."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,8 +176,12 @@ def torment(folder: Path) -> list[Count]:
     files = [watch_bad_names(folder, size) for size in (1, 5, 1000)]
     for position, ordered in BAD_POSITIONS:
         refuse_position(folder, position, ordered)
+    kept = [keep_positions(folder, 60, size) for size in (1, 7, 1000)]
+    links = watch_links(folder)
     return [
         Count("streams with rows of bad text", len(rows), sum(rows), 0, ""),
         Count("watched folders with bad names", len(files), sum(files), 0, ""),
+        Count("sources that keep positions", len(kept), sum(kept), 0, ""),
+        Count("links that lead nowhere", links, links, 0, ""),
         Count("streams with bad positions", len(BAD_POSITIONS), len(BAD_POSITIONS), 0, ""),
     ]

@@ -15,7 +15,15 @@ from support import PHOTOS, records
 
 import tfrecorder
 from torture.counts import Count, demand, lost_rows
-from torture.hostile import NAMES, try_frames, try_labels, try_numbers, try_paths
+from torture.hostile import (
+    NAMES,
+    try_data_uris,
+    try_frames,
+    try_labels,
+    try_lists,
+    try_numbers,
+    try_paths,
+)
 from torture.sandbox import Ended, Sandbox, call, command, nothing_outside, sandbox
 
 #: What must come of a table: so many rows; words of the one error; or, if None, any of the two.
@@ -239,6 +247,8 @@ def insult(folder: Path) -> list[Count]:
         "hostile labels": try_labels,
         "hostile frames": try_frames,
         "numbers of every size": try_numbers,
+        "lists of hostile names": try_lists,
+        "data: uris": try_data_uris,
         "hostile tables": try_tables,
         "hostile folders": try_folders,
         "hostile sources": try_sources,

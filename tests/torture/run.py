@@ -34,6 +34,7 @@ from torture import (
     hostile_records,
     hostile_streams,
     hostile_tables,
+    limits,
     lost,
     outages,
     overwrites,
@@ -124,6 +125,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
             folder / "poison", options.share, options.seed
         ),
         "agreement": lambda: agreement.agree(folder / "agree", options.often, options.seed),
+        "limits": lambda: limits.squeeze(folder / "limits"),
         "lost": lambda: lost.lose(folder / "lost"),
         "shut": lambda: lost.shut(folder / "shut"),
         "refused": lambda: lost.refuse(folder / "refused"),
