@@ -19,7 +19,7 @@ from tfrecorder.conversion import job
 from tfrecorder.conversion.existing_rows import pass_over_known
 from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_schema
-from tfrecorder.conversion.staged import Rows
+from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, check_table, planned_rows
 from tfrecorder.errors import DatasetError, OptionError, OutputError
 from tfrecorder.format import layout
@@ -118,7 +118,7 @@ def _open(where: str) -> tuple[StoredDataset, list[Generation]]:
 
 def _rows(
     source: Any, where: str, keeps: bool, given: dict[str, Any], say: Say
-) -> Rows | ConversionResult:
+) -> PlannedRows | ConversionResult:
     """The rows that are not in the dataset yet, planned for its next generation."""
     stored, generations = _open(where)
     options = inherited_options(where, generations, given)

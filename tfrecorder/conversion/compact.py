@@ -19,14 +19,21 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.conversion.record_copies import all_rows, uris_of
-from tfrecorder.conversion.staged import Rows
+from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import DatasetError, OptionError, refuse_missing
 from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, OF_PLACE, ConvertOptions
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
-from tfrecorder.plan.plan import RECORD_OVERHEAD, Kind, Plan, fingerprint, shard_counts, shuffled
+from tfrecorder.plan.plan import (
+    RECORD_OVERHEAD,
+    Plan,
+    PlanKind,
+    fingerprint,
+    shard_counts,
+    shuffled,
+)
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation
@@ -117,7 +124,7 @@ def _rows(
     at: int | None,
     options: ConvertOptions,
     say: Say,
-) -> Rows:
+) -> PlannedRows:
     """The rows of all generations, planned for the new dataset."""
     run.check_runner(options)
     refuse_missing("apache_beam")
@@ -129,7 +136,7 @@ def _rows(
     plan, planned = _plan(where, stored, generations, drop, options)
     records = sum(stored.records(split) or 0 for split in stored.splits)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
-    return Rows(target, plan, planned, _Records(size), options)
+    return PlannedRows(target, plan, planned, _Records(size), options)
 
 
 def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str]:
@@ -190,7 +197,7 @@ def _plan(
         fingerprint=fingerprint(splits, columns),
         options={**taken, **changed},
         remote=not storage.is_local(where),
-        kind=Kind.COMPACTION,
+        kind=PlanKind.COMPACTION,
         streams=streams_of(generations),
     )
     return plan, rows.take(np.concatenate(order))

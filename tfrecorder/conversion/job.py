@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.staged import Rows, Staged, Summary, stage
+from tfrecorder.conversion.staged import PlannedRows, Staged, Summary, stage
 from tfrecorder.conversion.table import Say, warn_of_source
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError, refuse_missing
@@ -49,7 +49,7 @@ class Job:
     verb: str
     path: str
     options: ConvertOptions
-    rows: Callable[[Say], Rows | ConversionResult]
+    rows: Callable[[Say], PlannedRows | ConversionResult]
     source: Any = None
     adds: bool = False
 

@@ -27,7 +27,7 @@ from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.exchange import complete
 from tfrecorder.output.spool import remove_spool, spool_images
 from tfrecorder.output.staging import read_plan, restage_rows, stage_plan
-from tfrecorder.plan.plan import Kind, Plan, shard_counts
+from tfrecorder.plan.plan import Plan, PlanKind, shard_counts
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
@@ -96,7 +96,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PlannedRows:
     """Rows planned for a folder.
 
     Attributes:
@@ -118,7 +118,7 @@ class Staged(NamedTuple):
     """A plan that is staged.
 
     Attributes:
-        folder: where it is staged: a directory as in `Rows`, or `next/` below it.
+        folder: where it is staged: a directory as in `PlannedRows`, or `next/` below it.
         pending: the shards that are still to be written.
     """
 
@@ -134,7 +134,7 @@ class Staged(NamedTuple):
         return [shard for shard in self.plan.shards if shard not in pending]
 
 
-class Found(NamedTuple):
+class Standing(NamedTuple):
     """What a folder already holds of the rows planned for it.
 
     Attributes:
@@ -148,7 +148,7 @@ class Found(NamedTuple):
     is_finished: bool = False
 
 
-def find(rows: Rows, exchanged: bool = False) -> Found:
+def find(rows: PlannedRows, exchanged: bool = False) -> Standing:
     """What is there already of some rows.  Changes nothing.
 
     Args:
@@ -161,13 +161,13 @@ def find(rows: Rows, exchanged: bool = False) -> Found:
     folder = layout.next_of(rows.folder) if begun else rows.folder
     keeps = not options.retry_rejects and (begun or exchanged or not options.overwrite)
     if keeps and is_finished(folder, rows.plan):
-        return Found(folder, read_plan(folder), is_finished=True)
+        return Standing(folder, read_plan(folder), is_finished=True)
     if not begun:
         folder = folder_to_write(folder, options)
-    return Found(folder, plan_to_continue(folder, rows.plan, options))
+    return Standing(folder, plan_to_continue(folder, rows.plan, options))
 
 
-def with_shards(rows: Rows, sizes: Sequence[int]) -> Plan:
+def with_shards(rows: PlannedRows, sizes: Sequence[int]) -> Plan:
     """The plan of rows with its numbers of shards.
 
     Args:
@@ -177,7 +177,7 @@ def with_shards(rows: Rows, sizes: Sequence[int]) -> Plan:
     return dataclasses.replace(rows.plan, split_shards=counts)
 
 
-def stage(rows: Rows) -> Staged | None:
+def stage(rows: PlannedRows) -> Staged | None:
     """Stage the plan of rows, or find the staged one that they continue.
 
     None if the dataset is finished; if only its exchange was missing, that is done now.
@@ -214,7 +214,7 @@ def stage(rows: Rows) -> Staged | None:
     return Staged(folder, plan, rows.options, pending)
 
 
-def _check_finished(rows: Rows) -> None:
+def _check_finished(rows: PlannedRows) -> None:
     """Check that the shards of a finished dataset are there, and clean up after its commit."""
     open_dataset(rows.folder, STORED_FILES)
     if rows.plan.spooled:  # the process that committed may have ended before removing them
@@ -234,10 +234,15 @@ def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
     return np.concatenate(numbers)
 
 
-def _warn_of_other_images(rows: Rows) -> None:
+def _warn_of_other_images(rows: PlannedRows) -> None:
     """Warn if a finished dataset has the images of the same names in another folder."""
     plan, staged, image = rows.plan, read_plan(rows.folder), primary_image(rows.plan.fields)
-    if staged is None or image is None or plan.kind is Kind.COMPACTION or staged.base == plan.base:
+    if (
+        staged is None
+        or image is None
+        or plan.kind is PlanKind.COMPACTION
+        or staged.base == plan.base
+    ):
         return
     uris = rows.planned.column(image.uri_key).combine_chunks()
     spooled = image.spool_key in rows.planned.column_names

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.staged import Images, Rows, Summary
+from tfrecorder.conversion.staged import Images, PlannedRows, Summary
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ValidationError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.result import counts_in_words
-from tfrecorder.plan.plan import Kind, make_plan
+from tfrecorder.plan.plan import PlanKind, make_plan
 from tfrecorder.plan.preflight import in_files
 from tfrecorder.runners import run
 from tfrecorder.schema.fields import Field
@@ -31,7 +31,7 @@ from tfrecorder.validation.validate import report_on
 Say = Callable[[str], None]
 
 
-def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -> Rows:
+def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -> PlannedRows:
     """The rows of a source, planned for a directory.
 
     Raises:
@@ -57,18 +57,18 @@ def planned_rows(
     options: ConvertOptions,
     before: dict[str, Any] | None = None,
     **summary: int,
-) -> Rows:
+) -> PlannedRows:
     """The rows of a table without errors, planned for a folder.
 
     Args:
         before: as in `Plan`, if the folder is that of a new generation.
         summary: further fields of `Summary`.
     """
-    kind = Kind.CONVERSION if before is None else Kind.APPEND
+    kind = PlanKind.CONVERSION if before is None else PlanKind.APPEND
     plan, planned = make_plan(checked, table.base, options, kind, before)
     if plan.spooled and not storage.is_local(folder):
         plan = dataclasses.replace(plan, remote=True)
-    return Rows(
+    return PlannedRows(
         folder,
         plan,
         planned,
@@ -108,7 +108,7 @@ _OF_VALIDATION = (
 )
 
 
-def warn_of_source(rows: Rows, source: Any) -> None:
+def warn_of_source(rows: PlannedRows, source: Any) -> None:
     """Validation's warnings in one line, before a conversion that may take hours."""
     if warnings := rows.summary.warnings:
         total = counted(sum(warnings.values()), "warning")

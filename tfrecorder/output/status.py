@@ -20,7 +20,7 @@ from tfrecorder.output.done_records import DoneRecord, add_up, read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.staging import read_plan
-from tfrecorder.plan.plan import Kind, Plan
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.dataset import shard_faults
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import committed_directories, own_metadata, read_metadata
@@ -82,7 +82,7 @@ class ConversionStatus(Report):
     damage: tuple[str, ...] = ()
     appends: int = 0
     streams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    kind: str = Kind.CONVERSION.value
+    kind: str = PlanKind.CONVERSION.value
 
     @property
     def rows(self) -> int:
@@ -157,7 +157,7 @@ class ConversionStatus(Report):
                 f"{self.appends}"
             )
         untouched = not self.rows_through or self.shards_done == self.shards
-        if self.kind == Kind.CONVERSION.value and untouched:
+        if self.kind == PlanKind.CONVERSION.value and untouched:
             commit = f"`{command('commit', self.output_dir)}`"
             words = f"all shards are written; {commit} makes them a dataset"
             if not self.shards_done:

@@ -48,7 +48,7 @@ SMALL_SHARDS = 8
 SMALL_SHARD_ROWS = 8
 
 
-class Kind(str, enum.Enum):
+class PlanKind(str, enum.Enum):
     """What a plan is for; the value is the word for it in messages.
 
     CONVERSION: the rows of a source become a dataset.
@@ -101,7 +101,7 @@ class Plan:
     fingerprint: str
     options: dict[str, Any]
     remote: bool = False
-    kind: Kind = Kind.CONVERSION
+    kind: PlanKind = PlanKind.CONVERSION
     before: dict[str, Any] | None = None
     streams: dict[str, Any] | None = None
     spooled: int = 0
@@ -165,7 +165,10 @@ class Plan:
         """
         values = parse_plan(data)
         del values["version"]
-        fields, kind = fields_from_json(values["fields"]), Kind(values.get("kind", Kind.CONVERSION))
+        fields, kind = (
+            fields_from_json(values["fields"]),
+            PlanKind(values.get("kind", PlanKind.CONVERSION)),
+        )
         return cls(**{**values, "fields": fields, "kind": kind})
 
 
@@ -250,7 +253,7 @@ def make_plan(
     checked: Checked,
     base: str,
     options: ConvertOptions,
-    kind: Kind = Kind.CONVERSION,
+    kind: PlanKind = PlanKind.CONVERSION,
     before: dict[str, Any] | None = None,
     streams: dict[str, Any] | None = None,
 ) -> tuple[Plan, pa.Table]:
@@ -351,7 +354,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         faults.append(f"{name} was {was} and now is {now_is}")
     if staged.before != now.before:
         faults.append("the generations before it were different")
-    if staged.kind is Kind.BATCH and now.kind is not Kind.BATCH:
+    if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:
         faults.append(f"it is a batch of a stream from {', '.join(staged.streams or ())}")
     return faults
 

@@ -19,7 +19,7 @@ from tfrecorder.errors import SourceError
 from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
 from tfrecorder.options.checks import is_whole
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import RECORD_OVERHEAD, Kind, Plan, make_plan, shard_count
+from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, PlanKind, make_plan, shard_count
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
@@ -89,7 +89,7 @@ def plan_batch(
     whole = _with_rejects(rows, checked, faults, target, options, source)
     first = 0 if target.before is None else target.before["rows"]
     whole = dataclasses.replace(whole, frame=whole.frame.set_axis(whole.frame.index + first))
-    plan, planned = make_plan(whole, base, options, Kind.BATCH, target.before, streams)
+    plan, planned = make_plan(whole, base, options, PlanKind.BATCH, target.before, streams)
     counts = {
         split: _shards(split, count, row_bytes, options) for split, count in plan.split_rows.items()
     }

@@ -20,7 +20,7 @@ from tfrecorder.output.directory import clear, reopen
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.spool import Spool, clear_spools, is_whole, remove_spool
 from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Kind, Plan
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation, before_next, read_metadata
 from tfrecorder.reading.open import open_generations
@@ -155,7 +155,7 @@ class StreamedDataset:
         plan = read_plan(folder)
         if plan is None:
             return False
-        if plan.kind is not Kind.BATCH:
+        if plan.kind is not PlanKind.BATCH:
             verb = "append" if number else "conversion"
             raise OutputError(
                 f"{folder} holds an unfinished {verb}: complete it with the same {verb}, or remove "

@@ -27,7 +27,7 @@ from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import claim
 from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Kind, Plan, PlannedRow, fingerprint
+from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow, fingerprint
 from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import before_next, committed_directories, read_metadata
@@ -170,7 +170,7 @@ def _from_records(directory: str, before: dict[str, Any] | None, digest: str) ->
         fingerprint=fingerprint(splits, columns),
         options=_options(document, info),
         before=before,
-        kind=Kind.COMPACTION,
+        kind=PlanKind.COMPACTION,
         stands_for=digest,
     )
     done = {
@@ -206,7 +206,7 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
             continue
         stem, _, last = key.rpartition("/")
         column = stem
-        kind: kinds.Kind
+        kind: kinds.PlanKind
         if last == "encoded" and f"{stem}/format" in features:
             column = f"{stem}_uri"
             kind = (
@@ -231,7 +231,7 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
     )
 
 
-def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
+def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.PlanKind:
     """The kind of a column with one key."""
     inner = form.get("sequence", {}).get("feature", form)
     if feature.kind == "text":

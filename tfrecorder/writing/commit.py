@@ -14,7 +14,7 @@ from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord, Totals, add_up, list_output, read_done
-from tfrecorder.plan.plan import Kind, Plan
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.writing import metadata
 from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, to_csv
@@ -34,7 +34,7 @@ def commit(
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
     _check_conservation(plan, by_shard)
     totals = add_up(by_shard.values())
-    if plan.kind is not Kind.BATCH:  # which may have no good image
+    if plan.kind is not PlanKind.BATCH:  # which may have no good image
         check_rejects(totals, max_reject_fraction, output_dir)
 
     with storage.failing_as(OutputError, output_dir):

@@ -28,7 +28,7 @@ from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import shard_row_blocks
-from tfrecorder.plan.plan import Kind, Plan, PlannedRow
+from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.copying import record_copier
 from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader, streamed
@@ -133,13 +133,13 @@ def write_shard(
             return _read_spooled(uri, os.path.join(spool, file), note)
         return read_image(uri, plan.base, note, pool.folders)
 
-    if plan.kind is Kind.COMPACTION:
+    if plan.kind is PlanKind.COMPACTION:
         load = record_copier(plan)
     else:
         rooms = (pool.budget.room, unlimited)
         load, load_alone = (row_loader(plan, room, read) for room in rooms)
         load = _again_alone(load, load_alone, pool.budget)
-        if plan.kind is Kind.BATCH:
+        if plan.kind is PlanKind.BATCH:
             load = streamed(load)
     with storage.publish(output_dir, shard.file, attempt) as file:
 

@@ -55,7 +55,7 @@ class Task:
     access: storage.Access = field(default_factory=storage.access)
 
 
-class Written(NamedTuple):
+class WrittenShard(NamedTuple):
     """A shard that is done.
 
     Attributes:
@@ -96,7 +96,7 @@ class Worker:
         threads = task.threads or default_threads(self._plan)
         self._pool = shared(lambda: _make_pool(threads, self._plan.base))
 
-    def write(self, numbers: Sequence[int]) -> Iterator[Written]:
+    def write(self, numbers: Sequence[int]) -> Iterator[WrittenShard]:
         """Write the shards of these numbers that are not done; return what is known of all."""
         if len(numbers) == 1 or storage.is_local(self._task.output_dir):
             yield from map(self._write, numbers)
@@ -105,9 +105,9 @@ class Worker:
             # One more than run: a shard may be done before its turn.
             yield from map_ahead(pool, self._write, numbers, SIDE_BY_SIDE + 1, PATIENCE)
 
-    def _write(self, number: int) -> Written:
+    def _write(self, number: int) -> WrittenShard:
         with self._pool.places.taken() as (under_way, waited):
-            return Written(self._write_shard(number), under_way, waited)
+            return WrittenShard(self._write_shard(number), under_way, waited)
 
     def _write_shard(self, number: int) -> DoneRecord:
         task, shard, noted = self._task, self._shards[number], False
