@@ -21,7 +21,7 @@ from tfrecorder.reading.position import Position
 from tfrecorder.reading.records import NumberInEpoch, Records
 
 
-def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Batches:
+def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> TensorBatches:
     """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
 
     The tensors share the arrays' memory.  With CUDA they are in pinned memory, so that
@@ -46,10 +46,10 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Ba
     """
     chosen = BatchOptions.of(options)
     _torch()
-    return Batches(*of_arrays.opened(directory, split, chosen))
+    return TensorBatches(*of_arrays.opened(directory, split, chosen))
 
 
-class Batches(of_arrays.Batches):
+class TensorBatches(of_arrays.Batches):
     """What `tfrecorder.torch.batches` returns: `tfrecorder.Batches`, made of tensors."""
 
     def __iter__(self) -> Iterator[Any]:

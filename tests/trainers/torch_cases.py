@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 import tfrecorder
 from tfrecorder import OptionError, Records
-from tfrecorder.torch import Batches, BatchSampler, batches
+from tfrecorder.torch import BatchSampler, TensorBatches, batches
 
 OUT = os.environ["TFRECORDER_DATASET"]
 
@@ -96,7 +96,7 @@ def test_a_state_goes_on_from_arrays_to_tensors() -> None:
     options = {"batch_size": 5, "seed": 3, "image_size": 9}
     whole = list(tfrecorder.batches(OUT, "TRAIN", **options))
     first = batches(OUT, "TRAIN", **options)
-    assert isinstance(first, Batches)
+    assert isinstance(first, TensorBatches)
     taken = list(itertools.islice(first, 3))
     other = tfrecorder.batches(OUT, "TRAIN", **options)
     other.load_state_dict(json.loads(json.dumps(first.state_dict())))

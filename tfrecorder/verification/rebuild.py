@@ -206,7 +206,7 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
             continue
         stem, _, last = key.rpartition("/")
         column = stem
-        kind: kinds.PlanKind
+        kind: kinds.Kind
         if last == "encoded" and f"{stem}/format" in features:
             column = f"{stem}_uri"
             kind = (
@@ -231,7 +231,7 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
     )
 
 
-def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.PlanKind:
+def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
     """The kind of a column with one key."""
     inner = form.get("sequence", {}).get("feature", form)
     if feature.kind == "text":
