@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tfrecorder import ConvertOptions, OptionError
-from tfrecorder.options.checks import parse_size
+from tfrecorder.core.checks import parse_size
 
 FIELDS = [item.name for item in dataclasses.fields(ConvertOptions)]
 
@@ -286,7 +286,7 @@ def test_options_of_the_runner_with_or_without_what_a_command_line_adds():
     given = {"--machine-type": "x", "max-num-workers": np.int64(3), "experiments": ("a", "b")}
     plain = {"machine_type": "x", "max_num_workers": 3, "experiments": ("a", "b")}
     assert ConvertOptions(runner_options=given).runner_options == plain
-    assert ConvertOptions(runner_options=None).runner_options == {}
+    assert ConvertOptions(runner_options=None).runner_options is None
 
 
 def test_starting_again_and_retrying_cannot_be_combined():

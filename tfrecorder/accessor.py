@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tfrecorder.errors import OptionError
-
 if TYPE_CHECKING:
     from tfrecorder.inspection.frame import FramePreview
     from tfrecorder.output.result import ConversionResult
@@ -54,11 +52,11 @@ class TensorFlowAccessor:
         Example:
             >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP
         """
-        if not isinstance(append, bool):
-            raise OptionError(f"append={append!r}: give True or False.")
-        from tfrecorder.options.checks import refuse_unknown
+        from tfrecorder.core.checks import flag
         from tfrecorder.options.convert import ConvertOptions
+        from tfrecorder.options.option import refuse_unknown, require
 
+        require(flag, append=append)
         refuse_unknown(options, ConvertOptions, "append", "duplicates")
         if append:
             from tfrecorder.conversion.append import append as add

@@ -23,7 +23,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfrecorder.validation.report import ValidationReport
@@ -34,7 +34,27 @@ class TfrecorderError(Exception):
 
 
 class OptionError(TfrecorderError, ValueError):
-    """An argument has a wrong name, type or value."""
+    """An argument has a wrong name, type or value.
+
+    Attributes:
+        name: of the argument; None if the message is about something else.
+        value: as it was given.
+        remedy: what to give instead.
+    """
+
+    name: str | None = None
+    value: Any = None
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, name: str | None, value: Any, remedy: str) -> OptionError:
+        """The error for one argument; without a name, the remedy says what it is about."""
+        error = cls(remedy if name is None else f"{name}={value!r}: {remedy}")
+        error.name, error.value, error.remedy = name, value, remedy
+        return error
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (str(self),)  # the value may be a frame, or an open file
 
 
 class SourceError(TfrecorderError, ValueError):

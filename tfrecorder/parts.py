@@ -21,13 +21,15 @@ from tfrecorder import storage
 from tfrecorder.conversion.job import how_to_continue
 from tfrecorder.conversion.staged import stage as stage_rows
 from tfrecorder.conversion.table import rows_of_source, warn_of_source
+from tfrecorder.core.checks import is_whole
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
-from tfrecorder.options.checks import is_whole
-from tfrecorder.options.convert import NOT_STAGED, ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.option import require
+from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim, exchange_begun
 from tfrecorder.output.done_records import DoneRecord, add_up, read_all_done
 from tfrecorder.output.path import output_path
@@ -76,10 +78,7 @@ def stage(
         >>> tfrecorder.work("out", part=(2, 2))                    # doctest: +SKIP
         >>> tfrecorder.commit("out")                               # doctest: +SKIP
     """
-    for name in options:
-        if name in NOT_STAGED:
-            raise OptionError(f"{name}={options[name]!r}: {NOT_STAGED[name]}.")
-    chosen = ConvertOptions.of(options)
+    chosen = ConvertOptions.of(options, NOT_STAGED)
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
@@ -174,7 +173,8 @@ def work(
         >>> tfrecorder.work("out", part=(3, 16))  # doctest: +SKIP
     """
     began, where = time.perf_counter(), _path(output_dir)
-    number, parts = _checked(part)
+    require(_check_part, part=part)
+    number, parts = map(int, part)
     options = ConvertOptions(on_error=on_error, num_threads=num_threads, progress=progress)
     with _kept(where, f"part {number} of {parts}"):
         folder, plan = _staged(where)
@@ -248,14 +248,13 @@ def _path(output_dir: Any) -> str:
     return storage.absolute(storage.given_path(output_dir))
 
 
-def _checked(part: Any) -> tuple[int, int]:
-    if isinstance(part, (tuple, list)) and len(part) == 2 and all(map(is_whole, part)):
-        number, parts = map(int, part)
-        if 1 <= number <= parts:
-            return number, parts
-    raise OptionError(
-        f"part={part!r}: give the number of the part, counted from 1, and the number of parts, "
-        "such as part=(3, 16)."
+def _check_part(part: Any) -> str | None:
+    pair = isinstance(part, (tuple, list)) and len(part) == 2 and all(map(is_whole, part))
+    if pair and 1 <= part[0] <= part[1]:
+        return None
+    return (
+        "give the number of the part, counted from 1, and the number of parts, such as "
+        "part=(3, 16)."
     )
 
 

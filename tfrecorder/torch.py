@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tfrecorder.core.checks import Whole
 from tfrecorder.errors import OptionError, missing_explained
-from tfrecorder.options.checks import is_whole
+from tfrecorder.options.option import require
 from tfrecorder.reading import batches as of_arrays
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.order import Order
@@ -134,8 +135,7 @@ class BatchSampler:
         Raises:
             OptionError: the value is not a whole number from 0.
         """
-        if not is_whole(epoch) or epoch < 0:
-            raise OptionError(f"epoch={epoch!r}: give a whole number from 0.")
+        require(Whole(0), epoch=epoch)
         if epoch != self._begin.epoch:
             self._begin = self._drawn = replace(self._begin, epoch=int(epoch), next=0)
 

@@ -1,79 +1,20 @@
-"""The commands before and during a conversion: `convert`, `validate`, `schema`, `status`.
-
-The options of `convert` are the fields of `ConvertOptions`, with their help texts.
-"""
+"""The commands before and during a conversion: `convert`, `validate`, `schema`, `status`."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from tfrecorder.cli.output import (
-    at_option,
-    image_size,
-    is_quiet,
-    json_option,
-    quiet_option,
-    refuse_both,
-    show,
-)
+from tfrecorder.cli.options import convert_options, given_options, option_of
+from tfrecorder.cli.output import at_option, is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.format.csv_cells import csv_of
-from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
-from tfrecorder.options.convert import DUPLICATES, OF_COMPACT, ConvertOptions
-from tfrecorder.options.convert_values import ON_ERROR
+from tfrecorder.options.convert import DUPLICATES
+from tfrecorder.options.subsets import NOT_COMPACTED, NOT_VALIDATED
 from tfrecorder.validation import report as reports
-
-
-def _runner_options(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, Any] | None:
-    """NAME=VALUE arguments as a dict: a bare name is True, a name given twice has both values."""
-    found: dict[str, Any] = {}
-    for argument in values:
-        name, equals, text = argument.partition("=")
-        if not name.strip("-"):
-            raise click.BadParameter(
-                f"{argument!r}; write, for example, machine_type=n1-standard-4."
-            )
-        value = text if equals else True
-        if name in found:
-            before = found[name]
-            found[name] = [*(before if isinstance(before, list) else [before]), value]
-        else:
-            found[name] = value
-    return found or None
-
-
-runner_option = click.option(
-    "--runner-option",
-    "runner_options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_runner_options,
-    help="An option of Beam or its runner, checked by Beam; repeatable.",
-)
-
-
-def _sep(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    r"""A separator as typed: "\t" means a tab, which is hard to type in a shell."""
-    return "\t" if value == r"\t" else value
-
-
-def option_of(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option of `ConvertOptions`, for other commands."""
-    (item,) = (one for one in dataclasses.fields(ConvertOptions) if one.name == name)
-    metavar, words = item.metadata["metavar"], item.metadata["help"]
-    return click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=words, **settings)
-
-
-def _text_options(command: Callable[..., None]) -> Callable[..., None]:
-    return option_of("sep", callback=_sep)(option_of("encoding")(command))
 
 
 @click.command(
@@ -101,7 +42,8 @@ def status(directory: str, as_json: bool) -> None:
     epilog="Example: tfrecorder schema flowers.csv > schema.yaml",
 )
 @click.argument("source")
-@_text_options
+@option_of("sep")
+@option_of("encoding")
 def schema(source: str, sep: str | None, encoding: str | None) -> None:
     from tfrecorder.schema.schema_file import write_schema
     from tfrecorder.sources.inference import infer_schema
@@ -118,119 +60,6 @@ SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, sp
 def opened(source: str) -> Any:
     """The SOURCE of a command: a path, or standard input for "-"."""
     return sys.stdin.buffer if source == "-" else source
-
-
-def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
-    """NAME=VALUE arguments as a dict, or None if there are none."""
-    found = {}
-    for value in values:
-        name, equals, given = value.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{value!r}; write NAME=VALUE.")
-        found[name] = given
-    return found or None
-
-
-def _shards(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """ "8" as a number, "TRAIN=8,TEST=2" as a dict."""
-    if value is None or value.isdecimal():
-        return None if value is None else int(value)
-    pairs = [pair.partition("=") for pair in value.split(",")]
-    if not all(number.isdecimal() for _, _, number in pairs):
-        raise click.BadParameter(f"{value!r}; write, for example, 8 or TRAIN=8,TEST=2.")
-    return {split: int(number) for split, _, number in pairs}
-
-
-def _shares(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """ "TRAIN=0.7,VALIDATION=0.3" as a dict."""
-    if value is None:
-        return None
-    pairs = [pair.partition("=") for pair in value.split(",")]
-    try:
-        return {split: float(share) for split, _, share in pairs}
-    except ValueError:
-        words = f"{value!r}; write, for example, TRAIN=0.7,VALIDATION=0.3."
-        raise click.BadParameter(words) from None
-
-
-_column_option = click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    metavar="NAME=OURS",
-    callback=pairs,
-    help="A column of the source to use as split, image_uri or label; repeatable.",
-)
-_label_option = click.option(
-    "--label",
-    "labels",
-    multiple=True,
-    metavar="NAME",
-    callback=lambda ctx, param, values: values or None,
-    help="A class name; repeat it in the order of the integers. Default: the labels found, sorted.",
-)
-
-
-_strict_option = click.option(
-    "--strict",
-    metavar="[CODE,...]",
-    callback=lambda ctx, param, value: value is not None and (value == "all" or value.split(",")),
-    help="Treat the warnings of validation as errors: all of them, or those with these codes.",
-)
-
-#: Fields whose command-line form does not follow from their default value.
-_SPECIAL: dict[str, Callable[[Any], Any]] = {
-    "columns": _column_option,
-    "labels": _label_option,
-    "runner_options": runner_option,
-    "strict": _strict_option,
-}
-_TYPES: dict[str, dict[str, Any]] = {
-    "schema": {"type": str},
-    "sep": {"type": str, "callback": _sep},
-    "num_shards": {"type": str, "callback": _shards},
-    "shard_size": {"type": str},
-    "splits": {"type": str, "callback": _shares},
-    "verify": {"type": click.Choice(VERIFY_LEVELS)},
-    "image_size": {"type": str, "callback": image_size},
-    "resize": {"type": click.Choice(RESIZES)},
-    "image_format": {"type": click.Choice(FORMATS)},
-    "on_error": {"type": click.Choice(ON_ERROR)},
-    "num_workers": {"type": int},
-    "num_threads": {"type": int},
-}
-
-
-def convert_options(
-    command: Callable[..., None], without: Container[str] = (), appends: bool = False
-) -> Callable[..., None]:
-    """An option for each field of ConvertOptions, except those in `without`.
-
-    Args:
-        appends: options that decide on the records have no default, because the dataset has them.
-    """
-    for item in reversed(dataclasses.fields(ConvertOptions)):
-        if item.name not in without:
-            has_default = not (appends and item.metadata["content"])
-            special = _SPECIAL.get(item.name)
-            command = special(command) if special else _field_option(item, has_default)(command)
-    return command
-
-
-def _field_option(item: dataclasses.Field[Any], has_default: bool) -> Callable[[Any], Any]:
-    name = item.name.replace("_", "-")
-    default = item.default if has_default else None
-    settings: dict[str, Any] = {"default": default, "help": item.metadata["help"]}
-    if item.name == "progress" or item.default is True:
-        return click.option(f"--{name}/--no-{name}", **settings)
-    if item.default is False:
-        return click.option(f"--{name}", is_flag=True, **settings)
-    settings["show_default"] = default is not None
-    if item.metadata["metavar"]:
-        settings["metavar"] = item.metadata["metavar"]
-    if isinstance(item.default, int):
-        settings["type"] = int
-    return click.option(f"--{name}", **{**settings, **_TYPES.get(item.name, {})})
 
 
 @click.command(
@@ -256,13 +85,8 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     from tfrecorder.conversion.convert import convert as run
     from tfrecorder.conversion.dry_run import dry_run as describe
 
-    if is_quiet():
-        options["progress"] = False
     chosen: Callable[..., Any] = describe if dry_run else run
     show(chosen(opened(source), output_dir, **options), as_json, has_options=True)
-
-
-_NOT_OF_COMPACT = {item.name for item in dataclasses.fields(ConvertOptions)}.difference(OF_COMPACT)
 
 
 @click.command(
@@ -299,16 +123,6 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
     show(run(opened(source), output_dir, **given_options(ctx, options)), as_json, has_options=True)
 
 
-def given_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that the command line gives; a dataset keeps its own for the others."""
-    given = {
-        name: value
-        for name, value in options.items()
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-    }
-    return {**given, "progress": False} if is_quiet() else given
-
-
 @click.command(
     help="""Write all generations of the dataset in DIRECTORY as one new dataset in OUTPUT_DIR.
 
@@ -325,14 +139,12 @@ def given_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]
     help="A text file with one image uri per line; their records are left out.",
 )
 @at_option
-@functools.partial(convert_options, without=_NOT_OF_COMPACT)
+@functools.partial(convert_options, without=NOT_COMPACTED)
 @json_option
 @quiet_option
 def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.compact import compact as run
 
-    if is_quiet():
-        options["progress"] = False
     show(run(directory, output_dir, **options), as_json, has_options=True)
 
 
@@ -345,39 +157,12 @@ def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> N
     epilog="Example: tfrecorder validate flowers.csv --check-images",
 )
 @click.argument("source")
-@click.option("--check-images", is_flag=True, help="Also open and check every image.")
-@_column_option
-@click.option("--schema", metavar="FILE", help="What each column holds, as in convert.")
-@_label_option
 @click.option(
-    "--background-class", is_flag=True, help="Classes of boxes count from 1, as in convert."
+    "--check-images",
+    is_flag=True,
+    help="Also open and check every image, as --verify and --max-pixels say.",
 )
-@_text_options
-@option_of("base")
-@click.option("--seed", default=0, show_default=True, help="As in convert.")
-@click.option("--splits", metavar="SPLIT=SHARE,...", callback=_shares, help="As in convert.")
-@click.option("--stratify", is_flag=True, help="As in convert.")
-@click.option("--split-by", metavar="COLUMN", help="As in convert.")
-@click.option(
-    "--verify",
-    type=click.Choice(VERIFY_LEVELS),
-    default="decode",
-    show_default=True,
-    help="With --check-images: how each image is checked, as in convert.",
-)
-@click.option(
-    "--max-pixels",
-    default=DEFAULT_MAX_PIXELS,
-    show_default=True,
-    metavar="N",
-    help="With --check-images: refuse images with more pixels than this.",
-)
-@_strict_option
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show progress; with --check-images, a bar. Default: only in a terminal.",
-)
+@functools.partial(convert_options, without=NOT_VALIDATED)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 @json_option
 @quiet_option
@@ -385,8 +170,6 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
     refuse_both(as_json, as_csv)
     from tfrecorder.validation.validate import validate as run
 
-    if is_quiet():
-        options["progress"] = False
     found = run(opened(source), check_images, **options)
     ok = not reports.has_errors(found)
     if as_csv:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.output import at_option, complain, is_quiet, key_options, quiet_option, show
+from tfrecorder.cli.options import options_of
+from tfrecorder.cli.output import at_option, complain, key_options, quiet_option, show
 from tfrecorder.cli.read import refuse_split
 from tfrecorder.display.tables import counted, one_line, text_table
 from tfrecorder.format.csv_cells import csv_of
+from tfrecorder.options.preview import PreviewOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,43 +127,13 @@ def _cell(value: Any) -> str:
     is_flag=True,
     help="Show the page in a browser; without --html, as a temporary file.",
 )
-@click.option(
-    "--num-records",
-    type=int,
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="How many random records of each split to decode, at most.",
-)
-@click.option(
-    "--per-split",
-    type=int,
-    default=24,
-    show_default=True,
-    metavar="N",
-    help="How many of them to show; at most 200.",
-)
-@click.option(
-    "--seconds",
-    type=float,
-    default=60.0,
-    show_default=True,
-    help="How long the search for duplicates may take.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random choice.")
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show a progress bar. Default: only in a terminal.",
-)
+@options_of(PreviewOptions)
 @key_options
 @at_option
 @quiet_option
 def preview(directory: str, html: str | None, opened: bool, **options: Any) -> None:
     from tfrecorder.inspection.preview import preview as run
 
-    if is_quiet():
-        options["progress"] = False
     page = html or _page_of(directory)
     if opened and html is None:
         page = os.path.join(tempfile.mkdtemp(prefix="tfrecorder-"), "preview.html")

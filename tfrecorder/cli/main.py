@@ -18,6 +18,7 @@ from tfrecorder.cli.read import benchmark, info
 from tfrecorder.cli.stream import stream
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.cli.words import one_line
+from tfrecorder.core.checks import nearest
 from tfrecorder.core.limits import address_space_left
 from tfrecorder.errors import (
     OptionError,
@@ -25,7 +26,6 @@ from tfrecorder.errors import (
     ValidationError,
     missing_explained,
 )
-from tfrecorder.options.checks import nearest
 from tfrecorder.options.convert_values import WARNINGS
 from tfrecorder.version import __version__
 from tfrecorder.writing.limits import limits_explained

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.convert import SOURCE_HELP, convert_options, opened, option_of
-from tfrecorder.cli.output import is_quiet, json_option, quiet_option, show
-from tfrecorder.options.convert import NOT_STAGED
-from tfrecorder.options.convert_values import ON_ERROR
+from tfrecorder.cli.convert import SOURCE_HELP, opened
+from tfrecorder.cli.options import convert_options, option_of
+from tfrecorder.cli.output import json_option, quiet_option, show
+from tfrecorder.options.subsets import NOT_STAGED
 
 
 def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
@@ -68,13 +68,9 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     callback=_part,
     help="The same, counted from 0, as Kubernetes and SLURM arrays number their tasks.",
 )
-@option_of("on_error", type=click.Choice(ON_ERROR), default="reject", show_default=True)
-@option_of("num_threads", type=int)
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show a progress bar. Default: only in a terminal.",
-)
+@option_of("on_error")
+@option_of("num_threads")
+@option_of("progress")
 @json_option
 @quiet_option
 def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: Any) -> None:
@@ -82,8 +78,6 @@ def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: 
         raise click.UsageError("--part and --part-index cannot be combined.")
     from tfrecorder.parts import work as run
 
-    if is_quiet():
-        options["progress"] = False
     show(run(output_dir, part=part or part_index or (1, 1), **options), as_json, has_options=True)
 
 
@@ -94,7 +88,7 @@ def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: 
     epilog="Example: tfrecorder commit out",
 )
 @click.argument("output_dir")
-@option_of("max_reject_fraction", type=float, default=0.1, show_default=True)
+@option_of("max_reject_fraction")
 @json_option
 @quiet_option
 def commit(output_dir: str, as_json: bool, **options: Any) -> None:

@@ -48,7 +48,7 @@ def _check_before_tensorflow(directory: str, split: str, **reading: Any) -> None
     from tfrecorder import storage
     from tfrecorder.loading.options import LoadOptions
 
-    options = LoadOptions(**reading)
+    options = LoadOptions.of(reading)
     if storage.is_local(directory):  # TensorFlow itself reads other stores
         from tfrecorder.reading.dataset_files import STORED_FILES
         from tfrecorder.reading.open import open_dataset

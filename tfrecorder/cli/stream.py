@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.convert import convert_options, given_options, pairs
+from tfrecorder.cli.options import convert_options, given_options, options_of, pairs
 from tfrecorder.cli.output import json_option, quiet_option, show
-from tfrecorder.options.convert import NOT_STREAMED
+from tfrecorder.options.stream import BatchLimits
+from tfrecorder.options.subsets import NOT_STREAMED
 
 
 @contextlib.contextmanager
@@ -47,33 +48,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 )
 @click.argument("source")
 @click.argument("output_dir")
-@click.option(
-    "--every-rows",
-    type=int,
-    default=1000,
-    show_default=True,
-    help="Write a batch once it has this many rows.",
-)
-@click.option(
-    "--every-seconds",
-    type=float,
-    default=60.0,
-    show_default=True,
-    help="Or once its first row is this many seconds old.",
-)
-@click.option(
-    "--spool-size",
-    metavar="SIZE",
-    default="1GiB",
-    show_default=True,
-    help="Or once its images take this much space in OUTPUT_DIR (for messages that hold bytes).",
-)
-@click.option(
-    "--until-idle",
-    type=float,
-    metavar="SECONDS",
-    help="Stop once no image has arrived for this many seconds. Default: run until Ctrl-C.",
-)
+@options_of(BatchLimits)
 @click.option(
     "--source-option",
     "source_options",

@@ -6,22 +6,10 @@ import sys
 
 import click
 
-from tfrecorder.cli.output import (
-    at_option,
-    is_quiet,
-    json_option,
-    quiet_option,
-    refuse_both,
-    show,
-)
+from tfrecorder.cli.options import option_of
+from tfrecorder.cli.output import at_option, json_option, quiet_option, refuse_both, show
 from tfrecorder.cli.quiet_start import quiet_start
 from tfrecorder.format.csv_cells import csv_of
-
-_progress_option = click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show a progress bar. Default: only in a terminal.",
-)
 
 
 @click.command(
@@ -38,7 +26,7 @@ _progress_option = click.option(
 @at_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print all faults as CSV.")
 @json_option
-@_progress_option
+@option_of("progress")
 @quiet_option
 def verify(
     directory: str,
@@ -61,7 +49,7 @@ def verify(
             refuse(where)  # before the seconds that TensorFlow takes
         with quiet_start():
             import tfrecorder.loading.decode_check  # noqa: F401
-    report = run(directory, decode, False if is_quiet() else progress, at)
+    report = run(directory, decode, progress, at)
     if as_csv:
         click.echo(csv_of(report.faults), nl=False)
     else:
@@ -82,9 +70,9 @@ def verify(
     metavar="FOLDER",
     help="The folder that relative image paths start from, if the images have moved.",
 )
-@_progress_option
+@option_of("progress")
 @quiet_option
 def repair(directory: str, base: str | None, progress: bool | None) -> None:
     from tfrecorder.verification.repair import repair as run
 
-    show(run(directory, base, False if is_quiet() else progress))
+    show(run(directory, base, progress))

@@ -21,10 +21,11 @@ from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_schema
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, check_table, planned_rows
+from tfrecorder.core.checks import OneOf
 from tfrecorder.errors import DatasetError, OptionError, OutputError
 from tfrecorder.format import layout
-from tfrecorder.options.checks import one_of
 from tfrecorder.options.convert import DUPLICATES, OF_PLACE, ConvertOptions
+from tfrecorder.options.option import require
 from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
@@ -88,8 +89,7 @@ def append(
     Example:
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
-    if fault := one_of(*DUPLICATES)(duplicates):
-        raise OptionError(f"duplicates={duplicates!r}: {fault}")
+    require(OneOf(*DUPLICATES), duplicates=duplicates)
     if options.get("overwrite"):
         raise OptionError(
             "overwrite=True: an append keeps what is there; leave it out, or replace the dataset "

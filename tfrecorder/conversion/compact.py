@@ -22,7 +22,8 @@ from tfrecorder.conversion.record_copies import all_rows, uris_of
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import DatasetError, OptionError, refuse_missing
-from tfrecorder.options.convert import OF_COMPACT, OF_ORDER, OF_PLACE, ConvertOptions
+from tfrecorder.options.convert import OF_PLACE, ConvertOptions
+from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
@@ -85,13 +86,8 @@ def compact(
     Example:
         >>> tfrecorder.compact("out", "out-2")  # doctest: +SKIP
     """
-    for name in options:
-        if name not in OF_COMPACT:
-            raise OptionError(
-                f"{name}={options[name]!r}: compact copies records as they are; its options are "
-                f"{', '.join(OF_COMPACT)}."
-            )
     # Rows that became rejects were already accepted as such when they were converted.
+    ConvertOptions.of(options, NOT_COMPACTED)
     chosen = ConvertOptions.of({**options, "max_reject_fraction": 1.0})
     path = output_path(output_dir, chosen)
     where, target = storage.absolute(storage.given_path(directory)), storage.absolute(path)

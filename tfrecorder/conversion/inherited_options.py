@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfrecorder.core.option import idle_options
 from tfrecorder.errors import OptionError
-from tfrecorder.options.checks import refuse_idle, refuse_unknown
 from tfrecorder.options.convert import OF_TOOLS, ConvertOptions
+from tfrecorder.options.option import refuse, refuse_unknown
 from tfrecorder.reading.generations import Generation
 
 #: Options that say what the columns and classes are: taken from the newest generation, which may
@@ -42,11 +43,11 @@ def inherited_options(
                 recorded.pop(name, None)
     names = {item.name for item in dataclasses.fields(ConvertOptions) if item.metadata["content"]}
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
-    # Which rows are tried again is decided before the conversion.
     refuse_unknown(given, ConvertOptions)
     there = ConvertOptions(**kept)
+    # Which rows are tried again is decided before the conversion.
     chosen = ConvertOptions(**{**kept, **given, "retry_rejects": False})
-    refuse_idle(chosen, given)
+    refuse(idle_options(chosen, given))
     _refuse_other_pixels(directory, there, chosen)
     _refuse_other_tools(directory, there, chosen)
     return chosen

@@ -14,6 +14,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ValidationError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.subsets import OF_FINDINGS
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.result import counts_in_words
 from tfrecorder.plan.plan import PlanKind, make_plan
@@ -101,13 +102,6 @@ def check_table(
     return checked, report
 
 
-#: Options of a conversion that change what `validate` finds.
-_OF_VALIDATION = (
-    *("columns", "schema", "labels", "background_class", "sep", "encoding", "base"),
-    *("seed", "splits", "stratify", "split_by"),
-)
-
-
 def warn_of_source(rows: PlannedRows, source: Any) -> None:
     """Validation's warnings in one line, before a conversion that may take hours."""
     if warnings := rows.summary.warnings:
@@ -128,5 +122,5 @@ def _where_listed(source: Any, options: ConvertOptions) -> str:
     elif hasattr(source, "read"):  # a pipe, which can be read only once
         call = "to list them, save the table in a file and see tfrecorder.validate('table.csv')"
     default = ConvertOptions()
-    given = any(getattr(options, name) != getattr(default, name) for name in _OF_VALIDATION)
+    given = any(getattr(options, name) != getattr(default, name) for name in OF_FINDINGS)
     return call + (" with the same options" if given else "")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from tfrecorder.core.checks import Whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.tables import counted, one_line, text_table
-from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.errors import SourceError
 from tfrecorder.images.check import check_image
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.read import read_image
@@ -23,7 +24,7 @@ from tfrecorder.inspection.pictures import (
     to_jpeg,
 )
 from tfrecorder.inspection.rendering import render
-from tfrecorder.options.checks import whole
+from tfrecorder.options.option import require
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.cells import Fault, File, file_in, name_of
@@ -110,12 +111,8 @@ def preview_frame(
     Example:
         >>> df.tensorflow.preview()  # doctest: +SKIP
     """
-    for name, value, check in (
-        ("num_rows", num_rows, whole(1, MOST_ROWS)),
-        ("seed", seed, whole(0)),
-    ):
-        if fault := check(value):
-            raise OptionError(f"{name}={value!r}: {fault}")
+    require(Whole(1, MOST_ROWS), num_rows=num_rows)
+    require(Whole(0), seed=seed)
     source = read_source(frame, columns)
     if URI_COLUMN not in source.frame:
         raise SourceError(

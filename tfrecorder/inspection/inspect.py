@@ -13,14 +13,15 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.core.checks import Whole
+from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.format.example import Values
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
 from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
-from tfrecorder.options.checks import whole
+from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.stored_records import Record, open_stored, read_numbered
@@ -75,8 +76,7 @@ def inspect(
     Example:
         >>> tfrecorder.inspect("out", "TRAIN", num_records=3)  # doctest: +SKIP
     """
-    if fault := whole(1)(num_records):
-        raise OptionError(f"num_records={num_records!r}: {fault}")
+    require(Whole(1), num_records=num_records)
     target = None if output_dir is None else local_path("output_dir", output_dir)
     stored = open_stored(directory, at, NamedKeys(image, label))
     name = stored.split(split)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, record_bar
 from tfrecorder.display.tables import counted, readable_bytes
-from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
-from tfrecorder.options.checks import whole
+from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.info import info
 from tfrecorder.reading.stored_records import open_stored
@@ -121,9 +121,9 @@ def preview(
     Example:
         >>> tfrecorder.preview("out", html="report.html")  # doctest: +SKIP
     """
-    _check_numbers(num_records, per_split, seconds, seed)
-    if not (progress is None or isinstance(progress, bool)):
-        raise OptionError(f"progress={progress!r}: give True, False or None.")
+    PreviewOptions(
+        num_records=num_records, per_split=per_split, seconds=seconds, seed=seed, progress=progress
+    )
     target = None if html is None else _target(html, directory)
     stored = open_stored(directory, at, NamedKeys(image, label))
     with record_bar(is_shown(progress)) as stage:
@@ -153,19 +153,6 @@ def preview(
         near_constant=gathered.constants,
         sampling=looked_at(gathered),
     )
-
-
-def _check_numbers(num_records: int, per_split: int, seconds: float, seed: int) -> None:
-    checks = (
-        ("num_records", num_records, whole(1)),
-        ("per_split", per_split, whole(1, 200)),
-        ("seed", seed, whole(0)),
-    )
-    for name, value, check in checks:
-        if fault := check(value):
-            raise OptionError(f"{name}={value!r}: {fault}")
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
-        raise OptionError(f"seconds={seconds!r}: give a number from 0.")
 
 
 def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> str:

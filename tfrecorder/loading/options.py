@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.options.checks import flag, is_whole, one_of, whole
-from tfrecorder.options.read import Check, EpochOptions, refuse_fit
+from tfrecorder.core.checks import OneOf, Whole, flag, is_whole
+from tfrecorder.core.option import Fault, option
+from tfrecorder.options.read import EpochOptions
+
+
+def _check_shuffle(value: Any) -> str | None:
+    if value == "exact" or isinstance(value, bool) or (is_whole(value) and value >= 1):
+        return None
+    return "give True, False, 'exact', or how many records to hold, at least 1."
+
+
+def _path(cache: Any) -> Any:
+    """Any path as text."""
+    return os.fspath(cache) if isinstance(cache, os.PathLike) else cache
+
+
+def _check_cache(value: Any) -> str | None:
+    path = _path(value)
+    if isinstance(path, bool) or (isinstance(path, str) and path):
+        return None
+    return "give True for memory, or a path for files."
+
+
+def _check_start(value: Any) -> str | None:
+    if isinstance(value, (tuple, list)) and len(value) == 2 and not any(map(Whole(0), value)):
+        return None
+    return "give (epoch, step), both from 0, such as (3, 120)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,23 +95,41 @@ class LoadOptions(EpochOptions):
     (224, 224)
     """
 
-    batch_size: int | None = None
-    drop_remainder: bool = field(default=False, metadata={"needs": ("batch_size",)})
-    shuffle: bool | int | str | None = None
-    deterministic: bool | None = None
-    cache: bool | str = False
-    start: tuple[int, int] | None = None
+    drop_remainder: bool = option(False, flag, needs=("batch_size",))
+    shuffle: bool | int | str | None = option(None, _check_shuffle)
+    deterministic: bool | None = option(None, OneOf(None, True, False))
+    cache: bool | str = option(False, _check_cache, normal=_path)
+    start: tuple[int, int] | None = option(None, _check_start)
 
-    def __post_init__(self) -> None:
-        if isinstance(self.cache, os.PathLike):
-            object.__setattr__(self, "cache", os.fspath(self.cache))
-        super().__post_init__()
+    def _conflicts(self) -> Iterator[Fault]:
+        if self.follow:
+            for words in self._not_with_follow():
+                yield Fault("follow", True, words)
+        if self.start and (self.seed is None or self.deterministic is False):
+            words = (
+                "an epoch's order comes from the seed; give the seed of the run to continue, such "
+                "as seed=1, and leave deterministic as it is."
+            )
+            yield Fault("start", self.start, words)
+        if self.is_exact and self.cache:
+            words = "a cache keeps the records in one order; leave out one of the two."
+            yield Fault("shuffle", "exact", words)
+        yield from super()._conflicts()
 
-    def _checks(self) -> dict[str, Check]:
-        return super()._checks() | _CHECKS
-
-    def _conflict(self) -> str | None:
-        return _conflict(self) or super()._conflict() or refuse_fit(self, self.batch_size)
+    def _not_with_follow(self) -> Iterator[str]:
+        """What only `load` has and does not go together with `follow`."""
+        if self.cache:
+            yield "a cache keeps what the first epoch read; leave out cache."
+        if self.is_exact:
+            yield (
+                "load can shuffle a growing dataset only with a buffer; tfrecorder.batches "
+                "shuffles it exactly."
+            )
+        if self.start:
+            yield (
+                "it is no longer known which generations an epoch had, so start cannot continue "
+                "it; the position of tfrecorder.batches can."
+            )
 
     @property
     def epoch(self) -> int | None:
@@ -128,63 +172,3 @@ def steps(records: int, options: LoadOptions) -> int:
     size = options.batch_size or 1
     whole = records // size if options.drop_remainder else -(-records // size)
     return max(0, whole - options.step)
-
-
-def _conflict(options: LoadOptions) -> str | None:
-    """Why two options that only `load` has do not go together, or None."""
-    if options.follow and (fault := _follow_conflict(options)):
-        return f"follow=True: {fault}"
-    if options.start and (options.seed is None or options.deterministic is False):
-        return (
-            f"start={options.start!r}: an epoch's order comes from the seed; give the seed of the "
-            "run to continue, such as seed=1, and leave deterministic as it is."
-        )
-    if options.is_exact and options.cache:
-        return "shuffle='exact': a cache keeps the records in one order; leave out one of the two."
-    return None
-
-
-def _follow_conflict(options: LoadOptions) -> str | None:
-    if options.cache:
-        return "a cache keeps what the first epoch read; leave out cache."
-    if options.is_exact:
-        return (
-            "load can shuffle a growing dataset only with a buffer; tfrecorder.batches shuffles it "
-            "exactly."
-        )
-    if options.start:
-        return (
-            "it is no longer known which generations an epoch had, so start cannot continue it; "
-            "the position of tfrecorder.batches can."
-        )
-    return None
-
-
-def _check_shuffle(value: Any) -> str | None:
-    if value in (None, "exact") or isinstance(value, bool) or (is_whole(value) and value >= 1):
-        return None
-    return "give True, False, 'exact', or how many records to hold, at least 1."
-
-
-def _check_cache(value: Any) -> str | None:
-    if isinstance(value, bool) or (isinstance(value, str) and value):
-        return None
-    return "give True for memory, or a path for files."
-
-
-def _check_start(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, (tuple, list)) and len(value) == 2 and not any(map(whole(0), value)):
-        return None
-    return "give (epoch, step), both from 0, such as (3, 120)."
-
-
-_CHECKS: dict[str, Check] = {
-    "batch_size": whole(1, none=True),
-    "drop_remainder": flag,
-    "shuffle": _check_shuffle,
-    "deterministic": one_of(None, True, False),
-    "cache": _check_cache,
-    "start": _check_start,
-}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tfrecorder.core.balanced_parts import balanced_part
+from tfrecorder.core.checks import is_whole
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.options.checks import is_whole
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.order import derive_seed
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import keras
 
+from tfrecorder.core.checks import is_whole
 from tfrecorder.errors import OptionError
 from tfrecorder.format.json_form import each, either, null, parse, record, table, text, whole
-from tfrecorder.options.checks import is_whole
 
 _POINTER = "position.json"
 

@@ -3,57 +3,47 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.errors import OptionError
-from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
-from tfrecorder.options.checks import parse_size, refuse_idle, refuse_unknown
-from tfrecorder.options.convert_values import CHECKS, normal
-from tfrecorder.options.runner import RUNNERS
+from tfrecorder import storage
+from tfrecorder.core.checks import (
+    OneOf,
+    Size,
+    Whole,
+    flag,
+    flag_or_none,
+    fraction,
+    parse_size,
+    text,
+)
+from tfrecorder.core.option import Fault, option
+from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
+from tfrecorder.options import convert_values as values
+from tfrecorder.options.option import Options
+from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form
 from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.kinds import Schema
-from tfrecorder.schema.schema_file import to_plain
+from tfrecorder.schema.schema_file import as_schema, to_plain
 from tfrecorder.schema.splits import Division
+
+#: What a conversion does with an image that cannot be used.
+ON_ERROR = ("reject", "raise")
 
 #: What `append` does with rows that are already in the dataset.
 DUPLICATES = ("skip", "keep")
-
 
 #: Options for other tools: where they look for a dataset, and what they expect in it.
 OF_PLACE = ("name", "version")
 OF_TOOLS = (*OF_PLACE, "tfds_features", "background_class")
 
-#: Options that decide the file and position of each record; and all that `compact` accepts.
-OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
-OF_COMPACT = (
-    *OF_ORDER,
-    *OF_PLACE,
-    *("overwrite", "runner", "runner_options", "wait", "project", "region"),
-    *("num_workers", "num_threads", "progress"),
-)
-
 DEFAULT_SHARD_SIZE = "128MiB"
 DEFAULT_VERSION = "1.0.0"
 
 
-_PLAIN: dict[str, Any] = {"content": False, "metavar": None, "needs": (), "idle_with": {}}
-
-
-def _option(default: Any, text: str, **more: Any) -> Any:
-    """A field with its help text.
-
-    Args:
-        more: `content`: True if it decides what the files hold; `metavar`; `needs`: the options
-            without all of which it has no effect; `idle_with`: other options, each with a
-            function that is true for the values with which it has none.
-    """
-    return field(default=default, metadata={**_PLAIN, "help": text, **more})
-
-
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions:
+class ConvertOptions(Options):
     """What a conversion does, apart from its source and its output directory.
 
     The help text of each option is its field's metadata; the command line shows the same words.
@@ -67,252 +57,299 @@ class ConvertOptions:
     4
     """
 
-    columns: Mapping[str, str] | None = _option(
+    columns: Mapping[str, str] | None = option(
         None,
+        values.check_columns,
         "Which of the source's columns to use as split, image_uri or label.",
         content=True,
         metavar="NAME=OURS",
     )
-    schema: Schema | None = _option(  # noqa: RUF009
+    schema: Schema | None = option(
         None,
+        values.check_schema,
         "What each column holds: a tfrecorder.Schema, or the path of a YAML or JSON file; "
         "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label.",
         content=True,
         metavar="FILE",
+        normal=as_schema,
     )
-    labels: tuple[str, ...] | None = _option(
+    labels: tuple[str, ...] | None = option(
         None,
+        values.check_labels,
         "All class names, in the order of their integers. Default: the labels found, sorted.",
         content=True,
         metavar="NAME",
+        normal=values.texts,
     )
-    background_class: bool = _option(
+    background_class: bool = option(
         False,
+        flag,
         "Number the classes of boxes from 1: class 0 is the background, as detection tools expect. "
         "Also writes label_map.csv and label_map.pbtxt.",
         content=True,
     )
-    sep: str | None = _option(
-        None, "The character that separates the values of a CSV. Default: a comma.", metavar="CHAR"
-    )
-    encoding: str | None = _option(
-        None, "The encoding of a CSV, such as cp1252 or utf-16. Default: UTF-8.", metavar="NAME"
-    )
-    base: str | None = _option(
+    sep: str | None = option(
         None,
+        values.check_sep,
+        "The character that separates the values of a CSV. Default: a comma.",
+        metavar="CHAR",
+    )
+    encoding: str | None = option(
+        None,
+        values.check_encoding,
+        "The encoding of a CSV, such as cp1252 or utf-16. Default: UTF-8.",
+        metavar="NAME",
+        normal=values.codec,
+    )
+    base: str | None = option(
+        None,
+        values.check_base,
         "The folder that relative image paths start from. Default: the folder of the CSV; for a "
         "frame or standard input, the current folder.",
         metavar="FOLDER",
+        normal=storage.given_path,
     )
-    num_shards: int | Mapping[str, int] | None = _option(
+    num_shards: int | Mapping[str, int] | None = option(
         None,
+        values.check_num_shards,
         "Shards of each split: one number, or one per split. A split never has more shards than "
         "rows. Default: by --shard-size.",
         content=True,
         metavar="N|SPLIT=N,...",
+        normal=values.counts,
     )
-    shard_size: int | str = _option(
+    shard_size: int | str = option(
         DEFAULT_SHARD_SIZE,
+        Size((1, "1 byte"), "128MiB"),
         "Target size of a shard, estimated from at most 1,000 image sizes. Units: B, KB, MB, GB, "
         "KiB, MiB, GiB.",
         content=True,
         metavar="SIZE",
         idle_with={"num_shards": lambda number: isinstance(number, int)},
     )
-    shuffle: bool = _option(
-        True, "Shuffle the rows of each split, or keep the source's order.", content=True
+    shuffle: bool = option(
+        True, flag, "Shuffle the rows of each split, or keep the source's order.", content=True
     )
-    seed: int = _option(
+    seed: int = option(
         0,
+        Whole(0, 2**32 - 1),
         "Seed of the shuffle, and of the assignment of rows without a split; 0 to 4294967295.",
         content=True,
     )
-    splits: Mapping[str, float] | None = _option(
+    splits: Mapping[str, float] | None = option(
         None,
+        values.check_splits,
         "Shares of the splits for rows without a split; they must sum to 1. Default: TRAIN=0.8, "
         "VALIDATION=0.1, TEST=0.1.",
         content=True,
         metavar="SPLIT=SHARE,...",
+        normal=values.shares,
     )
-    stratify: bool = _option(
+    stratify: bool = option(
         False,
+        flag,
         "Apply these shares to the rows of each label, not to all rows together.",
         content=True,
     )
-    split_by: str | None = _option(
+    split_by: str | None = option(
         None,
+        text,
         "A column: rows with the same value get the same split, such as all images of a patient.",
         content=True,
         metavar="COLUMN",
     )
-    verify: str = _option(
+    verify: str = option(
         "decode",
+        OneOf(*VERIFY_LEVELS),
         "How to check each image. decode: accept only what decodes, so training never fails on it; "
         "strict: also refuse what decodes with a warning; header: check only size and format; "
         "none: trust the files.",
         content=True,
     )
-    max_pixels: int = _option(
+    max_pixels: int = option(
         DEFAULT_MAX_PIXELS,
+        Whole(1),
         "Reject images with more pixels than this.",
         content=True,
         metavar="N",
     )
-    image_size: int | tuple[int, int] | None = _option(
+    image_size: int | tuple[int, int] | None = option(
         None,
+        values.check_image_size,
         "Store smaller images. One number: larger images shrink to this short side, in pixels. "
         "Two: the exact height and width. Default: as they are.",
         content=True,
         metavar="N|HxW",
+        normal=values.sides,
     )
-    resize: str = _option(
+    resize: str = option(
         "stretch",
+        OneOf(*RESIZES),
         "How to fit an image with other proportions to height and width. stretch: distort it; "
         "crop: cut the longer side, centred; pad: add black; fit: shrink it to stay within.",
         content=True,
         needs=("image_size",),
     )
-    image_format: str = _option(
+    image_format: str = option(
         "keep",
+        OneOf(*FORMATS),
         "How images are stored. keep: as their files are; jpeg; png; raw: as pixels, all of one "
         "size, read without decoding.",
         content=True,
     )
-    image_quality: int = _option(
+    image_quality: int = option(
         95,
+        Whole(1, 100),
         "Quality of images that are encoded as JPEG, 1 to 100.",
         content=True,
         metavar="N",
         needs=("image_size", "image_format", "apply_exif"),
         idle_with={"image_format": ("png", "raw").__contains__},
     )
-    apply_exif: bool = _option(
-        False, "Turn images upright, following their EXIF orientation.", content=True
+    apply_exif: bool = option(
+        False, flag, "Turn images upright, following their EXIF orientation.", content=True
     )
-    tfds_features: bool = _option(
+    tfds_features: bool = option(
         False,
+        flag,
         "Describe boxes and masks by TFDS's own features, so that tfds.as_dataframe draws them: "
         "records also hold each box as one value, and as_supervised gives image and mask.",
         content=True,
     )
-    name: str | None = _option(
+    name: str | None = option(
         None,
+        values.check_name,
         "Write into OUTPUT_DIR/NAME/VERSION, where tfds.load(NAME, data_dir=OUTPUT_DIR) finds it.",
         content=True,
         metavar="NAME",
     )
-    version: str | None = _option(
+    version: str | None = option(
         None,
+        values.check_version,
         "The version that goes with --name, such as 1.0.1. Default: 1.0.0.",
         content=True,
         metavar="X.Y.Z",
         needs=("name",),
     )
-    on_error: str = _option(
+    on_error: str = option(
         "reject",
+        OneOf(*ON_ERROR),
         "What to do with an image that cannot be used. reject: list it in rejects.csv; raise: "
         "stop at the first one.",
     )
-    max_reject_fraction: float = _option(
+    max_reject_fraction: float = option(
         0.1,
+        fraction,
         "Fail before the commit if more than this share of the rows is rejected; 0 to 1.",
         metavar="FRACTION",
         idle_with={"on_error": "raise".__eq__},
+        normal=float,
     )
-    strict: bool | tuple[str, ...] = _option(
+    strict: bool | tuple[str, ...] = option(
         False,
+        values.check_strict,
         "Treat the warnings of validation as errors: all of them, or those with these codes.",
         metavar="[CODE,...]",
+        normal=values.texts,
     )
-    overwrite: bool = _option(
+    overwrite: bool = option(
         False,
+        flag,
         "Replace a dataset that tfrecorder wrote there before, once the new one is complete.",
     )
-    retry_rejects: bool = _option(
+    retry_rejects: bool = option(
         False,
+        flag,
         "For a finished dataset: retry the shards with images that could not be read.",
     )
-    runner: str = _option(
+    runner: str = option(
         "DirectRunner",
+        values.check_runner,
         f"The Beam runner: {', '.join(RUNNERS)}, in any case, or the dotted path of a class.",
         metavar="NAME",
+        normal=canonical_runner,
     )
-    runner_options: Mapping[str, Any] = _option(
+    runner_options: Mapping[str, Any] = option(
         None,
+        check_form,
         "Options of Beam and its runner, with or without leading dashes, checked by Beam.",
         metavar="NAME=VALUE",
+        normal=values.plain_names,
     )
-    wait: bool = _option(
+    wait: bool = option(
         False,
+        flag,
         "With the DataflowRunner: wait until the job ends. Default: return at once. The other "
         "runners always wait.",
     )
-    project: str | None = _option(
-        None, "Google Cloud project, for Dataflow.", idle_with={"runner": "DirectRunner".__eq__}
-    )
-    region: str | None = _option(
-        None, "Google Cloud region, for Dataflow.", idle_with={"runner": "DirectRunner".__eq__}
-    )
-    num_workers: int | None = _option(
+    project: str | None = option(
         None,
+        text,
+        "Google Cloud project, for Dataflow.",
+        idle_with={"runner": "DirectRunner".__eq__},
+    )
+    region: str | None = option(
+        None,
+        text,
+        "Google Cloud region, for Dataflow.",
+        idle_with={"runner": "DirectRunner".__eq__},
+    )
+    num_workers: int | None = option(
+        None,
+        Whole(1),
         "Local worker processes, or the machines that Dataflow starts with. Default: one process "
         "with threads on all cores, which is faster on most machines.",
         metavar="N",
     )
-    num_threads: int | None = _option(
+    num_threads: int | None = option(
         None,
+        Whole(1),
         "Threads that load images, in each worker process. Default: one per core, or 16 if images "
         "come from a bucket.",
         metavar="N",
     )
-    progress: bool | None = _option(
-        None, "Show a progress bar. Default: only in a terminal or a notebook."
+    progress: bool | None = option(
+        None, flag_or_none, "Show a progress bar. Default: only in a terminal or a notebook."
     )
 
-    def __post_init__(self) -> None:
-        for name, check in CHECKS.items():
-            value = getattr(self, name)
-            fault = check(value)
-            if fault:
-                raise OptionError(f"{name}={value!r}: {fault}")
-            # The way a frozen dataclass normalises its fields.
-            object.__setattr__(self, name, normal(name, value))
+    def _conflicts(self) -> Iterator[Fault]:
         if self.schema is not None and (self.columns or self.labels):
-            given = "columns" if self.columns else "labels"
-            raise OptionError(
-                f"{given}={getattr(self, given)!r}: a schema names the source's own columns and "
-                "their class names, as in Label(names=[...]); leave this option out."
+            name = "columns" if self.columns else "labels"
+            yield Fault(
+                name,
+                getattr(self, name),
+                "a schema names the source's own columns and their class names, as in "
+                "Label(names=[...]); leave this option out.",
             )
         if self.image_format == "raw" and (
             not isinstance(self.image_size, tuple) or self.resize == "fit"
         ):
-            raise OptionError(
-                "image_format='raw': raw pixels can be read back only if all images have one size; "
-                "give it, such as image_size=(128, 128), and a resize other than 'fit'."
+            yield Fault(
+                "image_format",
+                "raw",
+                "raw pixels can be read back only if all images have one size; give it, such as "
+                "image_size=(128, 128), and a resize other than 'fit'.",
+            )
+        if self.resize != "stretch" and isinstance(self.image_size, int):
+            yield Fault(
+                "resize",
+                self.resize,
+                "with one number for image_size, images keep their proportions; give height and "
+                "width, such as image_size=(224, 224).",
             )
         if self.verify == "none" and self.transforms:
-            raise OptionError(
-                "verify='none': images cannot be transformed without being decoded; give "
-                "verify='decode'."
+            yield Fault(
+                "verify",
+                "none",
+                "images cannot be transformed without being decoded; give verify='decode'.",
             )
         if self.overwrite and self.retry_rejects:
-            raise OptionError(
+            yield Fault(
+                None,
+                None,
                 "overwrite=True and retry_rejects=True cannot be combined: the first starts again, "
-                "the second keeps what is there. Give one of them."
+                "the second keeps what is there. Give one of them.",
             )
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> ConvertOptions:
-        """Options by name; a misspelt name is an OptionError that suggests the nearest."""
-        refuse_unknown(options, cls)
-        chosen = cls(**options)
-        refuse_idle(chosen, options)
-        if chosen.resize != "stretch" and isinstance(chosen.image_size, int):
-            raise OptionError(
-                f"resize={chosen.resize!r}: with one number for image_size, images keep their "
-                "proportions; give height and width, such as image_size=(224, 224)."
-            )
-        return chosen
 
     @property
     def text_form(self) -> TextForm:
@@ -373,34 +410,6 @@ class ConvertOptions:
             chosen = {name: value for name, value in chosen.items() if name not in _OF_TRANSFORMS}
         return chosen
 
-
-_OF_WORK = "stage writes no images; give it to tfrecorder.work"
-_OF_RUNNERS = "stage starts no workers; leave it out, and call tfrecorder.work on each machine"
-
-#: Options of `convert` that do not apply to `stage`, and what to do instead.
-NOT_STAGED = {
-    **dict.fromkeys(("on_error", "num_threads", "progress"), _OF_WORK),
-    "max_reject_fraction": "stage commits nothing; give it to tfrecorder.commit",
-    **dict.fromkeys(("runner", "runner_options", "wait"), _OF_RUNNERS),
-    **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
-}
-
-_OF_MANY = "the process that reads a stream also writes it; leave it out"
-_OF_TEXT = "a stream gets rows, not text; leave it out"
-
-#: Options of `convert` that do not apply to `stream`, and what to do instead.
-NOT_STREAMED = {
-    **dict.fromkeys(("runner", "runner_options", "wait"), _OF_MANY),
-    **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
-    **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
-    "base": "a stream resolves relative uris from the current folder; give absolute ones",
-    "background_class": "a stream has one row for each image, and no boxes; leave it out",
-    "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
-    "retry_rejects": "a stream reads each row once; leave it out",
-    "on_error": "a stream continues after an image that cannot be used; leave it out",
-    "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
-    "strict": "a stream continues despite warnings; leave it out",
-}
 
 _OF_DIVISION = ("splits", "stratify", "split_by")
 _OF_TRANSFORMS = ("image_size", "resize", "image_format", "image_quality", "apply_exif")

@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from tfrecorder.core.checks import OneOf, Size, Whole, flag, is_whole, parse_size
 from tfrecorder.core.limits import memory_limit
-from tfrecorder.errors import OptionError
+from tfrecorder.core.option import Fault, option
 from tfrecorder.images.limits import RESIZES
-from tfrecorder.options.checks import (
-    flag,
-    is_whole,
-    one_of,
-    parse_size,
-    refuse_idle,
-    refuse_unknown,
-    whole,
-)
+from tfrecorder.options.option import Options
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
-
-Options = TypeVar("Options", bound="ReadOptions")
-
-#: What is wrong with the value of an option, or None.
-Check = Callable[[Any], str | None]
 
 
 def _check_image_size(value: Any) -> str | None:
     sides = (value,) if is_whole(value) else value
-    if value is None:
-        return None
     if not isinstance(sides, (tuple, list)) or len(sides) > 2 or not all(map(is_whole, sides)):
         return "give (height, width) in pixels, such as (224, 224)."
     return None if min(sides) >= 1 and len(sides) + is_whole(value) == 2 else "give two sides >= 1."
 
 
 def _check_value_range(value: Any) -> str | None:
-    if value is None:
-        return None
     try:
         low, high = map(float, value)
     except (TypeError, ValueError):
@@ -49,27 +33,26 @@ def _check_value_range(value: Any) -> str | None:
 
 
 def _check_names(value: Any) -> str | None:
-    if value is None:
-        return None
     if isinstance(value, str) or not isinstance(value, Sequence) or not len(value):
         return "give a list of columns, such as ['image_uri', 'age']."
     return None if all(isinstance(name, str) for name in value) else "give names of columns."
 
 
-def _check_ram_budget(value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        size = parse_size(value)
-    except (TypeError, ValueError):
-        return "give bytes, or a number with a unit, such as '4GiB'."
-    return None if size >= 2**20 else "give at least 1 MiB."
+def _name(dtype: Any) -> Any:
+    """The name of a dtype such as tf.float32."""
+    return getattr(dtype, "name", dtype)
+
+
+def _check_dtype(value: Any) -> str | None:
+    return OneOf(*DTYPES)(_name(value))
+
+
+def _check_function(value: Any) -> str | None:
+    return None if callable(value) else "give a function."
 
 
 def _check_shard(value: Any) -> str | None:
     """What is wrong with (index, count), or None."""
-    if value is None:
-        return None
     if not isinstance(value, (tuple, list)) or len(value) != 2 or not all(map(is_whole, value)):
         return "give (index, count), such as (0, 4) for the first of four hosts."
     index, count = value
@@ -85,94 +68,51 @@ class NamedKeys(NamedTuple):
 
 NO_KEYS = NamedKeys()
 
-#: The number of a generation; None means the newest.
-AT = whole(0, none=True)
-
-CHECKS: dict[str, Check] = {
-    "at": AT,
-    "image_size": _check_image_size,
-    "resize": one_of(*RESIZES),
-    "antialias": flag,
-    "dtype": one_of(*DTYPES),
-    "value_range": _check_value_range,
-    "decode": flag,
-    "seed": whole(0, 2**32 - 1, none=True),
-    "map_fn": lambda value: None if value is None or callable(value) else "give a function.",
-    "augment": flag,
-    "features": flag,
-    "inputs": _check_names,
-    "targets": _check_names,
-    "max_boxes": whole(1, none=True),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions:
+class ReadOptions(Options):
     """What an element holds; `tfrecorder.LoadOptions` explains each.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or two do not fit together.
     """
 
-    image_size: int | tuple[int, int] | None = None
-    resize: str = field(default="stretch", metadata={"needs": ("image_size",)})
-    antialias: bool = field(default=True, metadata={"needs": ("image_size",)})
-    dtype: str = "uint8"
-    value_range: tuple[float, float] | None = None
-    decode: bool = True
-    seed: int | None = None
-    map_fn: Callable[..., Any] | None = None
-    augment: bool = False
-    features: bool = False
-    inputs: Sequence[str] | None = None
-    targets: Sequence[str] | None = None
-    max_boxes: int | None = None
+    image_size: int | tuple[int, int] | None = option(None, _check_image_size)
+    resize: str = option("stretch", OneOf(*RESIZES), needs=("image_size",))
+    antialias: bool = option(True, flag, needs=("image_size",))
+    dtype: str = option("uint8", _check_dtype, normal=_name)
+    value_range: tuple[float, float] | None = option(None, _check_value_range)
+    decode: bool = option(True, flag)
+    seed: int | None = option(None, Whole(0, 2**32 - 1))
+    map_fn: Callable[..., Any] | None = option(None, _check_function)
+    augment: bool = option(False, flag)
+    features: bool = option(False, flag)
+    inputs: Sequence[str] | None = option(None, _check_names)
+    targets: Sequence[str] | None = option(None, _check_names)
+    max_boxes: int | None = option(None, Whole(1))
     image: str | None = None
     label: str | None = None
-    at: int | None = None
+    at: int | None = option(None, Whole(0))
 
-    def __post_init__(self) -> None:
-        if hasattr(self.dtype, "name"):  # tf.float32, numpy.dtype("float32")
-            object.__setattr__(self, "dtype", self.dtype.name)  # as a frozen dataclass must
-        for name, check in self._checks().items():
-            value = getattr(self, name)
-            if fault := check(value):
-                raise OptionError(f"{name}={value!r}: {fault}")
-        if fault := self._conflict():
-            raise OptionError(fault)
-        refuse_idle(self, self._checks())
-
-    def _checks(self) -> dict[str, Check]:
-        return CHECKS
-
-    def _conflict(self) -> str | None:
-        """What is wrong with two options together, or None."""
+    def _conflicts(self) -> Iterator[Fault]:
         if self.features and (self.inputs or self.targets):
-            given = "inputs" if self.inputs else "targets"
-            return (
-                f"{given}={list(getattr(self, given))!r}: features=True gives every column; leave "
-                f"{given} out."
-            )
+            name = "inputs" if self.inputs else "targets"
+            words = f"features=True gives every column; leave {name} out."
+            yield Fault(name, list(getattr(self, name)), words)
         if not self.decode:
             pixels = [name for name in ("image_size", "augment") if getattr(self, name)]
             if pixels or self.dtype != "uint8":
-                return f"decode=False gives the stored bytes; leave out {(pixels or ['dtype'])[0]}."
+                name = (pixels or ["dtype"])[0]
+                yield Fault(None, None, f"decode=False gives the stored bytes; leave out {name}.")
         if self.augment and self.image_size is None:
-            return "augment=True: random parts differ in size; give image_size, such as 224."
+            words = "random parts differ in size; give image_size, such as 224."
+            yield Fault("augment", True, words)
         if self.resize == "fit" and self.image_size is not None and self.augment:
-            return "resize='fit': random parts all get image_size; leave it out, or augment."
+            words = "random parts all get image_size; leave it out, or augment."
+            yield Fault("resize", "fit", words)
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):
-            return (
-                f"value_range={self.value_range!r}: uint8 pixels are 0 to 255; give "
-                "dtype='float32' for another range."
-            )
-        return None
-
-    @classmethod
-    def of(cls: type[Options], options: Mapping[str, Any]) -> Options:
-        """Options by name; a misspelt name is an OptionError that suggests the nearest."""
-        refuse_unknown(options, cls)
-        return cls(**options)
+            words = "uint8 pixels are 0 to 255; give dtype='float32' for another range."
+            yield Fault("value_range", self.value_range, words)
 
     @property
     def keys(self) -> NamedKeys:
@@ -203,42 +143,31 @@ class EpochOptions(ReadOptions):
         OptionError: a value has the wrong type or is out of range, or two do not fit together.
     """
 
-    follow: bool = False
-    shard: tuple[int, int] | None = None
-    ram_budget: int | str | None = None
+    batch_size: int | None = option(None, Whole(1))
+    follow: bool = option(False, flag)
+    shard: tuple[int, int] | None = option(None, _check_shard)
+    ram_budget: int | str | None = option(None, Size((2**20, "1 MiB"), "4GiB"))
 
     @property
     def budget(self) -> int:
         """`ram_budget` in bytes; by default a quarter of what the process may use."""
         return memory_limit() // 4 if self.ram_budget is None else parse_size(self.ram_budget)
 
-    def _checks(self) -> dict[str, Check]:
-        return super()._checks() | _EPOCH_CHECKS
-
-    def _conflict(self) -> str | None:
+    def _conflicts(self) -> Iterator[Fault]:
         if self.follow and self.at is not None:
-            return f"follow=True: at={self.at} reads no newer generation; leave out one of the two."
+            words = f"at={self.at} reads no newer generation; leave out one of the two."
+            yield Fault("follow", True, words)
         if self.follow and self.shard is not None and self.shard[1] > 1:
-            return (
-                "follow=True: each host would look for new generations at a different moment, and "
-                "so divide different records. With shard, give at and a new number for each epoch."
+            words = (
+                "each host would look for new generations at a different moment, and so divide "
+                "different records. With shard, give at and a new number for each epoch."
             )
-        return super()._conflict()
-
-
-_EPOCH_CHECKS: dict[str, Check] = {
-    "follow": flag,
-    "shard": _check_shard,
-    "ram_budget": _check_ram_budget,
-}
-
-
-def refuse_fit(options: ReadOptions, batch_size: int | None) -> str | None:
-    """What is wrong with batches of images that differ in size, or None."""
-    fits = options.resize == "fit" and options.image_size is not None
-    if fits and batch_size and options.decode and options.map_fn is None:
-        return (
-            "resize='fit': images that differ in size cannot share a batch; give 'stretch', "
-            "'crop' or 'pad', or leave out batch_size."
-        )
-    return None
+            yield Fault("follow", True, words)
+        yield from super()._conflicts()
+        fits = self.resize == "fit" and self.image_size is not None
+        if fits and self.batch_size and self.decode and self.map_fn is None:
+            words = (
+                "images that differ in size cannot share a batch; give 'stretch', 'crop' or 'pad', "
+                "or leave out batch_size."
+            )
+            yield Fault("resize", "fit", words)

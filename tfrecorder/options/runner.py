@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.options.checks import is_whole
+from tfrecorder.core.checks import is_whole
 
 #: The runners known by name, each with its class.
 RUNNERS = {
@@ -69,8 +69,6 @@ def check_form(value: Any) -> str | None:
 
     `runners/beam_options.py` checks whether Beam has such options.
     """
-    if value is None:
-        return None
     if not isinstance(value, Mapping):
         return "give a dict of Beam's options, such as {'machine_type': 'n1-standard-4'}."
     plain: set[str] = set()

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tfrecorder.core.checks import OneOf, Whole
+from tfrecorder.core.option import Fault, option
 from tfrecorder.errors import OptionError
-from tfrecorder.options.checks import one_of, whole
-from tfrecorder.options.read import Check, EpochOptions, refuse_fit
+from tfrecorder.options.read import EpochOptions
 from tfrecorder.reading.position import Share
+
+
+def _check_shuffle(value: Any) -> str | None:
+    if isinstance(value, bool) or value in ("exact", "blocks"):
+        return None
+    return "give True, False, 'exact' or 'blocks'."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +29,11 @@ class BatchOptions(EpochOptions):
         OptionError: a value has the wrong type or is out of range, or two do not go together.
     """
 
-    batch_size: int = 64
-    drop_remainder: bool | None = None
-    shuffle: bool | str | None = None
-    num_threads: int | None = None
-    layout: str = "NHWC"
+    batch_size: int = option(64, Whole(1))
+    drop_remainder: bool | None = option(None, OneOf(None, True, False))
+    shuffle: bool | str | None = option(None, _check_shuffle)
+    num_threads: int | None = option(None, Whole(1))
+    layout: str = option("NHWC", OneOf("NHWC", "NCHW"))
 
     def mode(self, split: str) -> str:
         """The mode of a split's `Order`."""
@@ -60,31 +68,12 @@ class BatchOptions(EpochOptions):
         host, hosts = map(int, self.shard or (0, 1))
         return Share(records, int(self.batch_size), host, hosts, self.drops)
 
-    def _checks(self) -> dict[str, Check]:
-        return super()._checks() | _CHECKS
-
-    def _conflict(self) -> str | None:
+    def _conflicts(self) -> Iterator[Fault]:
         may_shuffle = self.shuffle is not False or self.augment
         if self.shard is not None and self.shard[1] > 1 and self.seed is None and may_shuffle:
-            return f"shard={self.shard!r}: all hosts need one order; give the same seed to each."
+            words = "all hosts need one order; give the same seed to each."
+            yield Fault("shard", self.shard, words)
         if self.layout == "NCHW" and self.map_fn is not None:
-            return (
-                "layout='NCHW': map_fn gets images as NHWC, and can transpose them itself; leave "
-                "layout out."
-            )
-        return super()._conflict() or refuse_fit(self, self.batch_size)
-
-
-def _check_shuffle(value: Any) -> str | None:
-    if value is None or isinstance(value, bool) or value in ("exact", "blocks"):
-        return None
-    return "give True, False, 'exact' or 'blocks'."
-
-
-_CHECKS: dict[str, Check] = {
-    "batch_size": whole(1),
-    "drop_remainder": one_of(None, True, False),
-    "shuffle": _check_shuffle,
-    "num_threads": whole(1, none=True),
-    "layout": one_of("NHWC", "NCHW"),
-}
+            words = "map_fn gets images as NHWC, and can transpose them itself; leave layout out."
+            yield Fault("layout", "NCHW", words)
+        yield from super()._conflicts()

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.core.checks import Whole
 from tfrecorder.display.commands import command
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.forms import parse_metadata
-from tfrecorder.options.read import AT
+from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import Files
 from tfrecorder.reading.dataset_files import STORED_FILES
 
@@ -168,8 +169,8 @@ def committed_directories(directory: str, at: int | None = None) -> list[str]:
 
 def check_at(at: Any) -> None:
     """Raise an OptionError if `at` cannot be a generation's number."""
-    if fault := AT(at):
-        raise OptionError(f"at={at!r}: {fault}")
+    if at is not None:
+        require(Whole(0), at=at)
 
 
 def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:

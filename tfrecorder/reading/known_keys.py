@@ -33,8 +33,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from tfrecorder.core.checks import nearest
 from tfrecorder.errors import DatasetError
-from tfrecorder.options.checks import nearest
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.first_records import Sample, box_unit, encoded_keys, mask_fault, unequal
 from tfrecorder.schema.fields import Field

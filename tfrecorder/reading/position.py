@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tfrecorder.core.balanced_parts import balanced_part
+from tfrecorder.core.checks import is_whole
 from tfrecorder.errors import OptionError
 from tfrecorder.format.json_form import record, whole
-from tfrecorder.options.checks import is_whole
 
 #: The version of the form and of the order: code that computes another order has another number.
 VERSION = 2

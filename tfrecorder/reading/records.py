@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder.errors import OptionError
-from tfrecorder.options.checks import is_whole
+from tfrecorder.core.checks import Whole
+from tfrecorder.options.option import require
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.order import block_of
@@ -101,8 +101,7 @@ class Records(Sequence[Any]):
         Raises:
             OptionError: it is not a whole number from 0.
         """
-        if not is_whole(epoch) or epoch < 0:
-            raise OptionError(f"epoch={epoch!r}: give a whole number from 0.")
+        require(Whole(0), epoch=epoch)
         self._epoch = int(epoch)
 
     def __len__(self) -> int:

@@ -71,7 +71,7 @@ def check_runner(options: ConvertOptions) -> None:
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
     faults = PipelineOptionsValidator(PipelineOptions(flags), runner()).validate()
-    given = options.runner_options
+    given = options.runner_options or {}
     if options.runner == "PortableRunner" and "job_endpoint" not in given:
         faults.append(
             "job_endpoint is missing: give the job service's address, such as localhost:8099."
@@ -92,7 +92,7 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     parser = _beam_parser()
     flags: list[str] = []
     faults: list[str] = []
-    for name, value in options.runner_options.items():
+    for name, value in (options.runner_options or {}).items():
         try:
             flags += _parsed(parser, name, value, options.runner)
         except _FaultError as fault:

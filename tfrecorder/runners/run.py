@@ -181,7 +181,7 @@ def _run_elsewhere(
 def _default_flags(plan: Plan, options: ConvertOptions) -> list[str]:
     """Flags that a runner gets by default."""
     partitions = {"dask_npartitions", "dask_partition_size"}
-    if options.runner == "DaskRunner" and partitions.isdisjoint(options.runner_options):
+    if options.runner == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
         # By default Dask would give 128 shards to one worker, and lose them all with it.
         return [f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}"]
     return []

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tfrecorder.core.checks import nearest
 from tfrecorder.errors import OptionError, SourceError
-from tfrecorder.options.checks import nearest
 from tfrecorder.storage import retry
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.services import Wait, service_of

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.conversion.same_schema import refuse_other_schema
+from tfrecorder.core.checks import is_whole
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
-from tfrecorder.options.checks import is_whole
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, PlanKind, make_plan, shard_count
 from tfrecorder.schema.fields import Field, primary_image

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.core.checks import is_seconds
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
-from tfrecorder.options.checks import is_seconds
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
 from tfrecorder.streaming.watched_folder import SETTLE, WatchedFolder, watch
 

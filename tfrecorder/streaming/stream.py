@@ -23,9 +23,10 @@ from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import Report, Table, counted
 from tfrecorder.display.warning import warn
-from tfrecorder.errors import OptionError, OutputError, SourceError, UnreachableError
-from tfrecorder.options.checks import is_seconds, is_whole, parse_size
-from tfrecorder.options.convert import NOT_STREAMED, ConvertOptions
+from tfrecorder.errors import OutputError, SourceError, UnreachableError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.stream import BatchLimits
+from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import counts_in_words
@@ -41,39 +42,6 @@ LOOK_EVERY = 1.0
 
 #: If none of this many rows can be a record, a stream into a new dataset gives up.
 GIVES_UP_AFTER = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchLimits:
-    """When a batch is full.
-
-    Raises:
-        OptionError: a value has the wrong type or is out of range.
-    """
-
-    every_rows: int = 1000
-    every_seconds: float = 60.0
-    spool_size: int | str = "1GiB"
-    until_idle: float | None = None
-
-    def __post_init__(self) -> None:
-        if not is_whole(self.every_rows) or self.every_rows < 1:
-            raise OptionError(f"every_rows={self.every_rows!r}: give a whole number from 1.")
-        for name in ("every_seconds", "until_idle"):
-            value = getattr(self, name)
-            if value is None and name == "until_idle":
-                continue
-            if not is_seconds(value):
-                raise OptionError(f"{name}={value!r}: give seconds, 0 or more.")
-        try:
-            if self.spool_bytes < 1:
-                raise ValueError(f"{self.spool_size!r} is less than a byte")
-        except (TypeError, ValueError) as error:
-            raise OptionError(f"spool_size={self.spool_size!r}: {error}.") from None
-
-    @property
-    def spool_bytes(self) -> int:
-        return parse_size(self.spool_size)
 
 
 @dataclass(frozen=True)
@@ -172,10 +140,7 @@ def stream(
         spool_size=spool_size,
         until_idle=until_idle,
     )
-    for name in options:
-        if name in NOT_STREAMED:
-            raise OptionError(f"{name}={options[name]!r}: {NOT_STREAMED[name]}.")
-    chosen = ConvertOptions.of(options)
+    chosen = ConvertOptions.of(options, NOT_STREAMED)
     shown = is_shown(chosen.progress)
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)

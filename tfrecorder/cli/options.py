@@ -1,0 +1,168 @@
+"""Options of commands, made from the fields of the classes of options: help, defaults and types."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Container
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from tfrecorder.cli.output import image_size, is_quiet
+from tfrecorder.core.checks import OneOf, Whole, seconds
+from tfrecorder.core.checks import flag as is_flag
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.option import Options
+
+#: The callback of an option: what was typed, as the library takes it.
+Typed = Callable[[click.Context, click.Parameter, Any], Any]
+
+
+def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
+    """NAME=VALUE arguments as a dict, or None if there are none."""
+    named = {}
+    for argument in values:
+        name, equals, value = argument.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{argument!r}; write NAME=VALUE.")
+        named[name] = value
+    return named or None
+
+
+def _runner_options(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """NAME=VALUE arguments as a dict: a bare name is True, a name given twice has both values."""
+    named: dict[str, Any] = {}
+    for argument in values:
+        name, equals, text = argument.partition("=")
+        if not name.strip("-"):
+            raise click.BadParameter(
+                f"{argument!r}; write, for example, machine_type=n1-standard-4."
+            )
+        value = text if equals else True
+        if name in named:
+            before = named[name]
+            named[name] = [*(before if isinstance(before, list) else [before]), value]
+        else:
+            named[name] = value
+    return named or None
+
+
+def _by_split(number: type, example: str) -> Typed:
+    """ "TRAIN=8,TEST=2" as a dict; for whole numbers also "8" as one number."""
+
+    def typed(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+        if value is None or (number is int and value.isdecimal()):
+            return None if value is None else int(value)
+        parts = [part.partition("=") for part in value.split(",")]
+        try:
+            return {split: number(count) for split, _, count in parts}
+        except ValueError:
+            raise click.BadParameter(f"{value!r}; write, for example, {example}.") from None
+
+    return typed
+
+
+def _codes(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """ "all" as True, "leakage,no_train" as a list."""
+    return value is not None and (value == "all" or value.split(","))
+
+
+def _separator(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    r"""A separator as typed: "\t" means a tab, which is hard to type in a shell."""
+    return "\t" if value == r"\t" else value
+
+
+def _unless_quiet(ctx: click.Context, param: click.Parameter, value: bool | None) -> bool | None:
+    return False if is_quiet() else value
+
+
+#: The callbacks of options that are typed in another form than Python has.
+_TYPED: dict[str, Typed] = {
+    "columns": pairs,
+    "labels": lambda ctx, param, values: values or None,
+    "sep": _separator,
+    "num_shards": _by_split(int, "8 or TRAIN=8,TEST=2"),
+    "splits": _by_split(float, "TRAIN=0.7,VALIDATION=0.3"),
+    "image_size": image_size,
+    "strict": _codes,
+    "runner_options": _runner_options,
+    "progress": _unless_quiet,
+}
+
+#: The flags of options that are repeated, one value at a time.
+_REPEATED = {"columns": "--column", "labels": "--label", "runner_options": "--runner-option"}
+
+
+def convert_options(
+    command: Callable[..., None], without: Container[str] = (), appends: bool = False
+) -> Callable[..., None]:
+    """An option for each field of ConvertOptions, except those in `without`.
+
+    Args:
+        appends: options that decide on the records have no default, because the dataset has them.
+    """
+    for item in reversed(dataclasses.fields(ConvertOptions)):
+        if item.name not in without:
+            has_default = not (appends and item.metadata["content"])
+            command = _field_option(item, has_default)(command)
+    return command
+
+
+def option_of(name: str, options: type[Options] = ConvertOptions) -> Callable[[Any], Any]:
+    """The option of this name."""
+    fields = {item.name: item for item in dataclasses.fields(options)}
+    return _field_option(fields[name])
+
+
+def options_of(options: type[Options]) -> Callable[[Any], Any]:
+    """An option for each field."""
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        for item in reversed(dataclasses.fields(options)):
+            command = _field_option(item)(command)
+        return command
+
+    return with_options
+
+
+def _field_option(item: dataclasses.Field[Any], has_default: bool = True) -> Callable[[Any], Any]:
+    flag, metavar = f"--{item.name.replace('_', '-')}", item.metadata["metavar"]
+    settings: dict[str, Any] = {
+        "default": item.default if has_default else None,
+        "help": item.metadata["help"],
+        "callback": _TYPED.get(item.name),
+    }
+    if item.name in _REPEATED:
+        settings |= {"metavar": metavar, "help": f"{settings['help']} Repeatable."}
+        return click.option(_REPEATED[item.name], item.name, multiple=True, **settings)
+    if item.name == "progress" or item.default is True:
+        return click.option(f"{flag}/--no-{flag[2:]}", **settings)
+    if item.metadata["check"] is is_flag:
+        return click.option(flag, is_flag=True, **settings)
+    if item.default is False:
+        settings["default"] = None  # Click would make a text of it
+    shown = settings["default"] is not None
+    return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
+
+
+def _type_of(item: dataclasses.Field[Any]) -> Any:
+    """What Click makes of the text that is typed; the callbacks of `_TYPED` get it as it is."""
+    check = item.metadata["check"]
+    if isinstance(check, OneOf):
+        return click.Choice([str(word) for word in check.words])
+    if isinstance(check, Whole):
+        return int
+    return float if check is seconds or isinstance(item.default, float) else str
+
+
+def given_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that the command line gives; a dataset keeps its own for the others."""
+    given = {
+        name: value
+        for name, value in options.items()
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    return {**given, "progress": False} if is_quiet() else given

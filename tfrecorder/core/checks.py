@@ -1,0 +1,141 @@
+"""Checks of the values of options.
+
+A check takes a value and returns None, or the remedy in words: what to give instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Check = Callable[[Any], str | None]
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The options that a wrong name probably means: those with it as a word, or the nearest.
+
+    >>> nearest("shards", ["shard_size", "num_shards"]), nearest("sed", ["seed"])
+    ('num_shards', 'seed')
+    """
+    names = list(known)
+    near = [one for one in names if name in one.split("_")]
+    near = near or difflib.get_close_matches(name, names, n=1)
+    return " or ".join(near) or None
+
+
+def parse_size(size: int | str) -> int:
+    """A size in bytes, from a number or a number with a unit.
+
+    >>> parse_size("128MiB"), parse_size(1000)
+    (134217728, 1000)
+    """
+    if not isinstance(size, str):
+        return int(size)
+    match = _SIZE.fullmatch(size)
+    if not match or match[2].upper() not in _UNITS:
+        raise ValueError(f"{size!r} is not a size; write for example 128MiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def is_seconds(value: Any) -> bool:
+    """True for a finite number of seconds from 0."""
+    return is_number(value) and 0 <= value < math.inf
+
+
+def is_whole(value: Any) -> bool:
+    """Python's and NumPy's integers, but not booleans."""
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Python's and NumPy's numbers, but not booleans."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number from `low` to `high`, both included."""
+
+    low: int
+    high: int | None = None
+
+    def __call__(self, value: Any) -> str | None:
+        high = math.inf if self.high is None else self.high
+        if is_whole(value) and self.low <= value <= high:
+            return None
+        return f"give a whole number from {self.low}" + (f" to {self.high}." if self.high else ".")
+
+
+class OneOf:
+    """One of the given words, True, False or None."""
+
+    def __init__(self, *words: str | bool | None) -> None:
+        self.words = words
+
+    def __call__(self, value: Any) -> str | None:
+        words = self.words
+        given = any(value is word or (isinstance(value, str) and value == word) for word in words)
+        return None if given else f"give one of {', '.join(map(repr, words))}."
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size in bytes, as a number or with a unit.
+
+    Attributes:
+        least: the smallest one, in bytes, and in words.
+        example: for a value that is not a size.
+    """
+
+    least: tuple[int, str]
+    example: str
+
+    def __call__(self, value: Any) -> str | None:
+        try:
+            size = 0 if isinstance(value, bool) else parse_size(value)
+        except (TypeError, ValueError, OverflowError):
+            return f"give bytes, or a number with a unit, such as {self.example!r}."
+        return None if size >= self.least[0] else f"give at least {self.least[1]}."
+
+
+def seconds(value: Any) -> str | None:
+    """Seconds from 0."""
+    return None if is_seconds(value) else "give seconds, 0 or more."
+
+
+def flag(value: Any) -> str | None:
+    """True or False."""
+    return None if isinstance(value, bool) else "give True or False."
+
+
+def flag_or_none(value: Any) -> str | None:
+    """True or False, for an option that may also be None."""
+    return None if isinstance(value, bool) else "give True, False or None."
+
+
+def text(value: Any) -> str | None:
+    """Text."""
+    return None if isinstance(value, str) else "give text."
+
+
+def fraction(value: Any) -> str | None:
+    """A number from 0 to 1."""
+    try:
+        ok = not isinstance(value, (bool, str)) and 0 <= float(value) <= 1
+    except (TypeError, ValueError, OverflowError):
+        ok = False
+    return None if ok else "give a number from 0 to 1."

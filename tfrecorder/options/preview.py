@@ -1,0 +1,41 @@
+"""The options of `preview` that say what it looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.core.checks import Whole, flag_or_none, is_number
+from tfrecorder.core.option import option
+from tfrecorder.options.option import Options
+
+#: The most records of a split that a page shows.
+MOST_SHOWN = 200
+
+
+def _check_seconds(value: Any) -> str | None:
+    return None if is_number(value) and value >= 0 else "give a number from 0."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviewOptions(Options):
+    """What a preview looks at.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    num_records: int = option(
+        1000,
+        Whole(1),
+        "How many random records of each split to decode, at most.",
+        metavar="N",
+    )
+    per_split: int = option(
+        24, Whole(1, MOST_SHOWN), "How many of them to show; at most 200.", metavar="N"
+    )
+    seconds: float = option(60.0, _check_seconds, "How long the search for duplicates may take.")
+    seed: int = option(0, Whole(0), "Seed of the random choice.")
+    progress: bool | None = option(
+        None, flag_or_none, "Show a progress bar. Default: only in a terminal."
+    )

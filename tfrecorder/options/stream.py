@@ -1,0 +1,41 @@
+"""The options of `stream` alone: when a batch is full, and when the stream ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfrecorder.core.checks import Size, Whole, parse_size, seconds
+from tfrecorder.core.option import option
+from tfrecorder.options.option import Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLimits(Options):
+    """When a batch is full, and when the stream ends.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    every_rows: int = option(1000, Whole(1), "Write a batch once it has this many rows.")
+    every_seconds: float = option(
+        60.0, seconds, "Or once its first row is this many seconds old.", normal=float
+    )
+    spool_size: int | str = option(
+        "1GiB",
+        Size((1, "1 byte"), "1GiB"),
+        "Or once its images take this much space in OUTPUT_DIR (for messages that hold bytes).",
+        metavar="SIZE",
+    )
+    until_idle: float | None = option(
+        None,
+        seconds,
+        "Stop once no image has arrived for this many seconds. Default: run until Ctrl-C.",
+        metavar="SECONDS",
+        normal=float,
+    )
+
+    @property
+    def spool_bytes(self) -> int:
+        """`spool_size` in bytes."""
+        return parse_size(self.spool_size)

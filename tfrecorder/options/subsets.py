@@ -1,0 +1,65 @@
+"""The options of `convert` that other calls accept: for each that does not apply, what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container
+
+from tfrecorder.options.convert import OF_PLACE, ConvertOptions
+
+
+def _all_but(names: Container[str], remedy: str) -> dict[str, str]:
+    """The remedy for every option that is not named."""
+    options = [item.name for item in dataclasses.fields(ConvertOptions)]
+    return dict.fromkeys((name for name in options if name not in names), remedy)
+
+
+_OF_WORK = "stage writes no images; give it to tfrecorder.work"
+_OF_RUNNERS = "stage starts no workers; leave it out, and call tfrecorder.work on each machine"
+
+#: Options that do not apply to `stage`.
+NOT_STAGED = {
+    **dict.fromkeys(("on_error", "num_threads", "progress"), _OF_WORK),
+    "max_reject_fraction": "stage commits nothing; give it to tfrecorder.commit",
+    **dict.fromkeys(("runner", "runner_options", "wait"), _OF_RUNNERS),
+    **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
+}
+
+_OF_MANY = "the process that reads a stream also writes it; leave it out"
+_OF_TEXT = "a stream gets rows, not text; leave it out"
+
+#: Options that do not apply to `stream`.
+NOT_STREAMED = {
+    **dict.fromkeys(("runner", "runner_options", "wait"), _OF_MANY),
+    **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
+    **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
+    "base": "a stream resolves relative uris from the current folder; give absolute ones",
+    "background_class": "a stream has one row for each image, and no boxes; leave it out",
+    "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
+    "retry_rejects": "a stream reads each row once; leave it out",
+    "on_error": "a stream continues after an image that cannot be used; leave it out",
+    "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
+    "strict": "a stream continues despite warnings; leave it out",
+}
+
+#: Options that decide the file and position of each record; and all that `compact` accepts.
+OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
+_OF_COMPACT = (
+    *OF_ORDER,
+    *OF_PLACE,
+    *("overwrite", "runner", "runner_options", "wait", "project", "region"),
+    *("num_workers", "num_threads", "progress"),
+)
+NOT_COMPACTED = _all_but(
+    _OF_COMPACT, f"compact copies records as they are; its options are {', '.join(_OF_COMPACT)}"
+)
+
+#: Options that change what `validate` finds; those that count for images; and all it accepts.
+OF_FINDINGS = (
+    *("columns", "schema", "labels", "background_class", "sep", "encoding", "base"),
+    *("seed", "splits", "stratify", "split_by"),
+)
+OF_IMAGES = ("verify", "max_pixels")
+NOT_VALIDATED = _all_but(
+    (*OF_FINDINGS, *OF_IMAGES, "strict", "progress"), "validate writes nothing; leave it out"
+)
