@@ -81,7 +81,7 @@ REFUSED = {
         ("nowhere.yaml", "cannot be read"),
         ({"age": "nmber"}, "there is no kind 'nmber'; did you mean number?"),
         ({"age": {"kind": "number", "type": "int64"}}, "number has no setting 'type'"),
-        ({"age": {"kind": "number", "dtype": "int8"}}, "float32, int64, bool"),
+        ({"age": {"kind": "number", "dtype": "int8"}}, "'float32', 'int64', 'bool'"),
         ({"split": "split"}, "no column makes a feature"),
         ({"a": "boxes", "image_uri": "image", "b": "boxes"}, "can be only one"),
         ({"a": "mask"}, "of which image"),

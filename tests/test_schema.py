@@ -64,7 +64,7 @@ def test_a_schema_is_a_value() -> None:
         (lambda: Label(default=1.5), "give text or an integer"),
         (lambda: Labels(separator="|", columns=["a"]), "and no columns"),
         (lambda: Boxes(columns=["a", "b"]), "give 4"),
-        (lambda: Boxes(unit="percent"), "fraction, pixel"),
+        (lambda: Boxes(unit="percent"), "'fraction', 'pixel'"),
         (lambda: Mask(of=1), "the name of a column"),
     ],
 )

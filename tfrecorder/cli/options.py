@@ -20,33 +20,20 @@ Typed = Callable[[click.Context, click.Parameter, Any], Any]
 
 
 def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
-    """NAME=VALUE arguments as a dict, or None if there are none."""
-    named = {}
-    for argument in values:
-        name, equals, value = argument.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{argument!r}; write NAME=VALUE.")
-        named[name] = value
-    return named or None
+    """NAME=VALUE arguments as a dict; a name given twice has both values; None without any.
 
-
-def _runner_options(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, Any] | None:
-    """NAME=VALUE arguments as a dict: a bare name is True, a name given twice has both values."""
+    For the options of a runner, a bare name is True.
+    """
     named: dict[str, Any] = {}
     for argument in values:
         name, equals, text = argument.partition("=")
-        if not name.strip("-"):
-            raise click.BadParameter(
-                f"{argument!r}; write, for example, machine_type=n1-standard-4."
-            )
-        value = text if equals else True
+        if not name.strip("-") or not (equals or param.name == "runner_options"):
+            raise click.BadParameter(f"{argument!r}; write NAME=VALUE.")
+        value: Any = text if equals else True
         if name in named:
             before = named[name]
-            named[name] = [*(before if isinstance(before, list) else [before]), value]
-        else:
-            named[name] = value
+            value = [*(before if isinstance(before, list) else [before]), value]
+        named[name] = value
     return named or None
 
 
@@ -88,7 +75,7 @@ _TYPED: dict[str, Typed] = {
     "splits": _by_split(float, "TRAIN=0.7,VALIDATION=0.3"),
     "image_size": image_size,
     "strict": _codes,
-    "runner_options": _runner_options,
+    "runner_options": pairs,
     "progress": _unless_quiet,
 }
 
@@ -129,7 +116,8 @@ def options_of(options: type[Options]) -> Callable[[Any], Any]:
 
 
 def _field_option(item: dataclasses.Field[Any], has_default: bool = True) -> Callable[[Any], Any]:
-    flag, metavar = f"--{item.name.replace('_', '-')}", item.metadata["metavar"]
+    flag, check = f"--{item.name.replace('_', '-')}", item.metadata["check"]
+    metavar = item.metadata["metavar"] or ("N" if isinstance(check, Whole) else None)
     settings: dict[str, Any] = {
         "default": item.default if has_default else None,
         "help": item.metadata["help"],
@@ -140,7 +128,7 @@ def _field_option(item: dataclasses.Field[Any], has_default: bool = True) -> Cal
         return click.option(_REPEATED[item.name], item.name, multiple=True, **settings)
     if item.name == "progress" or item.default is True:
         return click.option(f"{flag}/--no-{flag[2:]}", **settings)
-    if item.metadata["check"] is is_flag:
+    if check is is_flag:
         return click.option(flag, is_flag=True, **settings)
     if item.default is False:
         settings["default"] = None  # Click would make a text of it

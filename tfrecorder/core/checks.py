@@ -66,6 +66,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def name_of_dtype(dtype: Any) -> Any:
+    """The name of a dtype such as tf.float32."""
+    return getattr(dtype, "name", dtype)
+
+
 @dataclass(frozen=True)
 class Whole:
     """A whole number from `low` to `high`, both included."""

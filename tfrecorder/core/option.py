@@ -10,7 +10,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from tfrecorder.core.checks import Check, is_number, is_whole
+from tfrecorder.core.checks import Check, flag, is_number, is_whole
 
 
 class Fault(NamedTuple):
@@ -46,12 +46,12 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def option(default: Any, check: Check, help: str = "", **more: Any) -> Any:
+def option(default: Any, check: Check = flag, help: str = "", **more: Any) -> Any:
     """A field of a dataclass that `faults_of` checks.
 
     Args:
         default: if it is None, None is not checked.
-        check: what is wrong with a value, or None.
+        check: what is wrong with a value, or None; by default, that it is neither True nor False.
         help: what the option does, for the command line.
         more: `normal`: a function that gives a checked value the form in which it is kept;
             `content`: True if it decides what the files of a dataset hold; `metavar`: its value on

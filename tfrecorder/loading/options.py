@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.core.checks import OneOf, Whole, flag, is_whole
-from tfrecorder.core.option import Fault, option
+from tfrecorder.core.checks import OneOf, Whole, is_whole
+from tfrecorder.core.option import option
+from tfrecorder.options.option import Conflict
 from tfrecorder.options.read import EpochOptions
 
 
@@ -95,25 +96,24 @@ class LoadOptions(EpochOptions):
     (224, 224)
     """
 
-    drop_remainder: bool = option(False, flag, needs=("batch_size",))
+    drop_remainder: bool = option(False, needs=("batch_size",))
     shuffle: bool | int | str | None = option(None, _check_shuffle)
     deterministic: bool | None = option(None, OneOf(None, True, False))
     cache: bool | str = option(False, _check_cache, normal=_path)
     start: tuple[int, int] | None = option(None, _check_start)
 
-    def _conflicts(self) -> Iterator[Fault]:
+    def _conflicts(self) -> Iterator[Conflict]:
         if self.follow:
             for words in self._not_with_follow():
-                yield Fault("follow", True, words)
+                yield "follow", words
         if self.start and (self.seed is None or self.deterministic is False):
             words = (
                 "an epoch's order comes from the seed; give the seed of the run to continue, such "
                 "as seed=1, and leave deterministic as it is."
             )
-            yield Fault("start", self.start, words)
+            yield "start", words
         if self.is_exact and self.cache:
-            words = "a cache keeps the records in one order; leave out one of the two."
-            yield Fault("shuffle", "exact", words)
+            yield "shuffle", "a cache keeps the records in one order; leave out one of the two."
         yield from super()._conflicts()
 
     def _not_with_follow(self) -> Iterator[str]:

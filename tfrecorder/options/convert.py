@@ -12,16 +12,15 @@ from tfrecorder.core.checks import (
     OneOf,
     Size,
     Whole,
-    flag,
     flag_or_none,
     fraction,
     parse_size,
     text,
 )
-from tfrecorder.core.option import Fault, option
+from tfrecorder.core.option import option
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options import convert_values as values
-from tfrecorder.options.option import Options
+from tfrecorder.options.option import Conflict, Options
 from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form
 from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.kinds import Schema
@@ -83,9 +82,8 @@ class ConvertOptions(Options):
     )
     background_class: bool = option(
         False,
-        flag,
-        "Number the classes of boxes from 1: class 0 is the background, as detection tools expect. "
-        "Also writes label_map.csv and label_map.pbtxt.",
+        help="Number the classes of boxes from 1: class 0 is the background, as detection tools "
+        "expect. Also writes label_map.csv and label_map.pbtxt.",
         content=True,
     )
     sep: str | None = option(
@@ -128,7 +126,7 @@ class ConvertOptions(Options):
         idle_with={"num_shards": lambda number: isinstance(number, int)},
     )
     shuffle: bool = option(
-        True, flag, "Shuffle the rows of each split, or keep the source's order.", content=True
+        True, help="Shuffle the rows of each split, or keep the source's order.", content=True
     )
     seed: int = option(
         0,
@@ -147,8 +145,7 @@ class ConvertOptions(Options):
     )
     stratify: bool = option(
         False,
-        flag,
-        "Apply these shares to the rows of each label, not to all rows together.",
+        help="Apply these shares to the rows of each label, not to all rows together.",
         content=True,
     )
     split_by: str | None = option(
@@ -171,7 +168,6 @@ class ConvertOptions(Options):
         Whole(1),
         "Reject images with more pixels than this.",
         content=True,
-        metavar="N",
     )
     image_size: int | tuple[int, int] | None = option(
         None,
@@ -202,18 +198,16 @@ class ConvertOptions(Options):
         Whole(1, 100),
         "Quality of images that are encoded as JPEG, 1 to 100.",
         content=True,
-        metavar="N",
         needs=("image_size", "image_format", "apply_exif"),
         idle_with={"image_format": ("png", "raw").__contains__},
     )
     apply_exif: bool = option(
-        False, flag, "Turn images upright, following their EXIF orientation.", content=True
+        False, help="Turn images upright, following their EXIF orientation.", content=True
     )
     tfds_features: bool = option(
         False,
-        flag,
-        "Describe boxes and masks by TFDS's own features, so that tfds.as_dataframe draws them: "
-        "records also hold each box as one value, and as_supervised gives image and mask.",
+        help="Describe boxes and masks by TFDS's own features, so that tfds.as_dataframe draws "
+        "them: records also hold each box as one value, and as_supervised gives image and mask.",
         content=True,
     )
     name: str | None = option(
@@ -254,13 +248,11 @@ class ConvertOptions(Options):
     )
     overwrite: bool = option(
         False,
-        flag,
-        "Replace a dataset that tfrecorder wrote there before, once the new one is complete.",
+        help="Replace a dataset that tfrecorder wrote there before, once the new one is complete.",
     )
     retry_rejects: bool = option(
         False,
-        flag,
-        "For a finished dataset: retry the shards with images that could not be read.",
+        help="For a finished dataset: retry the shards with images that could not be read.",
     )
     runner: str = option(
         "DirectRunner",
@@ -278,8 +270,7 @@ class ConvertOptions(Options):
     )
     wait: bool = option(
         False,
-        flag,
-        "With the DataflowRunner: wait until the job ends. Default: return at once. The other "
+        help="With the DataflowRunner: wait until the job ends. Default: return at once. The other "
         "runners always wait.",
     )
     project: str | None = option(
@@ -299,57 +290,46 @@ class ConvertOptions(Options):
         Whole(1),
         "Local worker processes, or the machines that Dataflow starts with. Default: one process "
         "with threads on all cores, which is faster on most machines.",
-        metavar="N",
     )
     num_threads: int | None = option(
         None,
         Whole(1),
         "Threads that load images, in each worker process. Default: one per core, or 16 if images "
         "come from a bucket.",
-        metavar="N",
     )
     progress: bool | None = option(
         None, flag_or_none, "Show a progress bar. Default: only in a terminal or a notebook."
     )
 
-    def _conflicts(self) -> Iterator[Fault]:
+    def _conflicts(self) -> Iterator[Conflict]:
         if self.schema is not None and (self.columns or self.labels):
-            name = "columns" if self.columns else "labels"
-            yield Fault(
-                name,
-                getattr(self, name),
+            words = (
                 "a schema names the source's own columns and their class names, as in "
-                "Label(names=[...]); leave this option out.",
+                "Label(names=[...]); leave this option out."
             )
-        if self.image_format == "raw" and (
-            not isinstance(self.image_size, tuple) or self.resize == "fit"
-        ):
-            yield Fault(
-                "image_format",
-                "raw",
+            yield "columns" if self.columns else "labels", words
+        of_one_size = isinstance(self.image_size, tuple) and self.resize != "fit"
+        if self.image_format == "raw" and not of_one_size:
+            words = (
                 "raw pixels can be read back only if all images have one size; give it, such as "
-                "image_size=(128, 128), and a resize other than 'fit'.",
+                "image_size=(128, 128), and a resize other than 'fit'."
             )
+            yield "image_format", words
         if self.resize != "stretch" and isinstance(self.image_size, int):
-            yield Fault(
-                "resize",
-                self.resize,
+            words = (
                 "with one number for image_size, images keep their proportions; give height and "
-                "width, such as image_size=(224, 224).",
+                "width, such as image_size=(224, 224)."
             )
+            yield "resize", words
         if self.verify == "none" and self.transforms:
-            yield Fault(
-                "verify",
-                "none",
-                "images cannot be transformed without being decoded; give verify='decode'.",
-            )
+            words = "images cannot be transformed without being decoded; give verify='decode'."
+            yield "verify", words
         if self.overwrite and self.retry_rejects:
-            yield Fault(
-                None,
-                None,
+            words = (
                 "overwrite=True and retry_rejects=True cannot be combined: the first starts again, "
-                "the second keeps what is there. Give one of them.",
+                "the second keeps what is there. Give one of them."
             )
+            yield None, words
 
     @property
     def text_form(self) -> TextForm:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,6 +10,10 @@ from typing import Any, TypeVar
 from tfrecorder.core.checks import Check, nearest
 from tfrecorder.core.option import Fault, faults_of, idle_options
 from tfrecorder.errors import OptionError
+
+#: The name of an option that does not go together with another, and the remedy; without a name,
+#: the remedy says what it is about.
+Conflict = tuple[str | None, str]
 
 Self = TypeVar("Self", bound="Options")
 
@@ -24,9 +27,11 @@ class Options:
     """
 
     def __post_init__(self) -> None:
-        refuse(itertools.chain(faults_of(self), self._conflicts()))
+        refuse(faults_of(self))
+        for name, remedy in self._conflicts():
+            raise OptionError.of(name, None if name is None else getattr(self, name), remedy)
 
-    def _conflicts(self) -> Iterator[Fault]:
+    def _conflicts(self) -> Iterator[Conflict]:
         """What is wrong with several options together; each of them alone is right."""
         return iter(())
 

@@ -29,11 +29,8 @@ class PreviewOptions(Options):
         1000,
         Whole(1),
         "How many random records of each split to decode, at most.",
-        metavar="N",
     )
-    per_split: int = option(
-        24, Whole(1, MOST_SHOWN), "How many of them to show; at most 200.", metavar="N"
-    )
+    per_split: int = option(24, Whole(1, MOST_SHOWN), "How many of them to show; at most 200.")
     seconds: float = option(60.0, _check_seconds, "How long the search for duplicates may take.")
     seed: int = option(0, Whole(0), "Seed of the random choice.")
     progress: bool | None = option(

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tfrecorder.core.checks import OneOf, Size, Whole, flag, is_whole, parse_size
+from tfrecorder.core.checks import OneOf, Size, Whole, is_whole, name_of_dtype, parse_size
 from tfrecorder.core.limits import memory_limit
-from tfrecorder.core.option import Fault, option
+from tfrecorder.core.option import option
 from tfrecorder.images.limits import RESIZES
-from tfrecorder.options.option import Options
+from tfrecorder.options.option import Conflict, Options
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
@@ -38,13 +38,8 @@ def _check_names(value: Any) -> str | None:
     return None if all(isinstance(name, str) for name in value) else "give names of columns."
 
 
-def _name(dtype: Any) -> Any:
-    """The name of a dtype such as tf.float32."""
-    return getattr(dtype, "name", dtype)
-
-
 def _check_dtype(value: Any) -> str | None:
-    return OneOf(*DTYPES)(_name(value))
+    return OneOf(*DTYPES)(name_of_dtype(value))
 
 
 def _check_function(value: Any) -> str | None:
@@ -79,14 +74,14 @@ class ReadOptions(Options):
 
     image_size: int | tuple[int, int] | None = option(None, _check_image_size)
     resize: str = option("stretch", OneOf(*RESIZES), needs=("image_size",))
-    antialias: bool = option(True, flag, needs=("image_size",))
-    dtype: str = option("uint8", _check_dtype, normal=_name)
+    antialias: bool = option(True, needs=("image_size",))
+    dtype: str = option("uint8", _check_dtype, normal=name_of_dtype)
     value_range: tuple[float, float] | None = option(None, _check_value_range)
-    decode: bool = option(True, flag)
+    decode: bool = option(True)
     seed: int | None = option(None, Whole(0, 2**32 - 1))
     map_fn: Callable[..., Any] | None = option(None, _check_function)
-    augment: bool = option(False, flag)
-    features: bool = option(False, flag)
+    augment: bool = option(False)
+    features: bool = option(False)
     inputs: Sequence[str] | None = option(None, _check_names)
     targets: Sequence[str] | None = option(None, _check_names)
     max_boxes: int | None = option(None, Whole(1))
@@ -94,25 +89,22 @@ class ReadOptions(Options):
     label: str | None = None
     at: int | None = option(None, Whole(0))
 
-    def _conflicts(self) -> Iterator[Fault]:
+    def _conflicts(self) -> Iterator[Conflict]:
         if self.features and (self.inputs or self.targets):
             name = "inputs" if self.inputs else "targets"
-            words = f"features=True gives every column; leave {name} out."
-            yield Fault(name, list(getattr(self, name)), words)
+            yield name, f"features=True gives every column; leave {name} out."
         if not self.decode:
             pixels = [name for name in ("image_size", "augment") if getattr(self, name)]
             if pixels or self.dtype != "uint8":
                 name = (pixels or ["dtype"])[0]
-                yield Fault(None, None, f"decode=False gives the stored bytes; leave out {name}.")
+                yield None, f"decode=False gives the stored bytes; leave out {name}."
         if self.augment and self.image_size is None:
-            words = "random parts differ in size; give image_size, such as 224."
-            yield Fault("augment", True, words)
+            yield "augment", "random parts differ in size; give image_size, such as 224."
         if self.resize == "fit" and self.image_size is not None and self.augment:
-            words = "random parts all get image_size; leave it out, or augment."
-            yield Fault("resize", "fit", words)
+            yield "resize", "random parts all get image_size; leave it out, or augment."
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):
             words = "uint8 pixels are 0 to 255; give dtype='float32' for another range."
-            yield Fault("value_range", self.value_range, words)
+            yield "value_range", words
 
     @property
     def keys(self) -> NamedKeys:
@@ -144,7 +136,7 @@ class EpochOptions(ReadOptions):
     """
 
     batch_size: int | None = option(None, Whole(1))
-    follow: bool = option(False, flag)
+    follow: bool = option(False)
     shard: tuple[int, int] | None = option(None, _check_shard)
     ram_budget: int | str | None = option(None, Size((2**20, "1 MiB"), "4GiB"))
 
@@ -153,16 +145,15 @@ class EpochOptions(ReadOptions):
         """`ram_budget` in bytes; by default a quarter of what the process may use."""
         return memory_limit() // 4 if self.ram_budget is None else parse_size(self.ram_budget)
 
-    def _conflicts(self) -> Iterator[Fault]:
+    def _conflicts(self) -> Iterator[Conflict]:
         if self.follow and self.at is not None:
-            words = f"at={self.at} reads no newer generation; leave out one of the two."
-            yield Fault("follow", True, words)
+            yield "follow", f"at={self.at} reads no newer generation; leave out one of the two."
         if self.follow and self.shard is not None and self.shard[1] > 1:
             words = (
                 "each host would look for new generations at a different moment, and so divide "
                 "different records. With shard, give at and a new number for each epoch."
             )
-            yield Fault("follow", True, words)
+            yield "follow", words
         yield from super()._conflicts()
         fits = self.resize == "fit" and self.image_size is not None
         if fits and self.batch_size and self.decode and self.map_fn is None:
@@ -170,4 +161,4 @@ class EpochOptions(ReadOptions):
                 "images that differ in size cannot share a batch; give 'stretch', 'crop' or 'pad', "
                 "or leave out batch_size."
             )
-            yield Fault("resize", "fit", words)
+            yield "resize", words

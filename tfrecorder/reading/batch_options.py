@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.core.checks import OneOf, Whole
-from tfrecorder.core.option import Fault, option
+from tfrecorder.core.option import option
 from tfrecorder.errors import OptionError
+from tfrecorder.options.option import Conflict
 from tfrecorder.options.read import EpochOptions
 from tfrecorder.reading.position import Share
 
@@ -68,12 +69,11 @@ class BatchOptions(EpochOptions):
         host, hosts = map(int, self.shard or (0, 1))
         return Share(records, int(self.batch_size), host, hosts, self.drops)
 
-    def _conflicts(self) -> Iterator[Fault]:
+    def _conflicts(self) -> Iterator[Conflict]:
         may_shuffle = self.shuffle is not False or self.augment
         if self.shard is not None and self.shard[1] > 1 and self.seed is None and may_shuffle:
-            words = "all hosts need one order; give the same seed to each."
-            yield Fault("shard", self.shard, words)
+            yield "shard", "all hosts need one order; give the same seed to each."
         if self.layout == "NCHW" and self.map_fn is not None:
             words = "map_fn gets images as NHWC, and can transpose them itself; leave layout out."
-            yield Fault("layout", "NCHW", words)
+            yield "layout", words
         yield from super()._conflicts()

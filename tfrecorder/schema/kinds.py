@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tfrecorder.core.checks import OneOf, Whole, name_of_dtype
+from tfrecorder.core.option import faults_of, option
 from tfrecorder.errors import OptionError
 from tfrecorder.schema.keys import BACKGROUND
 
@@ -18,10 +21,76 @@ BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")
 Shape = tuple[int | None, ...]
 
 
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+
+
+def _sides(shape: Sequence[int | None]) -> Shape:
+    return tuple(None if side is None else operator.index(side) for side in shape)
+
+
+def _texts(names: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(map(str, names))
+
+
+def _check_name(value: Any) -> str | None:
+    return None if value is None or isinstance(value, str) else "give the name of a column."
+
+
+def _check_label(value: Any) -> str | None:
+    is_label = isinstance(value, (str, int)) and not isinstance(value, bool)
+    return None if is_label else "give text or an integer."
+
+
+def _check_names(names: Any) -> str | None:
+    if isinstance(names, str) or not isinstance(names, Sequence) or not len(names):
+        return "give a list of class names."
+    if any(map(_check_label, names)):
+        return "give text."
+    return "a name appears more than once." if len(set(map(str, names))) < len(names) else None
+
+
+def _check_columns(columns: Any) -> str | None:
+    is_list = isinstance(columns, Sequence) and not isinstance(columns, str)
+    if not is_list or not all(isinstance(name, str) for name in columns):
+        return "give a list of columns."
+    return None if columns else "give at least one."
+
+
+def _check_edges(columns: Any) -> str | None:
+    if fault := _check_columns(columns):
+        return fault
+    words = "give 4: the columns of the left, upper, right and lower edge."
+    return None if len(columns) == len(BOX_COLUMNS) else words
+
+
+def _check_shape(shape: Any) -> str | None:
+    is_list = isinstance(shape, Sequence) and not isinstance(shape, str)
+    if is_list and (tuple(shape) == (None,) or not any(map(Whole(1), shape))):
+        return None
+    return (
+        "give () for one value, (None,) for a list of any length, or the sizes of an array, such "
+        "as (3,) or (4, 4)."
+    )
+
+
+def _check_dtype(value: Any) -> str | None:
+    if name_of_dtype(value) == "float64":
+        return (
+            "records of TensorFlow have no float64; give 'float32', 'int64' for whole numbers up "
+            "to 64 bits, or Text() to keep all digits."
+        )
+    return OneOf(*DTYPES)(name_of_dtype(value))
+
+
 class Kind:
     """What a column holds; see the classes below."""
 
     word: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name, value, remedy in faults_of(self):
+            raise OptionError(f"{type(self).__name__}({name}={value!r}): {remedy}")
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in settings(self).items())
@@ -36,11 +105,8 @@ class Split(Kind):
         required: if False, a source may lack the column: then all rows are assigned.
     """
 
-    required: bool = True
+    required: bool = option(True)
     word = "split"
-
-    def __post_init__(self) -> None:
-        _check_flag(self, "required")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -58,11 +124,8 @@ class Mask(Kind):
         of: the column of the image; None if there is only one.
     """
 
-    of: str | None = None
+    of: str | None = option(None, _check_name)
     word = "mask"
-
-    def __post_init__(self) -> None:
-        _check_name(self, "of")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -75,16 +138,10 @@ class Label(Kind):
         required: if False, a source may lack the column: then the label is -1, its text empty.
     """
 
-    names: tuple[str, ...] | None = None
-    default: str | int | None = None
-    required: bool = True
+    names: tuple[str, ...] | None = option(None, _check_names, normal=_texts)
+    default: str | int | None = option(None, _check_label)
+    required: bool = option(True)
     word = "label"
-
-    def __post_init__(self) -> None:
-        _normal_names(self)
-        _check_flag(self, "required")
-        if self.default is not None and not _is_label(self.default):
-            raise OptionError(f"Label(default={self.default!r}): give text or an integer.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -98,14 +155,13 @@ class Labels(Kind):
         separator: the text between two labels.
     """
 
-    names: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = option(None, _check_names, normal=_texts)
+    columns: tuple[str, ...] | None = option(None, _check_columns, normal=tuple)
     separator: str | None = None
     word = "labels"
 
     def __post_init__(self) -> None:
-        _normal_names(self)
-        _normal_columns(self, None)
+        super().__post_init__()
         if self.separator is not None and (not isinstance(self.separator, str) or self.columns):
             raise OptionError(
                 f"Labels(separator={self.separator!r}): give text such as '|', and no columns."
@@ -126,24 +182,18 @@ class Boxes(Kind):
         tfds_features: if True, records also hold each box as one value, TFDS's BBoxFeature.
     """
 
-    columns: tuple[str, ...] = BOX_COLUMNS
-    label: str | None = "label"
-    unit: str = "fraction"
-    names: tuple[str, ...] | None = None
-    background_class: bool = False
-    tfds_features: bool = False
+    columns: tuple[str, ...] = option(BOX_COLUMNS, _check_edges, normal=tuple)
+    label: str | None = option("label", _check_name)
+    unit: str = option("fraction", OneOf(*UNITS))
+    names: tuple[str, ...] | None = option(None, _check_names, normal=_texts)
+    background_class: bool = option(False)
+    tfds_features: bool = option(False)
     word = "boxes"
 
     def __post_init__(self) -> None:
-        _normal_names(self)
-        _normal_columns(self, 4)
-        _check_name(self, "label")
-        _check_flag(self, "background_class")
-        _check_flag(self, "tfds_features")
+        super().__post_init__()
         if self.background_class:
             _reserve_background(self)
-        if self.unit not in UNITS:
-            raise OptionError(f"Boxes(unit={self.unit!r}): give one of {', '.join(UNITS)}.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -155,24 +205,8 @@ class _Values(Kind):
         default: the value of rows where it is missing; None makes that an error.
     """
 
-    shape: Shape = ()
-    default: Any = None
-
-    def __post_init__(self) -> None:
-        shape = self.shape
-        if isinstance(shape, Sequence) and not isinstance(shape, str):
-            shape = tuple(shape)
-            object.__setattr__(self, "shape", shape)
-        sides = isinstance(shape, tuple) and all(
-            isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in shape
-        )
-        if not sides and shape != (None,):
-            raise OptionError(
-                f"{type(self).__name__}(shape={self.shape!r}): give () for one value, (None,) for "
-                "a list of any length, or the sizes of an array, such as (3,) or (4, 4)."
-            )
-        if isinstance(self.default, list):
-            object.__setattr__(self, "default", _as_tuples(self.default))
+    shape: Shape = option((), _check_shape, normal=_sides)
+    default: Any = option(None, lambda value: None, normal=_as_tuples)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -186,22 +220,9 @@ class Number(_Values):
         target: True if it is what a model learns to predict, such as a steering angle.
     """
 
-    dtype: str = "float32"
-    target: bool = False
+    dtype: str = option("float32", _check_dtype, normal=name_of_dtype)
+    target: bool = option(False)
     word = "number"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        dtype = getattr(self.dtype, "name", self.dtype)
-        object.__setattr__(self, "dtype", dtype)
-        if dtype == "float64":
-            raise OptionError(
-                "Number(dtype='float64'): records of TensorFlow have no float64; give 'float32', "
-                "'int64' for whole numbers up to 64 bits, or Text() to keep all digits."
-            )
-        if dtype not in DTYPES:
-            raise OptionError(f"Number(dtype={self.dtype!r}): give one of {', '.join(DTYPES)}.")
-        _check_flag(self, "target")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -323,30 +344,6 @@ def _check_together(schema: Schema) -> None:
             taken[column] = name
 
 
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, (str, int)) and not isinstance(value, bool)
-
-
-def _normal_names(kind: Any) -> None:
-    names = kind.names
-    if names is None:
-        return
-    if isinstance(names, str) or not isinstance(names, Sequence) or not len(names):
-        fault = "give a list of class names."
-    elif not all(map(_is_label, names)):
-        fault = "give text."
-    elif len(set(map(str, names))) < len(names):
-        fault = "a name appears more than once."
-    else:
-        object.__setattr__(kind, "names", tuple(map(str, names)))
-        return
-    raise OptionError(f"{type(kind).__name__}(names={names!r}): {fault}")
-
-
 def _reserve_background(boxes: Boxes) -> None:
     """Put the background's name first in a kind that has names."""
     if boxes.label is None:
@@ -362,37 +359,6 @@ def _reserve_background(boxes: Boxes) -> None:
             f"class names: {list(boxes.names)}. Leave it out there, or put it first."
         )
     object.__setattr__(boxes, "names", (BACKGROUND, *boxes.names))
-
-
-def _normal_columns(kind: Any, count: int | None) -> None:
-    columns = kind.columns
-    if columns is None:
-        return
-    whole = isinstance(columns, Sequence) and not isinstance(columns, str)
-    if not whole or not all(isinstance(name, str) for name in columns):
-        fault = "give a list of columns."
-    elif count and len(columns) != count:
-        fault = f"give {count}: the columns of the left, upper, right and lower edge."
-    elif not columns:
-        fault = "give at least one."
-    else:
-        object.__setattr__(kind, "columns", tuple(columns))
-        return
-    raise OptionError(f"{type(kind).__name__}(columns={columns!r}): {fault}")
-
-
-def _check_flag(kind: Any, attribute: str) -> None:
-    value = getattr(kind, attribute)
-    if not isinstance(value, bool):
-        raise OptionError(f"{type(kind).__name__}({attribute}={value!r}): give True or False.")
-
-
-def _check_name(kind: Any, attribute: str) -> None:
-    value = getattr(kind, attribute)
-    if value is not None and not isinstance(value, str):
-        raise OptionError(
-            f"{type(kind).__name__}({attribute}={value!r}): give the name of a column."
-        )
 
 
 def settings(kind: Kind) -> dict[str, Any]:
