@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -97,22 +96,6 @@ def compact(
     return job.run(job.Job("compaction", path, chosen, rows))
 
 
-@dataclass(frozen=True)
-class _Records:
-    """The records of a dataset, of this mean size in bytes; they were found when planned."""
-
-    mean_bytes: int
-
-    def sizes(self, decisive: bool) -> list[int]:
-        return [max(0, self.mean_bytes - RECORD_OVERHEAD)]
-
-    def check(self) -> None:
-        pass
-
-    def spool(self, folder: str, rows: pa.Table) -> None:
-        pass
-
-
 def _rows(
     where: str,
     target: str,
@@ -132,7 +115,10 @@ def _rows(
     plan, planned = _plan(where, stored, generations, drop, options)
     records = sum(stored.records(split) or 0 for split in stored.splits)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
-    return PlannedRows(target, plan, planned, _Records(size), options)
+    sizes = [max(0, size - RECORD_OVERHEAD)]
+    return PlannedRows(
+        folder=target, plan=plan, planned=planned, options=options, sizes=lambda decisive: sizes
+    )
 
 
 def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str]:

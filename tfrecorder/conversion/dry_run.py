@@ -160,8 +160,8 @@ def _dry_run(source: Any, path: str, options: ConvertOptions) -> DryRun:
         pending = None
         if staged is not None:
             pending = 0 if is_whole else len(pending_shards(folder, staged, options))
-    sizes = rows.origin.sizes(decisive=True)
-    rows.origin.check()
+    sizes = rows.sizes(True)
+    rows.check()
     plan = staged or with_shards(rows, sizes)
     labels = class_field(plan.fields)
     assert rows.summary.report is not None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,54 +25,18 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.exchange import complete
-from tfrecorder.output.spool import remove_spool, spool_images
+from tfrecorder.output.spool import remove_spool
 from tfrecorder.output.staging import read_plan, restage_rows, stage_plan
 from tfrecorder.plan.plan import Plan, PlanKind, shard_counts
-from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
 from tfrecorder.validation.report import ValidationReport, count_warnings
-from tfrecorder.validation.rules import Checked
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class Origin(Protocol):
-    """Where the records of planned rows come from."""
-
-    def sizes(self, decisive: bool) -> Sequence[int]:
-        """Sizes in bytes of some of the images; `decisive` if they decide on the shards."""
-        ...
-
-    def check(self) -> None:
-        """Raise an error if the images are not there; called before anything is changed."""
-        ...
-
-    def spool(self, folder: str, rows: pa.Table) -> None:
-        """Put the images of rows that came as bytes where the plan is staged."""
-        ...
-
-
-@dataclass(frozen=True)
-class Images:
-    """The images of a table without errors; its relative uris start from `base`."""
-
-    checked: Checked
-    base: str
-    options: ConvertOptions
-
-    def sizes(self, decisive: bool) -> Sequence[int]:
-        return sizes_of_some(self.checked, self.base, self.options, decisive=decisive)
-
-    def check(self) -> None:
-        open_some(self.checked, self.base, self.options)
-
-    def spool(self, folder: str, rows: pa.Table) -> None:
-        spool_images(folder, rows, self.checked.contents.values())
 
 
 @dataclass(frozen=True)
@@ -95,7 +59,7 @@ class Summary:
         return {} if self.report is None else count_warnings(self.report)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlannedRows:
     """Rows planned for a folder.
 
@@ -104,13 +68,18 @@ class PlannedRows:
         plan: its numbers of shards are not decided yet.
         planned: the rows, in the order of the shards.
         options: with which they are written.
+        sizes: sizes in bytes of some of the images; takes whether they decide on the shards.
+        check: raises an error if the images are not there; called before anything is changed.
+        spool: takes a folder and rows; puts those of their images there that came as bytes.
     """
 
     folder: str
     plan: Plan
     planned: pa.Table
-    origin: Origin
     options: ConvertOptions
+    sizes: Callable[[bool], Sequence[int]]
+    check: Callable[[], None] = lambda: None
+    spool: Callable[[str, pa.Table], None] = lambda folder, rows: None
     summary: Summary = field(default_factory=Summary)
 
 
@@ -193,17 +162,17 @@ def stage(rows: PlannedRows) -> Staged | None:
     plan = staged or rows.plan
     # A staged plan has its numbers of shards, and the user may have given them.
     undecided = staged is None and None in map(rows.options.shards_of, plan.split_rows)
-    sizes = rows.origin.sizes(undecided)
+    sizes = rows.sizes(undecided)
     if undecided:
         plan = with_shards(rows, sizes)
     pending = plan.shards if staged is None else pending_shards(folder, plan, rows.options)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
-        rows.origin.check()
+        rows.check()
     if staged is None:
         clear(folder, keep_spool=bool(plan.spooled))
     if plan.spooled and pending:
-        rows.origin.spool(folder, rows.planned.take(_numbers_of(plan, pending)))
+        rows.spool(folder, rows.planned.take(_numbers_of(plan, pending)))
     if staged is None:
         stage_plan(plan, rows.planned, folder)
     else:

@@ -6,10 +6,11 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.staged import Images, PlannedRows, Summary
+from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ValidationError
@@ -17,8 +18,9 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.subsets import OF_FINDINGS
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.result import counts_in_words
+from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.plan import PlanKind, make_plan
-from tfrecorder.plan.preflight import in_files
+from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
 from tfrecorder.runners import run
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.hugging_face import is_hugging_face
@@ -70,12 +72,14 @@ def planned_rows(
     if plan.spooled and not storage.is_local(folder):
         plan = dataclasses.replace(plan, remote=True)
     return PlannedRows(
-        folder,
-        plan,
-        planned,
-        Images(checked, table.base, options),
-        options,
-        Summary(report, dict(table.passed_over), **summary),
+        folder=folder,
+        plan=plan,
+        planned=planned,
+        options=options,
+        sizes=partial(sizes_of_some, checked, table.base, options),
+        check=partial(open_some, checked, table.base, options),
+        spool=partial(spool_images, checked.contents.values()),
+        summary=Summary(report, dict(table.passed_over), **summary),
     )
 
 

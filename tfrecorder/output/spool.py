@@ -79,7 +79,7 @@ class Spool:
         self._waiting, self._waiting_bytes = [], 0
 
 
-def spool_images(folder: str, planned: pa.Table, contents: Iterable[Contents]) -> None:
+def spool_images(contents: Iterable[Contents], folder: str, planned: pa.Table) -> None:
     """Write the images of planned rows that came as bytes, except those that are already there.
 
     Args:

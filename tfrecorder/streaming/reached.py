@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
@@ -14,71 +13,51 @@ from tfrecorder.reading.stream_positions import position_of, taken_positions
 from tfrecorder.streaming.stream_source import OpenedSource
 
 
-class Reached(Protocol):
-    """How far a source was read."""
+class Reached:
+    """How far a source was read whose rows have an order: up to a position."""
 
-    @property
+    def __init__(self, position: Any) -> None:
+        self._position = position
+
     def position(self) -> Any:
         """What the source's `rows` is given; it never changes."""
-        ...
+        return self._position
 
-    @property
     def noted(self) -> Any:
         """What a commit notes of it, as a JSON value."""
-        ...
+        return self._position
 
     def add(self, position: Any) -> None:
         """From here on the source is read behind this row."""
-        ...
+        self._position = position
 
     def drop(self, positions: Iterable[Any]) -> None:
-        """The source gives these rows again."""
-        ...
+        """The source gives these rows again; what has an order is never replaced."""
 
 
-@dataclass
-class LastPosition:
-    """The position of the last row, of a source whose rows have an order."""
+class ReachedInAnyOrder(Reached):
+    """The positions of all rows that were read, of a source whose rows have no order."""
 
-    position: Any
+    _position: set[str]
 
-    @property
-    def noted(self) -> Any:
-        return self.position
-
-    def add(self, position: Any) -> None:
-        self.position = position
-
-    def drop(self, positions: Iterable[Any]) -> None:
-        """Nothing: what has an order is not replaced."""
-
-
-@dataclass
-class AllPositions:
-    """The positions of all rows, of a source whose rows have no order."""
-
-    taken: set[str]
-
-    @property
     def position(self) -> frozenset[str]:
-        return frozenset(self.taken)
+        return frozenset(self._position)
 
-    @property
     def noted(self) -> int:
-        return len(self.taken)
+        return len(self._position)
 
     def add(self, position: str) -> None:
-        self.taken.add(position)
+        self._position.add(position)
 
     def drop(self, positions: Iterable[str]) -> None:
-        self.taken.difference_update(positions)
+        self._position.difference_update(positions)
 
 
 def reached(source: OpenedSource, generations: Sequence[Generation]) -> Reached:
     """How far a source was read by the commits of a dataset."""
     if source.ordered:
-        return LastPosition(position_of(generations, source.name))
-    return AllPositions(taken_positions(generations, source.name))
+        return Reached(position_of(generations, source.name))
+    return ReachedInAnyOrder(taken_positions(generations, source.name))
 
 
 def saved(source: OpenedSource, position: Any) -> str:

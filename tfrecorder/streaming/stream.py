@@ -183,7 +183,7 @@ def _follow(
     while True:
         asked = time.monotonic()
         if may_have_more or _idle_left(source, limits, asked - heard) <= 0:
-            for cells, position in source.rows(dataset.reached.position):
+            for cells, position in source.rows(dataset.reached.position()):
                 heard = time.monotonic()
                 batch = batch or dataset.new_batch()
                 _through_outages(partial(dataset.add, batch, cells, position))
@@ -271,7 +271,7 @@ def _say(
 ) -> None:
     waiting = 0 if batch is None else len(batch.rows)
     words = f"{dataset.counts}; {waiting:,} waiting"
-    behind = source.behind(dataset.reached.position)
+    behind = source.behind(dataset.reached.position())
     if behind is not None:
         words += f", {behind:,} not read"
     say(words)

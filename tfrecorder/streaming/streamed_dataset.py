@@ -120,7 +120,7 @@ class StreamedDataset:
             OutputError: another stream or append has written that generation in the meantime.
         """
         name, base = self.source.name, self.source.base or os.getcwd()
-        read = {"from": position_of(self.generations, name), "to": self.reached.noted}
+        read = {"from": position_of(self.generations, name), "to": self.reached.noted()}
         size = batch.mean_bytes(base)
         made = plan_batch(batch.rows, self._target(), self.options, base, name, {name: read}, size)
         if isinstance(made, str):
