@@ -1,9 +1,14 @@
-"""What several test files share: the bundled photographs, and reading back without TensorFlow."""
+"""What several test files share: photographs, reading back without TensorFlow, the command line.
+
+It reaches into the package for all of them: TFRecord framing, cells of a CSV, the command and its
+options, and the patience with a service that does not answer.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import importlib.util
 import json
 import os
@@ -12,18 +17,23 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pandas as pd
 import pytest
+from click.testing import CliRunner, Result
 
 import tfrecorder
 from tfrecorder import parse_example
+from tfrecorder.cli.main import main
 from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.tfrecord import read_records
-from tfrecorder.storage import retry, services
+from tfrecorder.storage import files, services
+from tfrecorder.storage.patience import patience
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 CSV = SAMPLES / "photos.csv"
@@ -31,6 +41,9 @@ PHOTOS = sorted(SAMPLES.glob("photos/*/*.jpg"))
 
 #: A process started with "&" by a script ignores Ctrl-C, and so do its children.
 LISTEN_TO_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+#: The command in a process of its own, for `python -c` and the arguments of the command.
+COMMAND = LISTEN_TO_CTRL_C + "import runpy; runpy.run_module('tfrecorder', run_name='__main__')"
 
 
 def photo_frame(rows: int = len(PHOTOS), split: str = "TRAIN") -> pd.DataFrame:
@@ -92,19 +105,30 @@ def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=head).astype({"row": int})
 
 
+def set_patience(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
+    """Wait for services in another way in this process: fields of `Patience`."""
+    changed = dataclasses.replace(patience(), **values)
+    monkeypatch.setattr("tfrecorder.storage.patience._PATIENCE", changed)
+
+
+def forget_services() -> None:
+    """Drop what this process knows of services: clients for another server, and what failed."""
+    files._remote_store.cache_clear()
+    services._SERVICES.clear()
+
+
 def shorten_pauses(monkeypatch: pytest.MonkeyPatch, share: float = 0.004) -> None:
     """Ask again soon and often in this process, with all the patience that a user has.
 
     For what succeeds in the end: on a busy machine three attempts may take seconds.
     """
-    monkeypatch.setattr(services, "FIRST_PAUSE", 0.25 * share)
-    monkeypatch.setattr(services, "LONGEST_PAUSE", 5 * share)
-    monkeypatch.setattr(services, "QUIET_SECONDS", 3 * share)
+    pauses = {"first_pause": 0.25 * share, "longest_pause": 5 * share, "quiet": 3 * share}
+    set_patience(monkeypatch, **pauses)
 
 
 def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.5) -> None:
     """Give up after so many seconds in this process, for what fails in the end."""
-    monkeypatch.setattr(retry, "PATIENCE", seconds)
+    set_patience(monkeypatch, seconds=seconds)
     shorten_pauses(monkeypatch, seconds / 120)
 
 
@@ -145,10 +169,28 @@ def run(*arguments: Any, seconds: float = 600, **options: Any) -> subprocess.Com
     )
 
 
-def start(code: str, **options: Any) -> subprocess.Popen[str]:
+def invoke(*arguments: Any, piped: bytes | None = None) -> Result:
+    """The command in this process, with its exit code and what it prints.
+
+    Raises:
+        Exception: what the command does not catch, and would show with a traceback.
+    """
+    words = [str(argument) for argument in arguments]
+    with pytest.MonkeyPatch.context() as patched:
+        # The command shows warnings in its own way, for the whole life of its process.
+        patched.setattr(warnings, "showwarning", warnings.showwarning)
+        return CliRunner().invoke(main, words, input=piped, catch_exceptions=False)
+
+
+def commands() -> dict[str, click.Command]:
+    """All commands by name, with their options and helps."""
+    return dict(main.commands)
+
+
+def start(code: str, *arguments: Any, **options: Any) -> subprocess.Popen[str]:
     """A process of this Python that runs a script and can be interrupted."""
     return subprocess.Popen(
-        [sys.executable, "-c", LISTEN_TO_CTRL_C + code],
+        [sys.executable, "-c", LISTEN_TO_CTRL_C + code, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -11,16 +11,14 @@ from typing import Any
 import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
-from click.testing import CliRunner
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from kind_cases import convert, values
+from object_cases import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels
 from record_laws import check_records
-from support import PHOTOS, public_files, records
-from test_detection import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels
+from support import PHOTOS, invoke, public_files, records
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Schema, Split
-from tfrecorder.cli.main import main
 
 MAPS = ("label_map.csv", "label_map.pbtxt")
 
@@ -226,7 +224,7 @@ def test_a_schema_and_the_command_line_say_the_same() -> None:
     )
     words = ["convert", "boxes.csv", "--no-shuffle", "--no-progress"]
     for number, more in enumerate([["--background-class"], ["--schema", "schema.yaml"]]):
-        ended = CliRunner().invoke(main, [*words, f"c{number}", *more])
+        ended = invoke(*words, f"c{number}", *more)
         assert ended.exit_code == 0, ended.output
         assert public_files(f"c{number}") == public_files(out)
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,9 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 """
 
-SCRIPT = "import sys\nfrom tfrecorder.cli.main import main\nsys.exit(main())\n"
+#: What pip makes of an entry point.
+(ENTRY,) = entry_points(group="console_scripts", name="tfrecorder")
+SCRIPT = f"import sys\nfrom {ENTRY.module} import {ENTRY.attr}\nsys.exit({ENTRY.attr}())\n"
 
 
 @pytest.mark.parametrize("started", ["python -m tfrecorder", "tfrecorder", "another program"])

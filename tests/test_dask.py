@@ -119,7 +119,7 @@ class NoDask:
 
 sys.meta_path.insert(0, NoDask())
 sys.argv = ["tfrecorder", "convert", {str(CSV)!r}, "out", "--runner", "DaskRunner"]
-import tfrecorder.cli.main; tfrecorder.cli.main.main()
+import runpy; runpy.run_module('tfrecorder', run_name='__main__')
 """
     ended = run("-c", code)
     assert ended.returncode == 2

@@ -12,30 +12,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from kind_cases import convert, values
+from object_cases import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels, marked
 from PIL import Image as Pictures
 from record_laws import check_records
-from support import PHOTOS, examples, rejects, shards
+from support import PHOTOS, rejects
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Schema, Split
-
-CAT, COFFEE, BRICK = (
-    str(next(p for p in PHOTOS if word in p.name)) for word in ("cat", "coffee", "brick")
-)
-EDGES = ["x_min", "y_min", "x_max", "y_max"]
-
-
-def boxes_of(out: str | Path) -> dict[str, tuple[list[list[float]], list[bytes], list[int]]]:
-    """For each image its boxes, their texts and integers, as they are stored."""
-    found = {}
-    for one in (one for shard in shards(out) for one in examples(shard)):
-        keys = [f"image/object/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax")]
-        edges = np.stack([np.asarray(one[key], np.float32) for key in keys], 1)
-        labels = [int(label) for label in one["image/object/class/label"]]
-        texts = [bytes(text) for text in one["image/object/class/text"]]
-        found[one["image/filename"][0].decode()] = (edges.tolist(), texts, labels)
-    return found
-
 
 WANTED = {
     CAT: ([[0.125, 0.25, 0.5, 0.75], [0.5, 0.5, 1.0, 1.0]], [b"eye", b"cat"], [2, 0]),
@@ -122,20 +105,6 @@ def test_a_wrong_line_is_named(line: str, words: str) -> None:
     Path("boxes.jsonl").write_text(vertex(CAT, boundingBoxAnnotations=[]) + line)
     with pytest.raises(tfrecorder.SourceError, match=words):
         tfrecorder.convert("boxes.jsonl", "out")
-
-
-def in_pixels() -> pd.DataFrame:
-    """Boxes in pixels; the last image has none."""
-    width, height = Pictures.open(CAT).size
-    return pd.DataFrame(
-        [
-            ("TRAIN", CAT, 1.0, 2.0, 30.0, 40.0, "eye"),
-            ("TRAIN", COFFEE, 7.0, 8.0, 9.0, 10.0, "cup"),
-            ("TRAIN", CAT, 0.0, 0.0, float(width), float(height), "cat"),
-            ("TRAIN", BRICK, None, None, None, None, None),
-        ],
-        columns=["split", "image_uri", *EDGES, "label"],
-    )
 
 
 def test_a_frame_in_pixels_becomes_fractions_and_comes_back() -> None:
@@ -241,15 +210,6 @@ def test_batches_are_padded_to_a_number_of_boxes(detection: str) -> None:
     assert found["labels"].numpy().tolist() == [[2, 0], [1, -1], [-1, -1]]
     assert not found["boxes"][1, 1].numpy().any()
     assert dataset.element_spec[1]["boxes"].shape.as_list() == [None, 2, 4]
-
-
-def marked(size: tuple[int, int]) -> tuple[Path, list[float]]:
-    """A dark picture with one bright box, and its edges in pixels."""
-    pixels = np.zeros((size[1], size[0], 3), np.uint8)
-    left, upper, right, lower = 60, 50, 120, 90
-    pixels[upper:lower, left:right] = 255
-    Pictures.fromarray(pixels).save("marked.png")
-    return Path("marked.png"), [left, upper, right, lower]
 
 
 def bright(pixels: Any) -> list[float]:

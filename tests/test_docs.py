@@ -17,10 +17,9 @@ from typing import Any
 import click
 import pytest
 from doc_pages import DOCS, PAGES, ROOT, Block, anchors, blocks, links, prose, site, without_code
-from support import SAMPLES, is_installed, run, skip_without
+from support import SAMPLES, commands, is_installed, run, skip_without
 
 import tfrecorder
-from tfrecorder.cli.main import main
 
 #: Pages whose code needs what is not installed with the package; without it they are skipped.
 NEEDS = {
@@ -151,15 +150,11 @@ def test_every_option_of_convert_and_load_is_explained(option: str) -> None:
     )
 
 
-def _commands() -> dict[str, click.Command]:
-    return dict(main.commands)
-
-
-@pytest.mark.parametrize("command", sorted(_commands()))
+@pytest.mark.parametrize("command", sorted(commands()))
 def test_every_command_and_flag_is_in_the_reference(command: str) -> None:
     text = (DOCS / "cli.md").read_text()
     section = text.partition(f"\n## tfrecorder {command}\n")[2].partition("\n## ")[0]
-    for parameter in _commands()[command].params:
+    for parameter in commands()[command].params:
         for flag in parameter.opts if isinstance(parameter, click.Option) else []:
             assert flag in section, f"run `make docs`: {command} {flag} is not in docs/cli.md"
 
@@ -170,7 +165,7 @@ def test_the_reference_of_commands_is_what_the_commands_say() -> None:
 
 
 def test_every_command_is_used_somewhere_in_the_pages() -> None:
-    for command in _commands():
+    for command in commands():
         assert f"tfrecorder {command} " in WRITTEN
 
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from click.testing import CliRunner
 from foreign_cases import BOXES, PHOTOS, alike, both, detection, image, write
 from reading_cases import pillow_pixels
+from support import invoke
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError
-from tfrecorder.cli.main import main
 
 DATA = [path.read_bytes() for path in PHOTOS]
 EMBEDDINGS = np.random.default_rng(0).random((5, 16), np.float32)
@@ -170,7 +169,7 @@ def test_the_command_line_names_keys_too(tmp_path: Path) -> None:
 
     def run(*arguments: str) -> tuple[int, str]:
         given = [arguments[0], str(tmp_path / "in"), *arguments[1:]]
-        result = CliRunner().invoke(main, given, catch_exceptions=False)
+        result = invoke(*given)
         return result.exit_code, result.output
 
     assert "if it is the image to read, give --image img" in run("info")[1]

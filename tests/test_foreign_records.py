@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from click.testing import CliRunner
 from foreign_cases import (
     BOXES,
     CLASSES,
@@ -26,10 +25,10 @@ from foreign_cases import (
     write,
 )
 from reading_cases import pillow_pixels
+from support import invoke
 
 import tfrecorder
 from tfrecorder import DatasetError
-from tfrecorder.cli.main import main
 
 
 @pytest.mark.parametrize("unit", ["fraction", "pixel", "whole pixel"])
@@ -141,7 +140,7 @@ def test_info_lists_what_is_there_and_nothing_else(tmp_path: Path) -> None:
     assert info.features["image/caption"] == "text"
     assert info.columns["weight"].dtype == "float32"
     assert "image/class/text" not in str(info)
-    printed = CliRunner().invoke(main, ["info", str(tmp_path), "--json"], catch_exceptions=False)
+    printed = invoke("info", tmp_path, "--json")
     assert set(json.loads(printed.stdout)["features"]) == set(record)
     ((loaded, found),) = both(tmp_path, features=True)
     assert set(loaded) == set(found) == set(record)

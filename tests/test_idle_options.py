@@ -9,19 +9,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from support import CSV, photo_frame
+from support import CSV, invoke, photo_frame
 
 import tfrecorder
 from tfrecorder import OptionError
-from tfrecorder.cli.main import main
 from tfrecorder.options.convert_values import WARNINGS
 from tfrecorder.validation.report import CODES
-
-
-def call(*arguments: Any) -> Any:
-    return CliRunner().invoke(main, [str(one) for one in arguments])
-
 
 IDLE = [
     (("--resize", "crop"), "--resize crop: it has no effect without --image-size; give that too."),
@@ -38,7 +31,7 @@ IDLE = [
 def test_an_option_without_effect_is_one_line_on_the_command_line(
     command: str, given: tuple[str, ...], words: str
 ) -> None:
-    done = call(command, CSV, "out", *given)
+    done = invoke(command, CSV, "out", *given)
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert words in done.stderr
     assert not Path("out").exists()
@@ -99,9 +92,9 @@ def test_what_a_dataset_was_made_with_is_no_mistake_of_an_append() -> None:
 
 @pytest.mark.parametrize("given", [("--verify", "header"), ("--max-pixels", "100")], ids=str)
 def test_validate_refuses_what_only_counts_for_images_that_it_opens(given: Any) -> None:
-    done = call("validate", CSV, *given)
+    done = invoke("validate", CSV, *given)
     assert (done.exit_code, "without --check-images" in done.stderr) == (2, True)
-    assert call("validate", CSV, "--check-images", *given).exit_code in (0, 1)
+    assert invoke("validate", CSV, "--check-images", *given).exit_code in (0, 1)
 
 
 # The findings that count.
@@ -126,7 +119,7 @@ def test_strict_may_name_the_findings_that_count(given: Any, errors: set[str], f
     Path("t.csv").write_text(TABLE)
     given = (given,) if isinstance(given, str) else given
     arguments = [*given, "t.csv"] if first else ["t.csv", *given]
-    done = call("validate", *arguments)
+    done = invoke("validate", *arguments)
     shown = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("error: ")}
     assert (done.exit_code, shown) == (bool(errors), errors), done.output
     named = "".join(given[-1:]).removeprefix("--strict").removeprefix("=")
@@ -151,7 +144,7 @@ def test_strict_may_name_all_that_is_no_error() -> None:
 
 
 def test_an_unknown_finding_suggests_the_nearest() -> None:
-    done = call("validate", CSV, "--strict=leakge")
+    done = invoke("validate", CSV, "--strict=leakge")
     assert done.stderr == (
         "error: --strict leakge: there is no warning 'leakge'; did you mean leakage?\n"
     )
@@ -166,9 +159,9 @@ def test_an_unknown_finding_suggests_the_nearest() -> None:
 
 
 def test_the_bare_command_prints_its_help() -> None:
-    done = call()
+    done = invoke()
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == call("--help").stdout
+    assert done.stdout == invoke("--help").stdout
 
 
 def test_a_misspelt_option_of_the_accessor_suggests_those_of_append_too() -> None:
@@ -190,12 +183,16 @@ def test_a_remedy_that_shows_a_command_can_be_typed(name: str) -> None:
     tfrecorder.convert(photo_frame(4), name, num_shards={"TRAIN": 1}, progress=False)
     shard = next(Path(name).glob("train-*.tfrecord"))
     shard.write_bytes(shard.read_bytes()[:-9])
-    said = [call("status", name).stdout, call("verify", name).stdout, call("info", name).stderr]
+    said = [
+        invoke("status", name).stdout,
+        invoke("verify", name).stdout,
+        invoke("info", name).stderr,
+    ]
     for words in said:
         typed = ["tfrecorder", "repair", name]
         assert f"`{shlex.join(typed)}`" in words
-    assert call("repair", name).exit_code == 0
-    refused = call("convert", name, "out")
+    assert invoke("repair", name).exit_code == 0
+    refused = invoke("convert", name, "out")
     assert f"`{shlex.join(['tfrecorder', 'info', name])}` shows it" in refused.stderr
     for file in ("metadata.json", "plan.json"):
         Path(name, "_tfrecorder", file).unlink()
@@ -205,8 +202,8 @@ def test_a_remedy_that_shows_a_command_can_be_typed(name: str) -> None:
 @pytest.mark.parametrize("name", ODD)
 def test_a_call_that_a_remedy_names_is_a_command_that_can_be_typed(name: str) -> None:
     Path(name).mkdir()
-    done = call("work", name)
+    done = invoke("work", name)
     assert shlex.join(["tfrecorder", "stage", "SOURCE", os.path.abspath(name)]) in done.stderr
     Path(f"{name}.csv").write_text("image_uri,z\na.jpg,1\na.jpg,2\n")
-    warned = call("convert", f"{name}.csv", "out")
+    warned = invoke("convert", f"{name}.csv", "out")
     assert shlex.join(["tfrecorder", "validate", f"{name}.csv"]) in warned.stderr

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kind_cases import EVERY_KIND, convert, every_kind
+from object_cases import in_pixels
 from reading_cases import convert_photos
-from test_detection import in_pixels
 from test_indexed_records import _damaged, assert_alike
 from torture.trainings import IDS, Run, finish
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from kind_cases import EVERY_KIND, convert, every_kind
+from object_cases import in_pixels, masked
 from reading_cases import (
     convert_images,
     convert_photos,
@@ -21,8 +22,6 @@ from reading_cases import (
     mean_difference,
     photograph,
 )
-from test_detection import in_pixels
-from test_masks import masked
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError, Records

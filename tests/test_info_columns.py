@@ -9,14 +9,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from kind_cases import EVERY_KIND, convert, every_kind
 from streaming_cases import TO_ITS_END
-from support import PHOTOS, SAMPLES, photo_frame
+from support import PHOTOS, SAMPLES, invoke, photo_frame
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Mask, Number, Schema, Split, Text
-from tfrecorder.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +25,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def shown(out: str, *flags: str) -> str:
-    result = CliRunner().invoke(main, ["info", out, *flags], catch_exceptions=False)
+    result = invoke("info", out, *flags)
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from looking_cases import noise, png, write_records
-from support import records
-from test_walls import BEAM, TENSORFLOW, attempts_of
+from support import invoke, records
+from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder.cli.main import main
 
 
 def run(*arguments: Any) -> str:
-    result = CliRunner().invoke(main, ["inspect", *map(str, arguments)], catch_exceptions=False)
+    result = invoke("inspect", *arguments)
     assert result.exit_code == 0, result.output
     return result.output
 

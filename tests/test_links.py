@@ -10,14 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from support import photo_frame, public_files
+from support import invoke, photo_frame, public_files
 from torture import hostile_links
 from torture.sandbox import listing
 
 import tfrecorder
 from tfrecorder import OutputError, TfrecorderError
-from tfrecorder.cli.main import main
 from tfrecorder.format import layout
 
 SHARD = "train-00000-of-00002.tfrecord"
@@ -97,7 +95,7 @@ def test_our_whole_folder_may_not_be_a_link_to_a_sound_one(clean: Path, command:
 
 def test_the_command_line_says_so_in_one_line() -> None:
     put_link(layout.DONE, f"mine/{layout.DONE}")
-    ended = CliRunner().invoke(main, ["repair", "out"])
+    ended = invoke("repair", "out")
     assert ended.exit_code == 1
     assert len(ended.stderr.splitlines()) == 1
     assert "_tfrecorder/done is a link" in ended.stderr

@@ -10,21 +10,13 @@ import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
 from kind_cases import convert, values
+from object_cases import COFFEES, MASKS, masked
 from PIL import Image as Pictures
 from record_laws import check_records
-from support import SAMPLES, records, rejects
+from support import records, rejects
 
 import tfrecorder
 from tfrecorder import Image, Label, Mask, Schema, Split
-
-COFFEE = sorted(SAMPLES.glob("photos/coffee/*.jpg"))
-MASKS = [SAMPLES / "masks" / f"{path.stem}.png" for path in COFFEE]
-
-
-def masked(rows: int = len(COFFEE)) -> pd.DataFrame:
-    """The photographs of coffee with their masks."""
-    images, masks = map(str, COFFEE[:rows]), map(str, MASKS[:rows])
-    return pd.DataFrame({"split": "TRAIN", "image_uri": list(images), "mask_uri": list(masks)})
 
 
 def load(out: str, **options: Any) -> Any:
@@ -127,7 +119,7 @@ def test_a_mask_that_cannot_be_used_is_a_reject(make: Any, reason: str) -> None:
     frame.loc[2, "mask_uri"] = "bad.png"
     tfrecorder.convert(frame, "out", progress=False)
     found = rejects("out")
-    assert (found["row"].item(), found["image_uri"].item()) == (2, str(COFFEE[2]))
+    assert (found["row"].item(), found["image_uri"].item()) == (2, str(COFFEES[2]))
     assert found["reason"].item().startswith(reason)
     assert tfrecorder.verify("out").ok
     check_records("out")
@@ -148,7 +140,7 @@ def test_of_a_palette_the_numbers_are_kept_and_not_the_colours() -> None:
 def test_masks_of_two_images_are_told_apart() -> None:
     frame = pd.DataFrame(
         {
-            **{"split": ["TRAIN"], "a_uri": str(COFFEE[0]), "b_uri": str(COFFEE[2])},
+            **{"split": ["TRAIN"], "a_uri": str(COFFEES[0]), "b_uri": str(COFFEES[2])},
             **{"a_mask": str(MASKS[0]), "b_mask": str(MASKS[2]), "label": "x"},
         }
     )

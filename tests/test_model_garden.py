@@ -17,9 +17,9 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from kind_cases import convert
+from object_cases import BRICK, CAT, in_pixels
 from PIL import Image as Pictures
 from support import photo_frame, skip_without
-from test_detection import BRICK, CAT, in_pixels
 
 import tfrecorder
 

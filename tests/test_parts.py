@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from gcs.control import Gcs
 from support import (
+    COMMAND,
     CSV,
     PHOTOS,
     SAMPLES,
@@ -23,6 +24,7 @@ from support import (
     public_files,
     rejects,
     run,
+    start,
     wait_for,
 )
 
@@ -273,11 +275,7 @@ def test_ctrl_c_says_how_to_go_on(gcs: Gcs) -> None:
     Path("table.csv").write_text("split,image_uri\n" + "TRAIN,gs://bkt/one.jpg\n" * 9)
     tfrecorder.stage("table.csv", "out", num_shards=9)
     gcs.inject("stall", seconds=0.5, operation="download")
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "from tfrecorder.cli.main import main; main(['work', 'out', '--part', '1/1'])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = start(COMMAND, "work", "out", "--part", "1/1")
     wait_for(lambda: done_shards("out") >= 1)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)

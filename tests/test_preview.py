@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from looking_cases import ReadPage, noise, png, write_records
-from support import CSV, PHOTOS, SAMPLES, photo_frame, run
+from support import CSV, PHOTOS, SAMPLES, invoke, photo_frame, run
 from test_cli import in_terminal
-from test_walls import BEAM, TENSORFLOW, attempts_of
+from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder.cli.main import main
 
 EVIL = "<script>alert(1)</script>\"'&"
 
@@ -535,7 +533,7 @@ def test_a_dataset_on_another_store_is_read_from_there(dataset: Path) -> None:
 
 def test_the_command_says_what_it_made(dataset: Path) -> None:
     arguments = ["preview", str(dataset), "--html", "page.html", "--num-records", "30"]
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    result = invoke(*arguments)
     assert result.exit_code == 0
     assert re.match(r"page\.html \(\d+\.\d KiB\)\nSampled: ", result.output)
     assert "in more than one split: 0 images" in result.output
@@ -554,13 +552,13 @@ def test_in_a_terminal_a_bar_counts_the_records(dataset: Path) -> None:
 
 def test_elsewhere_there_is_a_bar_only_where_it_is_asked_for(dataset: Path) -> None:
     command = ["preview", str(dataset), "--html", "page.html"]
-    assert CliRunner().invoke(main, command).stderr == ""
-    asked = CliRunner().invoke(main, [*command, "--progress"]).stderr
+    assert invoke(*command).stderr == ""
+    asked = invoke(*command, "--progress").stderr
     assert "comparing: 100%" in asked
 
 
 def test_the_command_fails_in_one_line() -> None:
-    result = CliRunner().invoke(main, ["preview", "nowhere", "--html", "page.html"])
+    result = invoke("preview", "nowhere", "--html", "page.html")
     assert (result.exit_code, result.output.count("\n")) == (1, 1)
     assert "nowhere: there is no such directory" in result.output
 
@@ -586,7 +584,7 @@ def test_open_shows_the_page_in_the_browser(dataset: Path, given: list[str]) -> 
 
 def test_a_page_without_a_name_is_named_for_its_dataset(dataset: Path) -> None:
     for words in ([str(dataset)], [f"{dataset}/*.tfrecord"]):
-        ended = CliRunner().invoke(main, ["preview", *words, "--num-records", "3"])
+        ended = invoke("preview", *words, "--num-records", "3")
         assert ended.exit_code == 0, ended.output
         written = ended.stdout.partition(" (")[0]
         assert Path(written).read_text().startswith("<!doctype html>")

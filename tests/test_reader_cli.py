@@ -10,11 +10,10 @@ import click
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from reading_cases import SAMPLES, convert_images, convert_photos, jpeg
+from support import commands, invoke
 
 import tfrecorder
-from tfrecorder.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +22,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    result = invoke(*arguments)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -43,13 +42,13 @@ def test_benchmark_shows_rates_and_waiting(out: str) -> None:
 
 
 def test_a_wrong_size_is_said(out: str) -> None:
-    result = CliRunner().invoke(main, ["benchmark", out, "--image-size", "big"])
+    result = invoke("benchmark", out, "--image-size", "big")
     assert result.exit_code == 2
     assert "write, for example, 224" in result.output
 
 
 def test_options_are_documented() -> None:
-    for command in (main.commands["info"], main.commands["benchmark"]):
+    for command in (commands()["info"], commands()["benchmark"]):
         assert command.help
         for parameter in command.params:
             assert isinstance(parameter, click.Argument) or parameter.help  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from damage import SHARD, agree, all_files, flip, make_dataset, restore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import PHOTOS, public_files
-from test_walls import BEAM, TENSORFLOW, attempts_of
+from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import DatasetError, OutputError, SourceError, repair, verify

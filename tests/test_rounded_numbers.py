@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from support import photo_frame
+from support import invoke, photo_frame
 
 import tfrecorder
 from tfrecorder import Number, OptionError, Schema
-from tfrecorder.cli.main import main
 
 
 def rounded(cells: Any, **settings: Any) -> list[tuple[int, str]]:
@@ -87,7 +85,7 @@ def test_a_conversion_warns_and_strict_refuses() -> None:
 def test_the_command_names_line_column_and_remedy() -> None:
     Path("n.csv").write_text("image_uri,n\na.jpg,1\nb.jpg,16777217\n")
     Path("s.yaml").write_text("image_uri: image\nn: number\n")
-    done = CliRunner().invoke(main, ["validate", "n.csv", "--schema", "s.yaml"])
+    done = invoke("validate", "n.csv", "--schema", "s.yaml")
     assert (done.exit_code, "rounded_number (1)" in done.output) == (0, True)
     assert "line 3, column 'n': 16777217 is stored as 16777216" in done.output
     assert "dtype int64" in done.output

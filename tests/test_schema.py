@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from kind_cases import EVERY_KIND, convert, every_kind, values
-from support import CSV, photo_frame, public_files, records
+from support import CSV, invoke, photo_frame, public_files, records
 
 import tfrecorder
 from tfrecorder import (
@@ -29,14 +28,9 @@ from tfrecorder import (
     Text,
     infer_schema,
 )
-from tfrecorder.cli.main import main
 from tfrecorder.schema.schema_file import from_plain, read_schema, to_plain, write_schema
 
 AUTOML = Schema(split=Split(), image_uri=Image(), label=Label())
-
-
-def call(*arguments: Any) -> Any:
-    return CliRunner().invoke(main, [str(one) for one in arguments])
 
 
 # The value.
@@ -92,7 +86,7 @@ def test_the_command_prints_a_schema_that_convert_takes() -> None:
     frame = pd.read_csv(CSV).assign(age=range(52), note="a, b")
     frame["image_uri"] = [str(CSV.parent / uri) for uri in frame["image_uri"]]
     frame.to_csv("people.csv", index=False)
-    printed = call("schema", "people.csv")
+    printed = invoke("schema", "people.csv")
     assert printed.output.splitlines() == [
         "split: split",
         "image_uri: image",
@@ -101,7 +95,7 @@ def test_the_command_prints_a_schema_that_convert_takes() -> None:
         "note: text",
     ]
     Path("schema.yaml").write_text(printed.output)
-    done = call("convert", "people.csv", "out", "--schema", "schema.yaml", "--no-progress")
+    done = invoke("convert", "people.csv", "out", "--schema", "schema.yaml", "--no-progress")
     assert done.exit_code == 0, done.output
     assert sorted(record["age"] for record in records("out")) == list(range(52))
     assert {record["note"] for record in records("out")} == {b"a, b"}
@@ -109,7 +103,7 @@ def test_the_command_prints_a_schema_that_convert_takes() -> None:
 
 def test_a_wrong_file_is_one_line_and_an_exit_code() -> None:
     Path("schema.yaml").write_text("image_uri: imge\n")
-    done = call("convert", CSV, "out", "--schema", "schema.yaml")
+    done = invoke("convert", CSV, "out", "--schema", "schema.yaml")
     assert done.exit_code == 2
     assert done.stderr.splitlines() == [
         "error: --schema schema.yaml: image_uri: there is no kind 'imge'; did you mean image?"

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import PHOTOS
+from support import PHOTOS, invoke
 
 import tfrecorder
 from tfrecorder import Bytes, Number, Text
-from tfrecorder.cli.main import main
 from tfrecorder.schema.schema_file import write_schema
 
 #: Columns of three cells, None where one is missing.
@@ -152,10 +150,10 @@ def test_a_printed_schema_fits_its_source(name: str) -> None:
 
 def test_the_command_prints_the_default_and_validates_by_what_it_printed() -> None:
     path = _csv("image_uri,age\na.jpg,\nb.jpg,7\n")
-    printed = CliRunner().invoke(main, ["schema", path])
+    printed = invoke("schema", path)
     assert "age: {kind: number, default: -1, dtype: int64}\n" in printed.output
     Path("s.yaml").write_text(printed.output)
-    done = CliRunner().invoke(main, ["validate", path, "--schema", "s.yaml"])
+    done = invoke("validate", path, "--schema", "s.yaml")
     assert done.exit_code == 0, done.output
 
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from support import CSV, PHOTOS, SAMPLES, filenames, photo_frame, public_files, run
 from test_cli import in_terminal
-from test_walls import COMMAND, TENSORFLOW, attempts_of
+from wall_cases import COMMAND, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder.cli.main import main

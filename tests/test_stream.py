@@ -22,6 +22,7 @@ from streaming_cases import (
     rejects_of,
 )
 from support import (
+    COMMAND,
     photo_frame,
     press_ctrl_c,
     records,
@@ -269,9 +270,8 @@ def test_ctrl_c_says_what_is_committed_and_loses_nothing() -> None:
 def test_sigterm_ends_the_command_in_one_line() -> None:
     Path("in").mkdir()
     Path("in/a.jpg").write_bytes(photo(0).read_bytes())
-    code = "from tfrecorder.cli.main import main; import sys; sys.argv[1:] = {!r}; main()"
-    words = ["stream", "in", "out", "--every-seconds", "0", "--source-option", "settle=0"]
-    process = start(code.format(words))
+    options = ("--every-seconds", "0", "--source-option", "settle=0")
+    process = start(COMMAND, "stream", "in", "out", *options)
     wait_for(Path("out/dataset_info.json").exists)
     process.send_signal(signal.SIGTERM)
     _, words = process.communicate(timeout=60)

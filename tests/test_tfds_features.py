@@ -14,11 +14,10 @@ import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
 from kind_cases import convert, values
+from object_cases import BRICK, EDGES, in_pixels, marked, masked
 from PIL import Image as Pictures
 from record_laws import check_records
 from support import examples, public_files, shards
-from test_detection import BRICK, EDGES, in_pixels, marked
-from test_masks import masked
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Mask, Schema, Split

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 import tensorflow_datasets as tfds
-from click.testing import CliRunner
 from growing_cases import table
 from streaming_cases import TO_ITS_END, Numbered
-from support import filenames, photo_frame, public_files
+from support import filenames, invoke, photo_frame, public_files
 
 import tfrecorder
-from tfrecorder.cli.main import main
 from tfrecorder.conversion.dry_run import dry_run
 
 OUT = "data/flowers/1.0.0"
@@ -169,7 +167,7 @@ def test_the_command_line_prints_the_directory_and_the_call() -> None:
     photo_frame(4).to_csv("photos.csv", index=False)
 
     def call(*words: str) -> str:
-        ended = CliRunner().invoke(main, list(words))
+        ended = invoke(*words)
         assert ended.exit_code == 0, ended.output
         return ended.stdout
 

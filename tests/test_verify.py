@@ -18,7 +18,7 @@ from damage import SHARD, all_files, flip, forge, framed, make_dataset, restore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import PHOTOS, copied_as_tfds, photo_frame
-from test_walls import BEAM, TENSORFLOW, attempts_of
+from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import DatasetError, VerificationReport, verify

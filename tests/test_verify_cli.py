@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
 from damage import flip
-from test_walls import COMMAND, HEAVY, attempts_of
+from support import invoke
+from wall_cases import COMMAND, HEAVY, attempts_of
 
 import tfrecorder
-from tfrecorder.cli.main import main
 
 SHARD = "train-00001-of-00003.tfrecord"
 
@@ -30,10 +29,6 @@ def damaged(out: Path) -> Path:
     return out
 
 
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
-
-
 def test_the_functions_are_public(damaged: Path) -> None:
     assert not tfrecorder.verify(damaged).ok
     assert isinstance(tfrecorder.repair(damaged), tfrecorder.RepairResult)
@@ -42,27 +37,27 @@ def test_the_functions_are_public(damaged: Path) -> None:
 
 def test_all_is_well(out: Path) -> None:
     for options in ([], ["--decode"]):
-        finished = call("verify", "out", *options)
+        finished = invoke("verify", "out", *options)
         assert (finished.exit_code, finished.stderr) == (0, "")
         assert finished.stdout.startswith("out: all is well: ")
-    finished = call("repair", "out")
+    finished = invoke("repair", "out")
     assert (finished.exit_code, finished.stderr) == (0, "")
     assert finished.stdout.startswith("out: all is well; nothing was written.")
 
 
 def test_faults_are_named_and_repaired(damaged: Path) -> None:
-    finished = call("verify", "out")
+    finished = invoke("verify", "out")
     assert finished.exit_code == 1
     assert f"{SHARD}: 2 faults" in finished.stdout
     assert "record_checksum" in finished.stdout
-    finished = call("repair", "out")
+    finished = invoke("repair", "out")
     assert (finished.exit_code, finished.stderr) == (0, "")
     assert SHARD in finished.stdout
-    assert call("verify", "out").exit_code == 0
+    assert invoke("verify", "out").exit_code == 0
 
 
 def test_faults_as_csv(damaged: Path) -> None:
-    finished = call("verify", "out", "--csv")
+    finished = invoke("verify", "out", "--csv")
     assert finished.exit_code == 1
     table = pd.read_csv(io.StringIO(finished.stdout))
     assert list(table.columns) == ["file", "record", "offset", "code", "message"]
@@ -71,21 +66,21 @@ def test_faults_as_csv(damaged: Path) -> None:
 
 @pytest.mark.parametrize("command", ["verify", "repair"])
 def test_what_is_no_dataset_is_one_line(command: str) -> None:
-    finished = call(command, "nowhere")
+    finished = invoke(command, "nowhere")
     assert (finished.exit_code, finished.stdout) == (1, "")
     assert finished.stderr == "error: nowhere: there is no such directory. Check the path.\n"
 
 
 @pytest.mark.parametrize("command", ["verify", "repair"])
 def test_a_bar_is_shown_where_it_is_asked_for(out: Path, command: str) -> None:
-    assert "100%" in call(command, "out", "--progress").stderr
-    assert call(command, "out", "--no-progress").stderr == ""
+    assert "100%" in invoke(command, "out", "--progress").stderr
+    assert invoke(command, "out", "--no-progress").stderr == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["verify", "repair"])
 def test_help_has_an_example_and_loads_nothing_heavy(command: str) -> None:
-    assert f"Example: tfrecorder {command} out" in call(command, "--help").stdout
+    assert f"Example: tfrecorder {command} out" in invoke(command, "--help").stdout
     assert attempts_of(COMMAND.format(f"{command!r}, '--help'"), HEAVY) == []
 
 
@@ -95,7 +90,7 @@ def test_a_source_that_has_changed_is_one_line_and_a_failure(frame: pd.DataFrame
     tfrecorder.convert(frame.iloc[:4], "out", num_shards=1)
     Path("out/train-00000-of-00001.tfrecord").unlink()
     Path("a.jpg").unlink()
-    finished = call("repair", "out")
+    finished = invoke("repair", "out")
     assert finished.exit_code == 1
     assert finished.stderr.count("\n") == 1
     assert "row 0, image 'a.jpg', cannot be used now" in finished.stderr

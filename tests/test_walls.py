@@ -5,69 +5,24 @@ cannot be imported, and by import-linter, which reads every import statement, al
 functions.  Other tests break what is proved, and see the proofs fail.
 """
 
-import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 from support import CSV, run
+from wall_cases import BEAM, COMMAND, HEAVY, TENSORFLOW, attempts_of
 
 import tfrecorder
 
 PACKAGE = Path(tfrecorder.__file__).parent
-
-TENSORFLOW = ("tensorflow", "keras", "tensorflow_datasets")
-BEAM = ("apache_beam",)
-HEAVY = (
-    *TENSORFLOW,
-    *BEAM,
-    "torch",
-    "google.cloud.storage",
-    "google_crc32c",
-    "PIL",
-    "simplejpeg",
-    "tqdm",
-    "jinja2",
-)
 
 CONTRACT = ("schema.keys", "schema.labels", "format.layout", "format.forms", "storage", "errors")
 
 # ---------------------------------------------------------------------------------------------
 # In a fresh process.
 
-_WALL = """
-import json, sys
-import pandas  # which may bring what it likes
-forbidden, attempts = {forbidden!r}, []
-assert not set(forbidden) & set(sys.modules), "loaded too early to tell"
-
-class Wall:
-    def find_spec(self, name, path=None, target=None):
-        if any(f"{{name}}.".startswith(f"{{package}}.") for package in forbidden):
-            attempts.append(name)
-            raise ImportError(f"{{name}} stands behind the wall")
-
-sys.meta_path.insert(0, Wall())
-try:
-    exec({code!r})
-finally:
-    open("attempts.json", "w").write(json.dumps(attempts))
-"""
-
-
-def attempts_of(code, forbidden):
-    """The forbidden packages that code tries to import in a fresh process, where it fails to."""
-    finished = run("-c", _WALL.format(code=code, forbidden=forbidden))
-    report = Path("attempts.json")
-    attempts = json.loads(report.read_text()) if report.exists() else []
-    assert attempts or finished.returncode == 0, finished.stderr
-    return attempts
-
-
 CONVERT = f"import tfrecorder; tfrecorder.convert({str(CSV)!r}, 'out', progress=False)"
-COMMAND = "import sys; sys.argv = ['tfrecorder', {}]; import runpy; "
-COMMAND += "runpy.run_module('tfrecorder', run_name='__main__')"
 
 
 def test_importing_the_package_loads_nothing_heavy():

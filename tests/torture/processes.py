@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from support import LISTEN_TO_CTRL_C
-
-_COMMAND = LISTEN_TO_CTRL_C + "import tfrecorder.cli.main; tfrecorder.cli.main.main()"
+from support import COMMAND
 
 
 def start_command(
@@ -28,7 +26,7 @@ def start_command(
     with contextlib.ExitStack() as stack:
         stderr = words if isinstance(words, int) else stack.enter_context(open(words, "wb"))
         return subprocess.Popen(
-            [sys.executable, "-c", f"{before}\n{_COMMAND}", *arguments],
+            [sys.executable, "-c", f"{before}\n{COMMAND}", *arguments],
             stdout=subprocess.DEVNULL,
             stderr=stderr,
             start_new_session=True,

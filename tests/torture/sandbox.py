@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
+from support import invoke
 
 from tfrecorder import TfrecorderError
-from tfrecorder.cli.main import main
 from torture.counts import BrokenError, demand
 
 #: Seconds that any call with hostile input may take, on a busy machine.
@@ -119,18 +118,16 @@ def command(*arguments: str) -> Ended:
     Raises:
         BrokenError: a traceback, more than one line (but for the report on a table), or too long.
     """
-    began, show = time.monotonic(), warnings.showwarning
+    began = time.monotonic()
     try:
-        ended = CliRunner().invoke(main, list(arguments))
-    finally:
-        warnings.showwarning = show
+        ended = invoke(*arguments)
+    except Exception as error:
+        raise BrokenError(f"{arguments[0]}: a traceback: {error!r}") from error
     seconds = time.monotonic() - began
     demand(seconds < SECONDS, f"{arguments[0]} took {seconds:.0f} s")
     if ended.exit_code == 0:
         return Ended(ended.stdout, "")
     said = [line for line in ended.stderr.splitlines() if not line.startswith("warning: ")]
-    crashed = ended.exception is not None and not isinstance(ended.exception, SystemExit)
-    demand(not crashed, f"{arguments[0]}: a traceback: {ended.exception!r}")
     words = "\n".join(said)
     demand(words or ended.stdout, f"{arguments[0]} ends with {ended.exit_code} and says nothing")
     reports = "the source has faults" in words
