@@ -25,9 +25,11 @@ from support import (
     PHOTOS,
     done_shards,
     error_of,
+    forget_services,
     press_ctrl_c,
     public_files,
     run,
+    set_patience,
     shorten_patience,
     shorten_pauses,
     start,
@@ -38,7 +40,6 @@ import tfrecorder
 from tfrecorder import ImagesUnreachableError, UnreachableError, storage
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.plan.preflight import OPENED_ROWS
-from tfrecorder.storage import services
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -48,9 +49,9 @@ OUT = "gs://bkt/out"
 @pytest.fixture(autouse=True)
 def _forget_services() -> Iterator[None]:
     """What one test has seen of a service is no matter of the next."""
-    services._SERVICES.clear()
+    forget_services()
     yield
-    services._SERVICES.clear()
+    forget_services()
 
 
 @contextlib.contextmanager
@@ -96,7 +97,7 @@ def test_threads_wait_together_for_a_service_that_is_away(
 def test_a_share_of_failures_does_not_hold_up_the_others(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "FIRST_PAUSE", 5)
+    set_patience(monkeypatch, first_pause=5)
     paths = [f"gs://bkt/{number}" for number in range(400)]
     for path in paths:
         gcs.put(path, b"data")
@@ -404,7 +405,7 @@ def test_what_looks_at_a_dataset_waits_too_and_says_so(
     tfrecorder.convert(CSV, OUT, num_shards=2)
     shorten_pauses(monkeypatch, 1 / 12)
     for look in (tfrecorder.status, tfrecorder.info, tfrecorder.verify, tfrecorder.repair):
-        services._SERVICES.clear()
+        forget_services()
         caplog.clear()
         gcs.inject("status", status=503)
         with soon(gcs.mend, seconds=1), caplog.at_level(logging.WARNING, "tfrecorder"):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support import forget_services
 
 from gcs.control import Gcs, in_process
 from gcs.tls_proxy import TlsProxy, tls_proxy
-from tfrecorder.storage import files
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +29,9 @@ def gcs(gcs_process: Gcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gcs]:
     for key, value in gcs_process.environment().items():
         monkeypatch.setenv(key, value)
     # A process keeps its client, which other tests must not meet.
-    files._remote_store.cache_clear()
+    forget_services()
     yield gcs_process
-    files._remote_store.cache_clear()
+    forget_services()
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from support import forget_services
 
 from objects.control import S3, Azure, azure_in_process, azurite, s3_in_process
-from tfrecorder.storage import files
 
 _containers = itertools.count()
 
@@ -52,6 +52,6 @@ def _alone(server: S3 | Azure, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3 |
     for key, value in server.environment().items():
         monkeypatch.setenv(key, value)
     # A process keeps its clients, which other tests must not meet.
-    files._remote_store.cache_clear()
+    forget_services()
     yield server
-    files._remote_store.cache_clear()
+    forget_services()

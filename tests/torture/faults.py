@@ -10,10 +10,9 @@ from unittest.mock import patch
 
 import pandas as pd
 from gcs.control import Gcs, in_process
-from support import PHOTOS
+from support import PHOTOS, forget_services
 
 import tfrecorder
-from tfrecorder.storage import files
 from torture.counts import Count, demand, lost_rows
 
 #: The share of all requests that fail, one way or another.
@@ -58,11 +57,11 @@ def disturb(rounds: int, rows: int, folder: Path, seed: int = 0) -> list[Count]:
 @contextlib.contextmanager
 def client_of_its_own() -> Iterator[None]:
     """A process keeps its client, which other tests must not meet."""
-    files._remote_store.cache_clear()
+    forget_services()
     try:
         yield
     finally:
-        files._remote_store.cache_clear()
+        forget_services()
 
 
 def _make_table(gcs: Gcs, rows: int) -> pd.DataFrame:

@@ -19,11 +19,10 @@ from unittest.mock import patch
 import pandas as pd
 from gcs.control import Gcs, in_process
 from gcs.door import Door, door
-from support import PHOTOS, wait_for
+from support import PHOTOS, forget_services, patience, wait_for
 
 import tfrecorder
 from tfrecorder import UnreachableError
-from tfrecorder.storage import files, retry
 from torture.counts import Count, demand
 
 KINDS = ("429", "503", "reset", "gone", "page")
@@ -94,9 +93,9 @@ def endure(bucket: Bucket, outage: Outage) -> float:
     try:
         result = tfrecorder.convert(bucket.table, OUT, num_shards=SHARDS)
         rejects = result.rejects
-        demand(outage.seconds < retry.PATIENCE, f"{outage}: no error")
+        demand(outage.seconds < patience().seconds, f"{outage}: no error")
     except UnreachableError as error:
-        demand(outage.seconds > retry.PATIENCE, f"{outage}: {error}")
+        demand(outage.seconds > patience().seconds, f"{outage}: {error}")
         _check_words(str(error), outage)
         rejects = None
     finally:
@@ -148,7 +147,7 @@ def endure_alone(outage: Outage, rows: int) -> float:
     with in_process() as gcs, door(gcs) as before:
         environment = {**gcs.environment(), "STORAGE_EMULATOR_HOST": before.url}
         with patch.dict(os.environ, environment):
-            files._remote_store.cache_clear()
+            forget_services()
             return endure(make_bucket(gcs, before, rows), outage)
 
 

@@ -14,14 +14,11 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from tfrecorder.errors import UnreachableError
+from tfrecorder.storage.patience import patience
 from tfrecorder.storage.services import Service, Wait, failing, growing, service_of
 from tfrecorder.storage.store import UnreadableError, UnwritableError, may_pass
 
 T = TypeVar("T")
-
-#: Seconds to retry a request, counted from its first failure.  A bucket outage or the restart of a
-#: file server is mostly over by then.
-PATIENCE = 120
 
 #: Attempts at a request while its service answers other requests: an upload that takes minutes may
 #: fail by chance three times in a row.
@@ -38,7 +35,7 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
         note: called before each retry, to count them.
 
     Raises:
-        UnreachableError: it failed for `PATIENCE` seconds, or once inside `impatient`.
+        UnreachableError: it failed for `patience().seconds`, or once inside `impatient`.
         UnwantedError: nobody waits for the result any more.
         Whatever else `attempt` raises, at once.
     """
@@ -102,7 +99,7 @@ class _Request:
         """Note a failure; raise an UnreachableError if it must not be retried."""
         now = time.monotonic()
         # Every store ends a stall sooner than this, so the request was making progress until now.
-        if self._since is None or now - began > PATIENCE:
+        if self._since is None or now - began > patience().seconds:
             self._since = now
         self._failures += 1
         self._words = str(getattr(error, "strerror", None) or error)
@@ -112,8 +109,8 @@ class _Request:
         if not _PATIENT.get():
             raise UnreachableError(f"{self._path} cannot be reached: {self._words}.") from error
         waited = now - self._since
-        is_away = now - service.failing_since >= PATIENCE / 2  # it answers nobody
-        if waited >= PATIENCE and (is_away or self._failures >= ATTEMPTS):
+        is_away = now - service.failing_since >= patience().seconds / 2  # it answers nobody
+        if waited >= patience().seconds and (is_away or self._failures >= ATTEMPTS):
             words = f"could not be reached for {waited:,.0f} s: {self._words}."
             raise UnreachableError(f"{self._path} {words}") from error
 
@@ -121,12 +118,12 @@ class _Request:
         assert self._since is not None
         now, pause = time.monotonic(), growing(self._failures) * random.uniform(0.5, 1)
         # A server may ask for a longer pause, but never longer than the time left.
-        asked = min(self._asked_pause, self._since + PATIENCE - now)
+        asked = min(self._asked_pause, self._since + patience().seconds - now)
         self._wait(service_of(self._path), ready=now + max(pause, asked))
 
     def _wait(self, service: Service, ready: float) -> None:
         assert self._since is not None
-        end = self._since + PATIENCE
+        end = self._since + patience().seconds
         # When the time is up there is one last attempt, whatever the other threads do.
         last = end if end > time.monotonic() else float("inf")
         service.wait(Wait(service.name, self._since, self._words), ready, last)

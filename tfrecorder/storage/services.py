@@ -11,17 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfrecorder.core.threads import UnwantedError, is_unwanted
+from tfrecorder.storage.patience import patience
 from tfrecorder.storage.uris import parent, scheme
-
-#: Seconds before the second attempt, doubled before each further one, and the maximum.
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 5
 
 #: After this many longest pauses without a failed request, the next failure starts a new outage.
 STALE_PAUSES = 4
 
-#: Seconds of waiting before it is logged, and before it is logged again.
-QUIET_SECONDS = 3
+#: Seconds of waiting before it is logged again.
 SAID_SECONDS = 60
 
 #: Seconds between checks of whether anybody still waits for the result.
@@ -52,13 +48,13 @@ class Wait:
 def waits() -> list[Wait]:
     """What this process has been waiting for, for at least a few seconds; longest wait first."""
     found = [wait for service in list(_SERVICES.values()) for wait in service.waiting()]
-    long = [wait for wait in found if time.monotonic() - wait.since >= QUIET_SECONDS]
+    long = [wait for wait in found if time.monotonic() - wait.since >= patience().quiet]
     return sorted(long, key=lambda wait: wait.since)
 
 
 def growing(failures: int) -> float:
     """Seconds to pause after this many failures in a row."""
-    return float(min(FIRST_PAUSE * 2 ** min(failures - 1, 20), LONGEST_PAUSE))
+    return float(min(patience().first_pause * 2 ** min(failures - 1, 20), patience().longest_pause))
 
 
 class Service:
@@ -85,7 +81,7 @@ class Service:
     def fail(self, began: float, now: float, words: str) -> None:
         with self._changed:
             self.words = words
-            if began - self._latest_round > STALE_PAUSES * LONGEST_PAUSE:
+            if began - self._latest_round > STALE_PAUSES * patience().longest_pause:
                 self._rounds = 0
             if not self._rounds:
                 self.failing_since = now
@@ -135,7 +131,7 @@ class Service:
     def _say(self, wait: Wait) -> None:
         """Log what we wait for, once for all waiting threads and again every minute."""
         now = time.monotonic()
-        if now - wait.since >= QUIET_SECONDS and now - self._said >= SAID_SECONDS:
+        if now - wait.since >= patience().quiet and now - self._said >= SAID_SECONDS:
             self._said = now
             logger.warning("%s", wait)
 

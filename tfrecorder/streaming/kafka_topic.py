@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfrecorder.core.checks import nearest
 from tfrecorder.errors import OptionError, SourceError
-from tfrecorder.storage import retry
+from tfrecorder.storage.patience import patience
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.services import Wait, service_of
 from tfrecorder.storage.store import TransientError
@@ -114,7 +114,7 @@ class Topic:
             return None
         except _NoTopicError as error:
             self._note(f"there is no topic {self.name}")
-            if self._away is not None and time.monotonic() - self._away.since > retry.PATIENCE:
+            if self._away is not None and time.monotonic() - self._away.since > patience().seconds:
                 raise SourceError(str(error)) from None
             return None
         self._away = None
