@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-
-from tfrecorder.format.example import encode_parts
-from tfrecorder.format.tfrecord import frame
+from support import encoded, framed
 
 #: Elements without an end tag.
 _VOID = {"img", "input", "meta", "link", "br", "hr"}
@@ -26,8 +24,7 @@ def write_records(
     folder.mkdir(exist_ok=True)
     with open(folder / name, "wb") as file:
         for record in records:
-            for part in frame(encode_parts(record)):
-                file.write(part)
+            file.write(framed(encoded(record)))
     return str(folder)
 
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ import tfrecorder
 from tfrecorder import parse_example
 from tfrecorder.cli.main import main
 from tfrecorder.format.csv_cells import value_of
-from tfrecorder.format.tfrecord import read_records
+from tfrecorder.format.example import encode_parts
+from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.storage import files, services
 from tfrecorder.storage.patience import patience
 
@@ -57,6 +58,16 @@ def serialized(shard: str | Path) -> list[bytes]:
     """Every record of a shard, as it is stored."""
     with open(shard, "rb") as file:
         return [data for _, data in read_records(file)]
+
+
+def encoded(example: Mapping[str, Any]) -> bytes:
+    """An Example as its bytes."""
+    return b"".join(encode_parts(example))
+
+
+def framed(data: bytes) -> bytes:
+    """A record as a shard's file holds it."""
+    return b"".join(frame([data]))
 
 
 def copied_as_tfds(dataset: str | Path, folder: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -63,3 +64,22 @@ def test_beam_may_track_its_steps_in_another_way(
 def test_help_is_not_an_option_of_a_runner() -> None:
     with pytest.raises(tfrecorder.OptionError, match="has such an option"):
         beam_flags(tfrecorder.ConvertOptions(runner_options={"help": True}))
+
+
+def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:
+    """Where the interrupt falls between its start and the note of it, the process would hang."""
+    from apache_beam.runners.worker import statesampler
+    from apache_beam.utils.counters import CounterFactory
+
+    before = threading.enumerate()
+    sampler = statesampler.StateSampler("step", CounterFactory())
+    statesampler.set_current_tracker(sampler)  # as its own `start` does, before the interrupt
+    statesampler.statesampler_impl.StateSampler.start(sampler)
+    (thread,) = set(threading.enumerate()) - set(before)
+    sampler.stop_if_still_running()
+    assert not sampler.finished  # forgotten
+    beam_patches.stop_sampler()
+    assert sampler.finished
+    thread.join(10)
+    assert not thread.is_alive()
+    beam_patches.stop_sampler()

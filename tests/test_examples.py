@@ -8,9 +8,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from support import encoded
 
 from tfrecorder import parse_example
-from tfrecorder.format.example import encode_parts
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -50,20 +50,11 @@ def tensorflow_example(features):
     return example.SerializeToString(deterministic=True)
 
 
-def encoded(features):
-    return b"".join(encode_parts(features))
-
-
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(FEATURES)
 def test_the_bytes_are_those_of_tensorflow(features):
     assert encoded(features) == tensorflow_example(features)
-
-
-def test_an_image_is_passed_on_without_a_copy():
-    image = bytes(100_000)
-    assert any(part is image for part in encode_parts({"image/encoded": image, "label": 1}))
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 2_097_152])

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from foreign_cases import PHOTOS, alike, detection, image, serialized, write
-from support import run
+from support import framed, run
 
 import tfrecorder
 from tfrecorder import DatasetError
-from tfrecorder.format.tfrecord import frame
 
 
 def _filenames(where: object, split: str = "TRAIN") -> list[str]:
@@ -152,9 +151,9 @@ def test_a_small_compressed_file_takes_little_memory(
     tmp_path: Path, pack: Callable[[bytes, int], bytes], really: bool
 ) -> None:
     blank = serialized(image(0) | {"blank": [bytes(2**28)]})
-    [header, data, footer] = frame([blank])
+    whole = framed(blank)
     path = tmp_path / "train.tfrecord"
-    path.write_bytes(pack(header + data + footer if really else header + data[:1000], 1))
+    path.write_bytes(pack(whole if really else whole[: 12 + 1000], 1))
     assert path.stat().st_size < 2**21
     kilobytes, words = run("-c", INFO, tmp_path).stdout.split(maxsplit=1)
     assert f"{path} is damaged: record at byte 0: it would unpack to {len(blank):,} bytes" in words

@@ -26,9 +26,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption
 from google.cloud.storage.retry import DEFAULT_RETRY
-from support import wait_for
-
-from tfrecorder.format.tfrecord import frame
+from support import framed, wait_for
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -398,8 +396,7 @@ def test_tensorflow_itself_reads_and_writes_gs(
 ) -> None:
     records = [b"%d" % number * 1000 for number in range(20)]
     for name in ("a", "b"):
-        framed = b"".join(part for record in records for part in frame([record]))
-        upload(bucket, f"out/{name}", framed)
+        upload(bucket, f"out/{name}", b"".join(map(framed, records)))
     upload(bucket, "out/deeper/c", b"")
     own = {key: value for key, value in os.environ.items() if key not in gcs.environment()}
     process = subprocess.run(

@@ -196,7 +196,7 @@ def test_a_remedy_that_shows_a_command_can_be_typed(name: str) -> None:
     assert f"`{shlex.join(['tfrecorder', 'info', name])}` shows it" in refused.stderr
     for file in ("metadata.json", "plan.json"):
         Path(name, "_tfrecorder", file).unlink()
-        assert shlex.join(["tfrecorder", "repair", name]) in call("info", name).stderr
+        assert shlex.join(["tfrecorder", "repair", name]) in invoke("info", name).stderr
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -1,4 +1,7 @@
-"""Record files are, byte for byte, TensorFlow's, and no damage to one goes unnoticed."""
+"""TFRecord framing: byte for byte TensorFlow's, no damage goes unnoticed, checksums can be joined.
+
+The inner law of format/: the bytes of a record without a dataset around them.
+"""
 
 import io
 import pickle
@@ -10,6 +13,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfrecorder.format.crc32c import combine
+from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -119,3 +124,21 @@ def test_the_error_keeps_its_offset_across_processes():
         37,
         "record at byte 37: the checksum of the data is wrong",
     )
+
+
+@given(st.binary(), st.binary())
+def test_joined_data_have_the_combined_checksum(first, second):
+    joined = combine(google_crc32c.value(first), google_crc32c.value(second), len(second))
+    assert joined == google_crc32c.value(first + second)
+
+
+@given(st.binary(max_size=50), st.integers(0, 3_000_000))
+def test_sizes_beyond_a_megabyte(first, size):
+    second = bytes(size)
+    joined = combine(google_crc32c.value(first), google_crc32c.value(second), size)
+    assert joined == google_crc32c.value(first + second)
+
+
+def test_an_image_is_passed_on_without_a_copy():
+    image = bytes(100_000)
+    assert any(part is image for part in encode_parts({"image/encoded": image, "label": 1}))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import threading
 from pathlib import Path
 
 import pytest
 from torture.crashes import ATTACKED, Attacked, attack, check_killed
 from torture.material import Material, digests, make_material
-
-from tfrecorder.runners.beam_patches import stop_sampler
 
 
 @pytest.fixture(scope="module")
@@ -41,22 +38,3 @@ def test_a_file_that_is_not_whole_is_noticed(material: Material) -> None:
     assert check_killed(material.damaged, {}, after).endswith("is not whole")
     stood = {**digests(material.other), "more": "x"}
     assert "['more']" in check_killed(material.other, stood, after, overwrites=True)
-
-
-def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:
-    """Where the interrupt falls between its start and the note of it, the process would hang."""
-    from apache_beam.runners.worker import statesampler
-    from apache_beam.utils.counters import CounterFactory
-
-    before = threading.enumerate()
-    sampler = statesampler.StateSampler("step", CounterFactory())
-    statesampler.set_current_tracker(sampler)  # as its own `start` does, before the interrupt
-    statesampler.statesampler_impl.StateSampler.start(sampler)
-    (thread,) = set(threading.enumerate()) - set(before)
-    sampler.stop_if_still_running()
-    assert not sampler.finished  # forgotten
-    stop_sampler()
-    assert sampler.finished
-    thread.join(10)
-    assert not thread.is_alive()
-    stop_sampler()

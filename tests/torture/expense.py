@@ -19,10 +19,9 @@ from expensive_cases import (
     small_window_png,
 )
 
-from tfrecorder.images.check import check_image
-from tfrecorder.images.rejects import Reject
 from torture.children import Child
 from torture.counts import Count, demand
+from torture.judging import Accepted, judge
 
 #: The expensive files, so many times as large as in the short tests: JPEGs of 71 megapixels.
 SCALE = 7
@@ -54,12 +53,10 @@ def costs(data: bytes) -> Costs:
     outcomes, seconds, pixels = [], [], 0
     for level in LEVELS:
         began = time.process_time()
-        try:
-            checked = check_image(data, level)
-            outcomes.append("accepted")
-            pixels = checked.height * checked.width
-        except Reject as reject:
-            outcomes.append(reject.code)
+        outcome = judge(data, level)
+        outcomes.append(outcome.code)
+        if isinstance(outcome, Accepted):
+            pixels = outcome.shape[0] * outcome.shape[1]
         seconds.append(time.process_time() - began)
     allowed = 1 + 0.1 * pixels / 1e6 + 0.1 * len(data) / 1e6
     shares = [one / allowed for one in seconds]

@@ -28,8 +28,6 @@ from support import CSV
 
 import tfrecorder
 from tfrecorder import TfrecorderError
-from tfrecorder.format.tfrecord import masked_crc
-from tfrecorder.schema.keys import FILENAME, SOURCE_ID, TEXT
 from torture import hostile_links
 from torture.children import Child, DiedError, FailedError, HungError
 from torture.counts import Count, demand
@@ -106,8 +104,10 @@ def _packed() -> dict[str, bytes]:
 
 
 def _header(size: int) -> bytes:
+    """What stands before a record of so many bytes: its length, and that length's masked CRC."""
     length = struct.pack("<Q", size)
-    return length + struct.pack("<I", masked_crc(google_crc32c.value(length)))
+    crc = google_crc32c.value(length)
+    return length + struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32)
 
 
 def attacks(clean: Path) -> Iterator[tuple[str, str]]:
@@ -145,12 +145,12 @@ def _parquets(clean: Path) -> dict[str, pa.Table]:
     return {
         "other columns": pa.table({"a": [1, 2]}),
         "no rows": table.slice(0, 0),
-        "numbers as text": table.set_column(0, SOURCE_ID, path),
-        "paths that lead out": table.set_column(1, FILENAME, path),
-        "devices": table.set_column(1, FILENAME, pa.array(["/dev/zero"] * rows)),
-        "nothing": table.set_column(1, FILENAME, pa.nulls(rows, pa.string())),
-        "huge numbers": table.set_column(0, SOURCE_ID, pa.array([2**62] * rows)),
-        "lists": table.set_column(3, TEXT, pa.array([["x"]] * rows)),
+        "numbers as text": table.set_column(0, "image/source_id", path),
+        "paths that lead out": table.set_column(1, "image/filename", path),
+        "devices": table.set_column(1, "image/filename", pa.array(["/dev/zero"] * rows)),
+        "nothing": table.set_column(1, "image/filename", pa.nulls(rows, pa.string())),
+        "huge numbers": table.set_column(0, "image/source_id", pa.array([2**62] * rows)),
+        "lists": table.set_column(3, "image/class/text", pa.array([["x"]] * rows)),
     }
 
 

@@ -41,6 +41,7 @@ class Accepted:
     format: str
     shape: tuple[int, int, int]
     warning: str | None
+    code: str = "accepted"
 
 
 @dataclass(frozen=True)
@@ -61,27 +62,34 @@ class Verdict:
     peak: int
 
 
-def check(data: bytes, max_pixels: int = MAX_PIXELS) -> Verdict:
-    """What the writing side makes of a file."""
-    outcomes: dict[str, Accepted | Refused] = {}
-    slowest = 0.0
-    for level in LEVELS:
-        began = time.perf_counter()
-        try:
-            found = check_image(data, level, max_pixels)
-            shape = (found.height, found.width, found.channels)
-            outcomes[level] = Accepted(found.data, found.format, shape, found.warning)
-        except Reject as reject:
-            outcomes[level] = Refused(reject.stage, reject.code, str(reject))
-        slowest = max(slowest, time.perf_counter() - began)
-    return Verdict(outcomes, slowest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+def judge(data: bytes, level: str = "decode", **limits: int) -> Accepted | Refused:
+    """What the check of a file at a level makes of it."""
+    try:
+        checked = check_image(data, level, **limits)
+    except Reject as reject:
+        return Refused(reject.stage, reject.code, str(reject))
+    shape = (checked.height, checked.width, checked.channels)
+    return Accepted(checked.data, checked.format, shape, checked.warning)
+
+
+def check(data: bytes) -> Verdict:
+    """What the writing side makes of a file with at most `MAX_PIXELS`."""
+    return _verdict(data, max_pixels=MAX_PIXELS)
 
 
 def check_large(data: bytes) -> Verdict:
     """`check` with the default `max_pixels`."""
-    from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
+    return _verdict(data)
 
-    return check(data, DEFAULT_MAX_PIXELS)
+
+def _verdict(data: bytes, **limits: int) -> Verdict:
+    outcomes: dict[str, Accepted | Refused] = {}
+    slowest = 0.0
+    for level in LEVELS:
+        began = time.perf_counter()
+        outcomes[level] = judge(data, level, **limits)
+        slowest = max(slowest, time.perf_counter() - began)
+    return Verdict(outcomes, slowest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def decode(question: tuple[bytes, int]) -> dict[str, tuple[int, ...] | str]:
