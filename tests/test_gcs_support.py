@@ -69,15 +69,6 @@ def test_an_upload_whose_checksum_does_not_fit_is_refused(bucket: storage.Bucket
     assert not blob.exists()
 
 
-def test_ranges(bucket: storage.Bucket) -> None:
-    blob = upload(bucket, "a", b"0123456789")
-    assert blob.download_as_bytes(start=2, end=4) == b"234"
-    assert blob.download_as_bytes(start=7, end=100) == b"789"
-    assert blob.download_as_bytes(start=-3) == b"789"
-    with pytest.raises(exceptions.RequestRangeNotSatisfiable):
-        blob.download_as_bytes(start=10)
-
-
 def test_listings_with_prefix_delimiter_and_pages(bucket: storage.Bucket, gcs: Gcs) -> None:
     names = ["a", "b/1", "b/2", "b/c/3", "b.", "é", "z"]
     for name in names:
@@ -104,54 +95,6 @@ def test_some_fields_of_an_object(gcs: Gcs) -> None:
     some = requests.get(url, {"fields": "size,crc32c"}, timeout=5).json()
     assert some == {"size": "4", "crc32c": whole["crc32c"]}
     assert requests.get(url, {"fields": "size,crc"}, timeout=5).status_code == 400
-
-
-def test_what_is_not_there(bucket: storage.Bucket) -> None:
-    with pytest.raises(exceptions.NotFound, match="No such object: bkt/none"):
-        bucket.blob("none").download_as_bytes()
-    with pytest.raises(exceptions.NotFound, match="No such object: bkt/none"):
-        bucket.blob("none").delete()
-    assert bucket.get_blob("none") is None
-    elsewhere = bucket.client.bucket("elsewhere")
-    assert not elsewhere.exists()
-    for act in (
-        lambda: list(elsewhere.list_blobs()),
-        lambda: elsewhere.blob("a").upload_from_string(b""),
-        lambda: elsewhere.blob("a").upload_from_file(io.BytesIO(b"")),
-        lambda: elsewhere.blob("a").download_as_bytes(),
-    ):
-        with pytest.raises(exceptions.NotFound):
-            act()
-    with pytest.raises(exceptions.Conflict):
-        bucket.client.create_bucket("bkt")
-
-
-def test_of_many_writers_that_want_to_be_the_first_one_is(bucket: storage.Bucket) -> None:
-    def write(number: int) -> bool:
-        try:
-            upload(bucket, "once", b"%d" % number, if_generation_match=0)
-        except exceptions.PreconditionFailed:
-            return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(write, range(32)))
-    assert won.count(True) == 1
-    assert bucket.blob("once").download_as_bytes() == b"%d" % won.index(True)
-
-
-def test_preconditions_on_reading_and_deleting(bucket: storage.Bucket) -> None:
-    blob = upload(bucket, "a", b"old")
-    old = blob.generation
-    upload(bucket, "a", b"new", if_generation_match=old)
-    with pytest.raises(exceptions.PreconditionFailed):
-        upload(bucket, "a", b"newer", if_generation_match=old)
-    with pytest.raises(exceptions.NotFound):
-        bucket.blob("a", generation=old).download_as_bytes()
-    with pytest.raises(exceptions.PreconditionFailed):
-        bucket.blob("a").delete(if_generation_match=old)
-    bucket.blob("a").delete()
-    assert not bucket.blob("a").exists()
 
 
 def test_copy_and_compose(bucket: storage.Bucket) -> None:
@@ -238,36 +181,6 @@ def test_a_download_that_is_cut_short_is_noticed(bucket: storage.Bucket, gcs: Gc
         bucket.blob("a").download_as_bytes(retry=RETRY)
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [
-        ({"kind": "status", "status": 403}, exceptions.Forbidden),
-        ({"kind": "status", "status": 404}, exceptions.NotFound),
-        ({"kind": "status", "status": 429}, exceptions.TooManyRequests),
-        ({"kind": "status", "status": 503}, exceptions.ServiceUnavailable),
-        ({"kind": "reset"}, requests.ConnectionError),
-    ],
-    ids=str,
-)
-def test_faults_of_every_kind(
-    bucket: storage.Bucket, gcs: Gcs, fault: dict[str, object], error: type[Exception]
-) -> None:
-    gcs.put("gs://bkt/good", b"good")
-    gcs.put("gs://bkt/bad", b"bad")
-    gcs.inject(object="bkt/b*", **fault)
-    for act in (
-        lambda: bucket.blob("bad").download_as_bytes(retry=None),
-        lambda: bucket.blob("bad").reload(retry=None),
-        lambda: bucket.blob("bad").upload_from_string(b"", retry=None),
-        lambda: bucket.blob("bad").delete(retry=None),
-    ):
-        with pytest.raises(error):
-            act()
-    assert bucket.blob("good").download_as_bytes(retry=None) == b"good"
-    gcs.mend()
-    assert bucket.blob("bad").download_as_bytes(retry=None) == b"bad"
-
-
 def test_faults_that_pass(bucket: storage.Bucket, gcs: Gcs) -> None:
     for name in ("a", "b"):
         gcs.put(f"gs://bkt/{name}", name.encode())
@@ -278,14 +191,6 @@ def test_faults_that_pass(bucket: storage.Bucket, gcs: Gcs) -> None:
         assert gcs.count("download", f"bkt/{name}") == 3
     gcs.forget_requests()
     assert gcs.count() == 0
-
-
-def test_a_lost_answer_leaves_the_object(bucket: storage.Bucket, gcs: Gcs) -> None:
-    gcs.inject("reset", operation="upload", times=1, after=True)
-    with pytest.raises(exceptions.PreconditionFailed):
-        upload(bucket, "a", b"data", if_generation_match=0)
-    assert gcs.get("gs://bkt/a") == b"data"
-    assert gcs.count("upload", "bkt/a") == 2
 
 
 def test_a_request_from_before_a_reset_changes_nothing(bucket: storage.Bucket, gcs: Gcs) -> None:

@@ -212,18 +212,6 @@ def faulty_reads(faulty, monkeypatch):
     return fsspec.filesystem("faulty")
 
 
-def test_reads_of_an_open_file_that_fail_in_passing_are_tried_again(faulty_reads):
-    data = random.Random(1).randbytes(3_000_000)
-    faulty_reads.pipe_file("/in/file", data)
-    with storage.open_seekable("faulty://in/file") as file:
-        assert file.read(1_000_000) == data[:1_000_000]
-        assert file.seek(-5, 2) == len(data) - 5
-        assert file.read() == data[-5:]
-        assert file.seek(7) == file.tell() == 7
-        assert file.read() == data[7:]
-    assert FaultyFileSystem.faults > 3
-
-
 @pytest.mark.slow
 def test_a_dataset_whose_reads_fail_in_passing_gives_its_frame_and_else_one_clear_error(
     faulty_reads,

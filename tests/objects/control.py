@@ -117,8 +117,8 @@ class S3:
         )
 
     def reset(self) -> None:
+        self._ask("POST", "/_test/reset")  # first: faults would hit the other
         self._ask("POST", "/moto-api/reset")
-        self._ask("POST", "/_test/reset")
 
 
 def _path(uri: str) -> str:

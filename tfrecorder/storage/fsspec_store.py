@@ -92,8 +92,9 @@ class FsspecStore:
         _read_request(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
 
     def size(self, path: str) -> int | None:
-        found = self._described(path)
-        return None if found is None or found["type"] == "directory" else int(found["size"])
+        system, name = _system(path)
+        info = _read_request(lambda: _info(system, name))
+        return None if info is None or info["type"] == "directory" else int(info["size"])
 
     def describe(self, path: str) -> Description | None:
         size = self.size(path)
@@ -101,10 +102,10 @@ class FsspecStore:
 
     def version(self, path: str) -> str | None:
         system, name = _system(path)
-        _read_request(lambda: system.invalidate_cache(name))
-        found = self._described(path)
+        system.invalidate_cache(name)
+        info = _read_request(lambda: _info(system, name))
         # Each file system has its own names for times, tags and numbers.
-        return None if found is None else repr(sorted(found.items()))
+        return None if info is None else repr(sorted(info.items()))
 
     def descriptions(self, folder: str) -> dict[str, Description]:
         return described(self.names(folder))
@@ -173,8 +174,12 @@ class FsspecStore:
 
         def remove() -> None:
             system.invalidate_cache(path)
-            if system.exists(path):
+            # Not by `exists`, which takes every failure for a missing file.
+            info = _info(system, path)
+            if info is not None and info["type"] == "directory":
                 system.rm(path, recursive=True)
+            elif info is not None:
+                system.rm_file(path)  # `rm` would take the name for a pattern
 
         _write_request(remove)
 
@@ -184,22 +189,16 @@ class FsspecStore:
 
         def move() -> None:
             system.invalidate_cache()
-            if not system.exists(source) and system.exists(target):
+            if _info(system, source) is None and _info(system, target) is not None:
                 return
-            if self._scheme not in _WHOLE_UPLOADS:
-                system.makedirs(posixpath.dirname(target), exist_ok=True)
+            if self._scheme in _WHOLE_UPLOADS:
+                system.cp_file(source, target)  # `mv` would take the names for patterns
+                system.rm_file(source)
+                return
+            system.makedirs(posixpath.dirname(target), exist_ok=True)
             system.mv(source, target)
 
         _write_request(move)
-
-    def _described(self, path: str) -> Any:
-        system, name = _system(path)
-        try:
-            return _read_request(lambda: system.info(name))
-        except UnreadableError as error:
-            if error.code == "not_found":
-                return None
-            raise
 
 
 def refusal(scheme: str) -> str | None:
@@ -231,6 +230,14 @@ def _system(path: str) -> tuple[Any, str]:
     import fsspec
 
     return _read_request(lambda: fsspec.core.url_to_fs(path))
+
+
+def _info(system: Any, name: str) -> Any:
+    """What a file system says about a file or folder; None if there is none."""
+    try:
+        return system.info(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _read_request(request: Callable[[], T]) -> T:

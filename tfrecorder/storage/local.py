@@ -121,7 +121,7 @@ class LocalStore:
             raise _as_unreadable(error) from error
 
     def files(self, folder: str) -> Iterator[str]:
-        for where, _, names in os.walk(folder):
+        for where, _, names in os.walk(folder, onerror=_refuse_unless_missing):
             for name in names:
                 yield os.path.relpath(os.path.join(where, name), folder)
 
@@ -192,6 +192,15 @@ def _as_unreadable(error: OSError) -> Exception:
     if may_pass(error):
         return TransientError(words)
     return UnreadableError(_CODES.get(error.errno or 0, "read_failed"), words)
+
+
+def _refuse_unless_missing(error: OSError) -> None:
+    """Raise our error for a folder that cannot be listed, unless it is not there any more."""
+    ours = _as_unreadable(error)
+    if not isinstance(ours, UnreadableError):
+        raise ours from error
+    if ours.code != "not_found":
+        raise UnreadableError(ours.code, f"{ours.detail}: {error.filename}") from error
 
 
 def _open_at_once(path: str, flags: int) -> int:

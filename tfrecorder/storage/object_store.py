@@ -325,7 +325,10 @@ def _answered(answer: Any) -> Any:
 
 
 def _description(found: Any) -> Description:
-    return Description(found["size"], version=(found["e_tag"] or "") if _is_conditional() else "")
+    tag = found["e_tag"] if _is_conditional() else None
+    if tag and not tag.endswith('"'):  # in a listing of Azure
+        tag = f'"{tag}"'
+    return Description(found["size"], version=tag or "")
 
 
 def _mode(version: str) -> Any:
