@@ -28,13 +28,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tfrecorder
-from tfrecorder import parse_example
+from tfrecorder import Schema, parse_example
 from tfrecorder.cli.main import main
 from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame, read_records
+from tfrecorder.schema.schema_file import write_schema
 from tfrecorder.storage import files, services
 from tfrecorder.storage.patience import patience
+from tfrecorder.validation.report import CODES
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 CSV = SAMPLES / "photos.csv"
@@ -191,6 +193,23 @@ def invoke(*arguments: Any, piped: bytes | None = None) -> Result:
         # The command shows warnings in its own way, for the whole life of its process.
         patched.setattr(warnings, "showwarning", warnings.showwarning)
         return CliRunner().invoke(main, words, input=piped, catch_exceptions=False)
+
+
+def dry_run(source: Any, output_dir: str = "out", **options: Any) -> dict[str, Any]:
+    """What `--dry-run --json` prints, also for a source that the command line cannot take."""
+    from tfrecorder.conversion import dry_run
+
+    return dry_run.dry_run(source, output_dir, progress=False, **options).as_dict()
+
+
+def severities() -> dict[str, str]:
+    """All codes that a validation report may have, each with its severity."""
+    return {code: severity for code, (severity, _) in CODES.items()}
+
+
+def schema_text(schema: Schema) -> str:
+    """What `tfrecorder schema` prints for a source with this schema."""
+    return write_schema(schema)
 
 
 def commands() -> dict[str, click.Command]:

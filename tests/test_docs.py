@@ -17,7 +17,7 @@ from typing import Any
 import click
 import pytest
 from doc_pages import DOCS, PAGES, ROOT, Block, anchors, blocks, links, prose, site, without_code
-from support import SAMPLES, commands, is_installed, run, skip_without
+from support import SAMPLES, commands, is_installed, run, severities, skip_without
 
 import tfrecorder
 
@@ -219,10 +219,8 @@ def test_every_error_class_is_in_troubleshooting() -> None:
 
 
 def test_every_code_of_the_validation_report_is_explained() -> None:
-    from tfrecorder.validation.report import CODES
-
     page = (DOCS / "troubleshooting.md").read_text()
-    assert [code for code in CODES if f"`{code}`" not in page] == []
+    assert [code for code in severities() if f"`{code}`" not in page] == []
 
 
 def _complete(what: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ from support import (
     CSV,
     PHOTOS,
     SAMPLES,
+    dry_run,
     error_of,
     press_ctrl_c,
     public_files,
@@ -38,11 +39,11 @@ from tfrecorder import (
     UnreachableError,
     storage,
 )
-from tfrecorder.conversion.dry_run import dry_run
-from tfrecorder.plan.plan import SAMPLE_ROWS
-from tfrecorder.plan.preflight import OPENED_ROWS
 
 pytest_plugins = ["gcs.fixtures"]
+
+#: Images that are opened before the launch, and images of which the sizes are asked for.
+OPENED_ROWS, SAMPLE_ROWS = 100, 1000
 
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}  # those of the fixture `dataset`
 SOURCE = "gs://bkt/photos.csv"
@@ -335,7 +336,6 @@ def test_what_a_conversion_asks_of_a_bucket(gcs: Gcs) -> None:
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": uris})
     result = tfrecorder.convert(frame, OUT)
     images = "bkt/many/*"
-    assert SAMPLE_ROWS == 1000
     assert gcs.count("metadata", images) <= SAMPLE_ROWS
     # One request an image, but for those that are opened before the launch.
     assert gcs.count("download", images) == rows + OPENED_ROWS
@@ -414,7 +414,7 @@ def test_the_look_of_a_resume_asks_only_for_the_done_record_of_each_shard(photos
         photos.delete(f"{out}/dataset_info.json")
         photos.forget_requests()
         options = {"num_shards": {"TRAIN": shards}, "shuffle": False, "max_reject_fraction": 0.5}
-        assert dry_run(f"gs://bkt/{shards}.csv", out, **options).pending is not None
+        assert dry_run(f"gs://bkt/{shards}.csv", out, **options)["pending_shards"] is not None
         asked[shards] = photos.count(object=f"{out[5:]}*")
     assert asked[24] == asked[2] + 22 < 52
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from support import PHOTOS, records, run, skip_without
+from support import PHOTOS, dry_run, records, run, skip_without
 from test_images_in_cells import DATA, content, data_uri, images_of, spooled
 
 import tfrecorder
 from tfrecorder import OptionError, Records, SourceError, ValidationError
-from tfrecorder.conversion.dry_run import dry_run
 
 pytestmark = pytest.mark.usefixtures("_datasets")
 
@@ -166,8 +165,8 @@ def test_an_append_of_a_dataset_passes_over_what_is_there() -> None:
 
 def test_a_dry_run_and_convert_and_load() -> None:
     source = in_splits(train=6, test=2)
-    splits = dry_run(source, "out", progress=False).splits
-    assert {name: one.rows for name, one in splits.items()} == {"TRAIN": 6, "TEST": 2}
+    splits = dry_run(source)["splits"]
+    assert {name: split["rows"] for name, split in splits.items()} == {"TRAIN": 6, "TEST": 2}
     assert not Path("out").exists()
     options = {"split": "TEST", "batch_size": 2, "image_size": 16}
     loaded = tfrecorder.convert_and_load(source, "out", load_options=options, progress=False)
@@ -212,9 +211,6 @@ def test_a_column_that_is_not_there_is_named() -> None:
 FLAT = """
 import sys
 import numpy, datasets, tfrecorder
-from tfrecorder.conversion.staged import stage
-from tfrecorder.conversion.table import rows_of_source
-from tfrecorder import ConvertOptions
 
 def own():
     lines = open("/proc/self/status").read().splitlines()
@@ -231,8 +227,7 @@ made = datasets.Dataset.from_generator(
     writer_batch_size=50,
 )
 made = made.shuffle(seed=0)  # whose rows are copied, not mapped
-options = ConvertOptions.of({"num_shards": 1, "progress": False})
-stage(rows_of_source(made.select(range(3)), "warm", options, print))
+tfrecorder.stage(made.select(range(3)), "warm", num_shards=1, progress=False)
 before = most = own()
 import threading, time
 def watch():
@@ -241,7 +236,7 @@ def watch():
         most = max(most, own())
         time.sleep(0.01)
 threading.Thread(target=watch, daemon=True).start()
-stage(rows_of_source(made, "out", options, print))
+tfrecorder.stage(made, "out", num_shards=1, progress=False)
 print(most - before)
 """
 

@@ -10,13 +10,15 @@ from gcs.control import Gcs
 from support import PHOTOS, error_of, shorten_patience, shorten_pauses
 
 import tfrecorder
-from tfrecorder import ImagesUnreachableError, OutputError, storage
+from tfrecorder import ImagesUnreachableError, OutputError
 
 pytest_plugins = ["gcs.fixtures"]
 
 OUT = "gs://bkt/out"
 IMAGES = "bkt/in/*"
 ROWS = 40
+#: Requests that a process makes at the same time.
+THREADS = 16
 #: Of these the sizes make more shards than a small data set gets anyway.
 SMALL = {"shard_size": "256KB"}
 
@@ -102,7 +104,7 @@ def test_sizes_are_asked_for_only_where_shards_follow_from_them(
     gcs.inject("status", status=403, operation="metadata", object="bkt/in/0.jpg")
     assert tfrecorder.convert(frame, OUT, **SMALL).splits["TRAIN"].shards == calm
     tfrecorder.convert(frame, f"{OUT}-told", num_shards=2)
-    assert gcs.count("metadata", IMAGES) == 2 * storage.REMOTE_THREADS < ROWS
+    assert gcs.count("metadata", IMAGES) == 2 * THREADS < ROWS
 
 
 def test_a_bucket_that_is_down_is_noticed_soon_whoever_decides_the_shards(
@@ -115,5 +117,5 @@ def test_a_bucket_that_is_down_is_noticed_soon_whoever_decides_the_shards(
         message = error_of(ImagesUnreachableError, frame, OUT, **more)
         assert "could not be reached for" in message
         # All threads wait together: each by itself would ask some 25 times in this time.
-        assert gcs.count("*", IMAGES) < 12 * storage.REMOTE_THREADS
+        assert gcs.count("*", IMAGES) < 12 * THREADS
     assert gcs.names(OUT) == []

@@ -16,7 +16,6 @@ from torture.sandbox import listing
 
 import tfrecorder
 from tfrecorder import OutputError, TfrecorderError
-from tfrecorder.format import layout
 
 SHARD = "train-00000-of-00002.tfrecord"
 COMMANDS = {
@@ -42,7 +41,7 @@ def _received(clean: Path) -> None:
     """`out`, a dataset that somebody sent, and `mine`, a sound one with files of the same names."""
     shutil.copytree(clean, "out")
     shutil.copytree(clean, "mine")
-    for name in layout.PRIVATE_FOLDERS:
+    for name in hostile_links.PRIVATE_FOLDERS:
         Path("mine", name).mkdir(exist_ok=True)
         Path("mine", name, "note").write_text("mine")
     for path in (path for path in Path("mine").rglob("*") if path.is_file()):
@@ -66,11 +65,11 @@ def unharmed() -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("name", layout.PRIVATE_FOLDERS)
+@pytest.mark.parametrize("name", hostile_links.PRIVATE_FOLDERS)
 def test_a_link_in_the_place_of_a_folder_is_refused_in_one_line(name: str, command: str) -> None:
     is_unharmed = unharmed()
     put_link(name, f"mine/{name}")
-    Path("out", SHARD if command == "repair" else layout.COMMIT).unlink()
+    Path("out", SHARD if command == "repair" else "dataset_info.json").unlink()
     before = listing(Path("out"))
     with pytest.raises(TfrecorderError) as caught:
         COMMANDS[command]()
@@ -86,15 +85,15 @@ def test_a_link_in_the_place_of_a_folder_is_refused_in_one_line(name: str, comma
 def test_our_whole_folder_may_not_be_a_link_to_a_sound_one(clean: Path, command: str) -> None:
     shutil.copytree(clean, "other")
     before = listing(Path("other"))
-    put_link(layout.PRIVATE, "other/_tfrecorder")
-    Path("out", SHARD if command == "repair" else layout.COMMIT).unlink()
+    put_link("_tfrecorder", "other/_tfrecorder")
+    Path("out", SHARD if command == "repair" else "dataset_info.json").unlink()
     with pytest.raises(OutputError, match="_tfrecorder is a link"):
         COMMANDS[command]()
     assert listing(Path("other")) == before
 
 
 def test_the_command_line_says_so_in_one_line() -> None:
-    put_link(layout.DONE, f"mine/{layout.DONE}")
+    put_link("_tfrecorder/done", "mine/_tfrecorder/done")
     ended = invoke("repair", "out")
     assert ended.exit_code == 1
     assert len(ended.stderr.splitlines()) == 1
@@ -102,28 +101,28 @@ def test_the_command_line_says_so_in_one_line() -> None:
 
 
 def test_a_lock_that_is_a_link_is_not_opened() -> None:
-    put_link(layout.LOCK, "mine/new")
+    put_link("_tfrecorder/lock", "mine/new")
     with pytest.raises(OutputError, match="_tfrecorder/lock is a link; remove it"):
         tfrecorder.repair("out", progress=False)
     assert not Path("mine/new").exists()
 
 
 def test_a_file_in_the_place_of_a_folder_is_named() -> None:
-    shutil.rmtree(f"out/{layout.INDEX}")
-    Path("out", layout.INDEX).touch()
+    shutil.rmtree("out/_tfrecorder/index")
+    Path("out", "_tfrecorder/index").touch()
     with pytest.raises(OutputError, match="_tfrecorder/index is a file where a folder belongs"):
         tfrecorder.repair("out", progress=False)
 
 
 def test_no_link_that_comes_while_a_command_runs_is_followed(tmp_path: Path) -> None:
-    assert hostile_links.race(tmp_path / "race", layout.INDEX, times=2) == 4
+    assert hostile_links.race(tmp_path / "race", "_tfrecorder/index", times=2) == 4
 
 
 # ------------------------------------------------------------------------- replaced, not followed
 
 
 @pytest.mark.parametrize(
-    "name", [SHARD, "features.json", layout.METADATA, f"{layout.INDEX}/{SHARD}.idx"]
+    "name", [SHARD, "features.json", "_tfrecorder/metadata.json", f"_tfrecorder/index/{SHARD}.idx"]
 )
 def test_a_link_in_the_place_of_a_file_is_replaced(clean: Path, name: str) -> None:
     is_unharmed = unharmed()
@@ -137,13 +136,13 @@ def test_a_link_in_the_place_of_a_file_is_replaced(clean: Path, name: str) -> No
 def test_links_in_what_is_removed_are_removed_alone(clean: Path) -> None:
     is_unharmed = unharmed()
     put_link(SHARD, f"mine/{SHARD}")
-    Path("out", layout.TMP, "deeper").mkdir(parents=True)
-    put_link(f"{layout.TMP}/deeper/folder", "mine")
-    put_link(f"{layout.TMP}/file", f"mine/{SHARD}")
+    Path("out", "_tfrecorder/tmp", "deeper").mkdir(parents=True)
+    put_link("_tfrecorder/tmp/deeper/folder", "mine")
+    put_link("_tfrecorder/tmp/file", f"mine/{SHARD}")
     convert("out", overwrite=True)
     assert is_unharmed()
     assert public_files("out") == public_files(clean)
-    assert not Path("out", layout.TMP).exists()
+    assert not Path("out", "_tfrecorder/tmp").exists()
 
 
 # ---------------------------------------------------------------------- what goes on as it did
@@ -160,17 +159,17 @@ def test_the_directory_that_the_user_names_may_lie_behind_links(clean: Path, whe
 
 
 def test_however_deep_the_leftovers_are_they_are_removed(clean: Path) -> None:
-    above = os.open(f"out/{layout.PRIVATE}", os.O_RDONLY)
+    above = os.open("out/_tfrecorder", os.O_RDONLY)
     for name in ("tmp", *["deeper"] * 3000):
         os.mkdir(name, dir_fd=above)
         below = os.open(name, os.O_RDONLY, dir_fd=above)
         os.close(above)
         above = below
     os.close(above)
-    Path("out", layout.COMMIT).unlink()
+    Path("out", "dataset_info.json").unlink()
     convert("out")
     assert public_files("out") == public_files(clean)
-    assert not Path("out", layout.TMP).exists()
+    assert not Path("out", "_tfrecorder/tmp").exists()
 
 
 def test_no_descriptor_stays_open() -> None:
@@ -179,7 +178,7 @@ def test_no_descriptor_stays_open() -> None:
     for _ in range(3):
         Path("out", SHARD).unlink()
         tfrecorder.repair("out", progress=False)
-    put_link(layout.DONE, f"mine/{layout.DONE}")
+    put_link("_tfrecorder/done", "mine/_tfrecorder/done")
     for _ in range(3):
         with pytest.raises(OutputError):
             tfrecorder.repair("out", progress=False)

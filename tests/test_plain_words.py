@@ -1,25 +1,18 @@
-"""Words of messages: plurals, long labels, and a disk that has too little room."""
+"""Words of messages: long labels, and a disk that has too little room."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections import namedtuple
 
 import pytest
-from support import photo_frame
+from support import invoke, photo_frame
 
 import tfrecorder
-from tfrecorder.conversion.dry_run import dry_run
-from tfrecorder.display.tables import counted
 
 LONG = "x" * 5000
-
-
-def test_a_word_that_ends_in_s_has_its_plural() -> None:
-    assert counted(3, "class") == "3 classes"
-    assert counted(1, "class") == "1 class"
-    assert counted(2, "box") == "2 boxes"
 
 
 @pytest.mark.parametrize("rows", [4, 60])
@@ -31,19 +24,19 @@ def test_a_long_label_is_cut_in_every_message(rows: int) -> None:
     assert "label_not_in_train" in set(report["code"])
     assert report["message"].str.len().max() < 400
     assert LONG[:200] not in str(report)
-    assert LONG[:200] not in str(dry_run(frame, "out"))
+    frame.to_csv("frame.csv", index=False)
+    assert LONG[:200] not in invoke("convert", "frame.csv", "out", "--dry-run").stdout
     assert LONG[:200] not in str(tfrecorder.convert(frame, "out", progress=False))
     assert LONG[:200] not in str(tfrecorder.info("out"))
 
 
 def test_a_dry_run_says_that_the_disk_has_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    plenty = dry_run(photo_frame(8), "a/b/out")
-    assert plenty.free is not None
-    assert plenty.free > 2**20
-    assert plenty.as_dict()["free_bytes"] == plenty.free
-    assert "too little room" not in str(plenty)
+    photo_frame(8).to_csv("photos.csv", index=False)
+    trial = ("convert", "photos.csv", "a/b/out", "--dry-run")
+    assert json.loads(invoke(*trial, "--json").stdout)["free_bytes"] > 2**20
+    assert "too little room" not in invoke(*trial).stdout
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(2**20, 2**20, 1024))
-    words = str(dry_run(photo_frame(8), "a/b/out"))
+    words = invoke(*trial).stdout
     assert "the disk has too little room: 1 KiB are free, about" in words
     assert not os.path.exists("a")

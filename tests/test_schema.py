@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from kind_cases import EVERY_KIND, convert, every_kind, values
-from support import CSV, invoke, photo_frame, public_files, records
+from support import CSV, invoke, photo_frame, public_files, records, schema_text
 
 import tfrecorder
 from tfrecorder import (
     Boxes,
     Bytes,
+    ConvertOptions,
     Ignore,
     Image,
     Label,
@@ -28,7 +30,6 @@ from tfrecorder import (
     Text,
     infer_schema,
 )
-from tfrecorder.schema.schema_file import from_plain, read_schema, to_plain, write_schema
 
 AUTOML = Schema(split=Split(), image_uri=Image(), label=Label())
 
@@ -76,10 +77,12 @@ def test_a_schema_comes_back_from_its_file() -> None:
         dict(EVERY_KIND.columns)
         | {"old": Number(default=-1.0), "raw": Bytes(default=b"\0"), "rest": Ignore()}
     )
-    assert from_plain(json.loads(json.dumps(to_plain(schema)))) == schema
-    Path("schema.yaml").write_text(write_schema(schema))
-    Path("schema.json").write_text(json.dumps(to_plain(schema)))
-    assert read_schema("schema.yaml") == read_schema("schema.json") == schema
+    text = schema_text(schema)
+    plain = json.dumps(yaml.safe_load(text))
+    Path("schema.yaml").write_text(text)
+    Path("schema.json").write_text(plain)
+    for given in ("schema.yaml", "schema.json", json.loads(plain)):
+        assert ConvertOptions(schema=given).schema == schema
 
 
 def test_the_command_prints_a_schema_that_convert_takes() -> None:

@@ -12,11 +12,10 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import PHOTOS, invoke
+from support import PHOTOS, invoke, schema_text
 
 import tfrecorder
 from tfrecorder import Bytes, Number, Text
-from tfrecorder.schema.schema_file import write_schema
 
 #: Columns of three cells, None where one is missing.
 COLUMNS: dict[str, Any] = {
@@ -53,7 +52,7 @@ COLUMNS: dict[str, Any] = {
 
 def errors(source: Any) -> list[str]:
     """The errors that a source has by the schema that is printed for it."""
-    Path("schema.yaml").write_text(write_schema(tfrecorder.infer_schema(source)))
+    Path("schema.yaml").write_text(schema_text(tfrecorder.infer_schema(source)))
     report = tfrecorder.validate(source, schema="schema.yaml")
     return report.message[report.severity == "error"].tolist()
 

@@ -16,7 +16,7 @@ from gcs.control import Gcs
 from support import error_of, photo_frame, run, start, wait_for
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError, RejectedError, storage
+from tfrecorder import DatasetError, OptionError, RejectedError
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -186,7 +186,7 @@ def test_on_a_bucket_done_records_are_read_many_at_a_time(gcs: Gcs, frame) -> No
     finished = tfrecorder.status(out)
     assert finished.committed
     assert gcs.count() < 10
-    storage.remove(out, "dataset_info.json")
+    gcs.delete(f"{out}/dataset_info.json")
     gcs.inject("stall", operation="download", object="*/done/*", seconds=0.1)
     gcs.forget_requests()
     found = tfrecorder.status(out)

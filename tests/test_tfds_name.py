@@ -10,10 +10,9 @@ import pytest
 import tensorflow_datasets as tfds
 from growing_cases import table
 from streaming_cases import TO_ITS_END, Numbered
-from support import filenames, invoke, photo_frame, public_files
+from support import dry_run, filenames, invoke, photo_frame, public_files
 
 import tfrecorder
-from tfrecorder.conversion.dry_run import dry_run
 
 OUT = "data/flowers/1.0.0"
 NAMED: dict[str, Any] = {"name": "flowers", "progress": False}
@@ -158,8 +157,8 @@ def test_convert_and_load_loads_what_it_wrote() -> None:
 
 def test_the_frame_and_a_dry_run_know_the_directory() -> None:
     frame = photo_frame(4)
-    trial = dry_run(frame, "data", **NAMED)
-    assert (trial.output_dir, Path("data").exists()) == (OUT, False)
+    trial = dry_run(frame, "data", name="flowers")
+    assert (trial["output_dir"], Path("data").exists()) == (OUT, False)
     assert frame.tensorflow.to_tfrecord("data", **NAMED).output_dir == OUT
 
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 from support import PHOTOS, done_shards, error_of, public_files, rejects, wait_for
 
 import tfrecorder
 from tfrecorder import ImagesUnreachableError, OutputError
-from tfrecorder.output.staging import read_plan, read_shard_rows
 from torture.counts import Count, demand, lost_rows
 from torture.crashes import check_killed
 from torture.material import LATE, OPTIONS, Material, convert, digests
@@ -214,14 +214,15 @@ def vanish(material: Material, times: int, folder: Path) -> Count:
         flags = ["--num-shards", "6", "--num-threads", "1"]
         process = start_command(["convert", str(material.table), str(out), *flags], folder / "said")
         wait_while_running(process, lambda out=out: (out / "_tfrecorder/tmp").exists())
-        wait_for(lambda out=out: read_plan(str(out)) is not None)
-        row = read_shard_rows(str(out), material.shards - 1)[-1 - number]
-        (images / row.image_uri).rename(folder / "vanished")
+        wait_for(lambda out=out: (out / "_tfrecorder/plan.json").exists())
+        last = pq.read_table(out / "_tfrecorder/plan.parquet").to_pylist()[-1 - number]
+        row, name = int(last["image/source_id"]), last["image/filename"]
+        (images / name).rename(folder / "vanished")
         process.wait()
-        (folder / "vanished").rename(images / row.image_uri)
+        (folder / "vanished").rename(images / name)
         demand(process.returncode == 0, (folder / "said").read_text())
         listed = rejects(out)
-        found = listed[listed["row"] == row.row]
+        found = listed[listed["row"] == row]
         reasons = found["reason"].tolist()
         demand(reasons == ["not_found: No such file or directory"], f"row {row}: {reasons}")
         lost += lost_rows(out, material.rows)

@@ -19,11 +19,15 @@ from support import CSV
 
 import tfrecorder
 from tfrecorder import TfrecorderError, storage
-from tfrecorder.format import layout
 from torture.counts import Count, demand
 from torture.sandbox import listing, sandbox
 
-FOLDERS = (layout.PRIVATE, *layout.PRIVATE_FOLDERS, layout.NEXT)
+#: Folders of ours, each with files for the shards.
+PRIVATE_FOLDERS = tuple(
+    f"_tfrecorder/{name}"
+    for name in ("tmp", "done", "index", "rejects", "suspects", "progress", "spool")
+)
+FOLDERS = ("_tfrecorder", *PRIVATE_FOLDERS, "_tfrecorder/next")
 
 #: Where a link leads, as the dataset directory sees it; {} is the name of what it stands for.
 LINKS = {
@@ -36,7 +40,11 @@ LINKS = {
 SHARD = "train-00000-of-00002.tfrecord"
 
 #: The files that are gone, so that commands have something to write.
-STATES = {"sound": (), "damaged": ("features.json", SHARD), "unfinished": (layout.COMMIT, SHARD)}
+STATES = {
+    "sound": (),
+    "damaged": ("features.json", SHARD),
+    "unfinished": ("dataset_info.json", SHARD),
+}
 
 
 def attacks(clean: Path) -> Iterator[tuple[str, str]]:
@@ -76,7 +84,10 @@ def swap(folder: Path, times: int) -> list[Count]:
     Raises:
         BrokenError: something elsewhere was changed.
     """
-    done = sum(race(folder, name, times) for name in (layout.INDEX, layout.DONE, layout.TMP))
+    done = sum(
+        race(folder, name, times)
+        for name in ("_tfrecorder/index", "_tfrecorder/done", "_tfrecorder/tmp")
+    )
     return [Count("links put there meanwhile", done, done, 0, "conversions and repairs")]
 
 
