@@ -47,8 +47,8 @@ def test_one_split_in_batches_and_an_option_that_both_know() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"batch_size": 4}, "batch_size is an option of load: give it as load_options={'batch"),
-        ({"load_options": {"num_shards": 4}}, "num_shards is an option of the conversion"),
+        ({"batch_size": 4}, "it is an option of load: give it as load_options={'batch"),
+        ({"load_options": {"num_shards": 4}}, "num_shards=4: it is an option of the conversion"),
         ({"load_options": {"batchsize": 4}}, "did you mean batch_size?"),
         ({"load_options": {"batch_size": 0}}, "load_options: batch_size=0"),
         ({"load_options": {"split": "trian"}}, "split='trian' is not a split; there are TRAIN"),

@@ -244,7 +244,7 @@ def commit(
 
 def _path(output_dir: Any) -> str:
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
-        raise OptionError(f"output_dir={output_dir!r}: give the directory of a staged conversion.")
+        raise OptionError.of("output_dir", output_dir, "give the directory of a staged conversion.")
     return storage.absolute(storage.given_path(output_dir))
 
 

@@ -104,7 +104,7 @@ class BatchSampler:
         drop_remainder: bool | None = None,
     ) -> None:
         if not isinstance(records, Records):
-            raise OptionError(f"records={records!r}: give the tfrecorder.Records to read.")
+            raise OptionError.of("records", records, "give the tfrecorder.Records to read.")
         options = self._options = BatchOptions(
             batch_size=batch_size,
             shuffle=shuffle,

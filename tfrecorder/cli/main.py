@@ -11,7 +11,7 @@ import click
 
 from tfrecorder.cli.convert import append, compact, convert, schema, status, validate
 from tfrecorder.cli.look import inspect, preview
-from tfrecorder.cli.output import complain, in_shell_words
+from tfrecorder.cli.output import complain, error_in_shell_words, in_shell_words
 from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
 from tfrecorder.cli.read import benchmark, info
@@ -73,9 +73,10 @@ class _Group(click.Group):
                 return super().invoke(ctx)
         except ValidationError as error:
             words = str(error).splitlines()[0]
-            raise _Failure(f"{words}\n{error.report.as_text(shell=True)}") from error
+            report = in_shell_words(error.report.as_text(shell=True))
+            raise _Failure(f"{words}\n{report}") from error
         except TfrecorderError as error:
-            words = in_shell_words(one_line(str(error)))
+            words = error_in_shell_words(error)
             wrong_option = isinstance(error, OptionError)
             raise (_UsageError if wrong_option else _Failure)(words) from error
         except KeyboardInterrupt as error:

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.words import shell_words
+from tfrecorder.cli.words import one_line, shell_words, typed
+from tfrecorder.errors import OptionError, TfrecorderError
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 
@@ -21,16 +22,29 @@ _QUIET = "tfrecorder.quiet"
 
 def in_shell_words(words: str) -> str:
     """A message of the library, with options spelled as on the command line."""
+    try:
+        return shell_words(words, _flags())
+    except (MemoryError, SystemError):  # no memory left for the patterns
+        return words
+
+
+def _flags() -> dict[str, str]:
+    """How the option of each name is typed, in any command; arguments in capitals."""
     root = click.get_current_context().find_root().command
     commands = root.commands.values() if isinstance(root, click.Group) else [root]
     flags: dict[str, str] = {}
-    for one in (param for command in commands for param in command.params):
-        flag = one.opts[0] if isinstance(one, click.Option) else (one.name or "").upper()
-        flags.setdefault(one.name or "", flag)
-    try:
-        return shell_words(words, flags)
-    except (MemoryError, SystemError):  # no memory left for the patterns
-        return words
+    for param in (param for command in commands for param in command.params):
+        name = param.name or ""
+        flags.setdefault(name, param.opts[0] if isinstance(param, click.Option) else name.upper())
+    return flags
+
+
+def error_in_shell_words(error: TfrecorderError) -> str:
+    """An error in one line; the option that it is about, and its value, as they are typed."""
+    if isinstance(error, OptionError) and error.name is not None:
+        flag = _flags().get(error.name, error.name)
+        return f"{typed(flag, error.value)}: {in_shell_words(one_line(error.remedy))}"
+    return in_shell_words(one_line(str(error)))
 
 
 def coloured(words: str) -> str:

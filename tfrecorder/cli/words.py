@@ -51,13 +51,13 @@ def shell_words(text: str, flags: Mapping[str, str]) -> str:
     names = "|".join(sorted(flags, key=len, reverse=True))
     text = re.sub(
         rf"{_BEFORE}({names})=({_VALUE})(?![\w/])",
-        lambda found: _typed(flags[found[1]], found[2]),
+        lambda found: _shown(flags[found[1]], found[2]),
         text,
     )
     # One of several options, such as runner_options['machine_type']='n1-standard-4'.
     text = re.sub(
         rf"{_BEFORE}({names})\['(\w+)'\](?:=({_VALUE}))?(?![\w/])",
-        lambda found: _typed(flags[found[1]], repr({found[2]: _unquoted(found[3])})),
+        lambda found: typed(flags[found[1]], {found[2]: _unquoted(found[3])}),
         text,
     )
     # A name alone may be an English word: replace it if it has an underscore or begins the message.
@@ -75,27 +75,37 @@ def _arguments(given: str) -> list[str]:
     return [ast.literal_eval(one) if one[0] in "'\"" else one for one in _ARGUMENT.findall(given)]
 
 
-def _typed(flag: str, value: str) -> str:
-    """An option with its value, as typed."""
-    try:
-        found = ast.literal_eval(value)
-    except (SyntaxError, ValueError):
-        return flag if value == "…" else f"{flag} {value}"
-    if found is True:
+def typed(flag: str, value: Any) -> str:
+    """An option with its value, as typed.
+
+    >>> typed("--shuffle", False), typed("--splits", {"TRAIN": 0.5, "TEST": 0.5})
+    ('--no-shuffle', '--splits TRAIN=0.5,TEST=0.5')
+    """
+    if value is True:
         return flag
-    if found is False:
+    if value is False:
         return flag.replace("--", "--no-", 1)
-    if isinstance(found, str) and found.replace("\t", "").isprintable():
-        return f"{flag} {shlex.quote(found)}".replace("\t", r"\t")
-    if isinstance(found, dict) and found and flag in ("--column", "--runner-option"):
-        return " ".join(f"{flag} {shlex.quote(f'{name}={one}')}" for name, one in found.items())
-    if isinstance(found, dict):
-        return f"{flag} " + ",".join(f"{name}={_number(one)}" for name, one in found.items())
-    if isinstance(found, (tuple, list)) and flag == "--label":
-        return " ".join(f"{flag} {shlex.quote(str(one))}" for one in found)
-    if isinstance(found, (tuple, list)):
-        return f"{flag} " + ("," if flag == "--strict" else "x").join(map(str, found))
-    return f"{flag} {value}"
+    if isinstance(value, str) and value.replace("\t", "").isprintable():
+        return f"{flag} {shlex.quote(value)}".replace("\t", r"\t")
+    if isinstance(value, dict) and value and flag in ("--column", "--runner-option"):
+        return " ".join(f"{flag} {shlex.quote(f'{name}={one}')}" for name, one in value.items())
+    if isinstance(value, dict):
+        return f"{flag} " + ",".join(f"{name}={_number(one)}" for name, one in value.items())
+    if isinstance(value, (tuple, list)) and flag == "--label":
+        return " ".join(f"{flag} {shlex.quote(str(one))}" for one in value)
+    if isinstance(value, (tuple, list)):
+        return f"{flag} " + ("," if flag == "--strict" else "x").join(map(str, value))
+    return f"{flag} {value!r}"
+
+
+def _shown(flag: str, text: str) -> str:
+    """An option whose value a message shows as Python does, or as "…"."""
+    if text == "…":
+        return flag
+    try:
+        return typed(flag, ast.literal_eval(text))
+    except (SyntaxError, ValueError):
+        return f"{flag} {text}"
 
 
 def _unquoted(value: str | None) -> str:

@@ -91,7 +91,7 @@ def compact(
     path = output_path(output_dir, chosen)
     where, target = storage.absolute(storage.given_path(directory)), storage.absolute(path)
     if target == where or f"{target}/".startswith(f"{where}/"):
-        raise OptionError(f"output_dir={target!r}: give a directory outside of {where}.")
+        raise OptionError.of("output_dir", target, f"give a directory outside of {where}.")
     rows = partial(_rows, where, target, _uris(drop), at, chosen)
     return job.run(job.Job("compaction", path, chosen, rows))
 

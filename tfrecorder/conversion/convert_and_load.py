@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from tfrecorder.conversion.convert import convert
 from tfrecorder.errors import OptionError, refuse_missing
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.option import names_of
 from tfrecorder.output.path import output_path
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 
@@ -59,18 +59,17 @@ def convert_and_load(
     """
     reading = _checked_load_options(load_options)
     refuse_missing("tensorflow")
-    for name in options:
-        if _is_option(name, LoadOptions) and not _is_option(name, ConvertOptions):
-            raise OptionError(
-                f"{name} is an option of load: give it as load_options={{{name!r}: …}}."
-            )
+    of_load = {
+        name: f"it is an option of load: give it as load_options={{{name!r}: …}}"
+        for name in set(names_of(LoadOptions)).difference(names_of(ConvertOptions))
+    }
     if options.get("wait", True) is not True:
         raise OptionError(
             f"wait={options['wait']!r}: the dataset must be written before it can be loaded; "
             "leave it out."
         )
     options["wait"] = True
-    path = output_path(output_dir, ConvertOptions.of(options))
+    path = output_path(output_dir, ConvertOptions.of(options, of_load))
     if not storage.is_local(path):
         from tfrecorder.loading.remote import files_of
 
@@ -84,9 +83,8 @@ def convert_and_load(
 
 def _checked_load_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
-        raise OptionError(
-            f"load_options={given!r}: give a dict, such as {{'split': 'TRAIN', 'batch_size': 64}}."
-        )
+        words = "give a dict, such as {'split': 'TRAIN', 'batch_size': 64}."
+        raise OptionError.of("load_options", given, words)
     chosen = dict(given or {})
     split = chosen.get("split")
     if split is not None and SPELLINGS.get(str(split).strip().lower()) not in SPLITS:
@@ -94,17 +92,12 @@ def _checked_load_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
             f"load_options: split={split!r} is not a split; there are {', '.join(SPLITS)}."
         )
     others = {name: value for name, value in chosen.items() if name != "split"}
-    for name in others:
-        if _is_option(name, ConvertOptions) and not _is_option(name, LoadOptions):
-            raise OptionError(
-                f"load_options: {name} is an option of the conversion: give it as {name}=…."
-            )
+    of_conversion = {
+        name: f"it is an option of the conversion: give it as {name}=…"
+        for name in set(names_of(ConvertOptions)).difference(names_of(LoadOptions))
+    }
     try:
-        LoadOptions.of(others)
+        LoadOptions.of(others, of_conversion)
     except OptionError as error:
         raise OptionError(f"load_options: {error}") from None
     return chosen
-
-
-def _is_option(name: str, cls: type) -> bool:
-    return name in {item.name for item in dataclasses.fields(cls)}

@@ -48,30 +48,18 @@ def inherited_options(
     # Which rows are tried again is decided before the conversion.
     chosen = ConvertOptions(**{**kept, **given, "retry_rejects": False})
     refuse(idle_options(chosen, given))
-    _refuse_other_pixels(directory, there, chosen)
-    _refuse_other_tools(directory, there, chosen)
+    _refuse_mixture(directory, there, chosen)
     return chosen
 
 
-def _refuse_other_tools(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
-    """Refuse options that would make parts of a dataset differ in what other tools expect of it."""
-    for name in OF_TOOLS:
+def _refuse_mixture(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
+    """Refuse options that would make parts of a dataset differ in what readers expect of it."""
+    reasons = dict.fromkeys(OF_TOOLS, "everything added to it must be made the same way")
+    if "raw" in (there.image_format, now.image_format):  # readers count these pixels
+        words = "raw pixels can only be read if all images are alike"
+        reasons |= dict.fromkeys(("image_format", "image_size"), words)
+    for name, reason in reasons.items():
         was, is_now = getattr(there, name), getattr(now, name)
         if was != is_now:
-            raise OptionError(
-                f"{name}={is_now!r}: {directory} was made with {name}={was!r}, and everything "
-                "added to it must be made the same way. Leave it out."
-            )
-
-
-def _refuse_other_pixels(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
-    """Refuse other sizes for pixels stored raw: readers count them, so all must have one size."""
-    if "raw" not in (there.image_format, now.image_format):
-        return
-    for name in ("image_format", "image_size"):
-        was, is_now = getattr(there, name), getattr(now, name)
-        if was != is_now:
-            raise OptionError(
-                f"{name}={is_now!r}: {directory} has {name}={was!r}, and raw pixels can only be "
-                "read if all images are alike. Leave it out."
-            )
+            words = f"{directory} was made with {name}={was!r}, and {reason}. Leave it out."
+            raise OptionError.of(name, is_now, words)

@@ -59,7 +59,7 @@ class TrainingPosition(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if not is_whole(every) or every < 1:
-            raise OptionError(f"every={every!r}: give a whole number of steps from 1.")
+            raise OptionError.of("every", every, "give a whole number of steps from 1.")
         self._directory = Path(directory)
         self._every = int(every)
         self.epoch = self.step = 0

@@ -44,9 +44,9 @@ class Options:
         Args:
             unfit: names of options that do not apply here, each with what to do instead.
         """
-        refuse_unknown(given, cls)
         unfit = unfit or {}
         refuse(Fault(name, given[name], f"{unfit[name]}.") for name in given if name in unfit)
+        refuse_unknown(given, cls)
         options = cls(**given)
         refuse(idle_options(options, given))
         return options
@@ -65,13 +65,18 @@ def require(check: Check, **named: Any) -> None:
             raise OptionError.of(name, value, remedy)
 
 
+def names_of(cls: type) -> list[str]:
+    """The names of a class's options."""
+    return [item.name for item in dataclasses.fields(cls)]
+
+
 def refuse_unknown(given: Mapping[str, Any], cls: type, *more: str) -> None:
     """Raise an OptionError, with the nearest name, if an option is no field of a dataclass.
 
     Args:
         more: names of other options.
     """
-    names = [*more, *(item.name for item in dataclasses.fields(cls))]
+    names = [*more, *names_of(cls)]
     for name in given:
         if name not in names:
             near = nearest(name, names)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Container
 
 from tfrecorder.options.convert import OF_PLACE, ConvertOptions
+from tfrecorder.options.option import names_of
 
 
 def _all_but(names: Container[str], remedy: str) -> dict[str, str]:
     """The remedy for every option that is not named."""
-    options = [item.name for item in dataclasses.fields(ConvertOptions)]
-    return dict.fromkeys((name for name in options if name not in names), remedy)
+    return dict.fromkeys((name for name in names_of(ConvertOptions) if name not in names), remedy)
 
 
 _OF_WORK = "stage writes no images; give it to tfrecorder.work"

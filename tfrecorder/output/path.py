@@ -24,7 +24,7 @@ def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> 
         OptionError: a dataset cannot be written there.
     """
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
-        raise OptionError(f"output_dir={output_dir!r}: give the path of a directory.")
+        raise OptionError.of("output_dir", output_dir, "give the path of a directory.")
     path = storage.given_path(output_dir)
     refusal = storage.refusal(storage.scheme(path))
     if refusal is not None:
@@ -34,7 +34,7 @@ def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> 
         )
     storage.check_locale(path)
     if not path.isprintable():  # a NUL, or bytes that are not Unicode
-        raise OptionError(f"output_dir={path!r}: give a path of printable characters.")
+        raise OptionError.of("output_dir", path, "give a path of printable characters.")
     if options.name is not None:
         path = _tfds_path(path, options.name, options.version)
     dataset = layout.dataset_of(storage.absolute(path))

@@ -187,7 +187,7 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
         >>> print(tfrecorder.status("gs://my-bucket/flowers"))  # doctest: +SKIP
     """
     if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
-        raise OptionError(f"output_dir={output_dir!r}: give the directory of a conversion.")
+        raise OptionError.of("output_dir", output_dir, "give the directory of a conversion.")
     where = storage.given_path(output_dir)
     with storage.failing_as(DatasetError, where):
         return _status(where)

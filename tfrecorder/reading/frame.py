@@ -12,9 +12,11 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.core.checks import OneOf
 from tfrecorder.display.commands import command
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_features
+from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
@@ -78,8 +80,7 @@ def to_frame(
     Example:
         >>> tfrecorder.to_frame("out")  # doctest: +SKIP
     """
-    if images not in IMAGES:
-        raise OptionError(f"images={images!r}: give one of {', '.join(map(repr, IMAGES))}.")
+    require(OneOf(*IMAGES), images=images)
     where = storage.given_path(directory)
     stored, generations = open_generations(where, STORED_FILES, at, NamedKeys(image, label))
     chosen = [stored.split(split)] if split is not None else list(stored.splits)

@@ -39,7 +39,7 @@ def load_runner(name: str) -> type:
         near = difflib.get_close_matches(name, RUNNERS, n=1, cutoff=0.5)
         known = f"did you mean {near[0]}?" if near else f"there are {', '.join(RUNNERS)}"
         more = "" if near else ", or give the dotted path of a runner's class."
-        raise OptionError(f"runner={name!r}: there is no such runner; {known}{more}")
+        raise OptionError.of("runner", name, f"there is no such runner; {known}{more}")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:

@@ -92,10 +92,10 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
             read = json.load if where.lower().endswith(".json") else yaml.safe_load
             found = read(file)
     except OSError as error:
-        raise OptionError(f"schema={where!r}: cannot be read: {error.strerror}.") from error
+        raise OptionError.of("schema", where, f"cannot be read: {error.strerror}.") from error
     except (ValueError, yaml.YAMLError) as error:
         words = " ".join(str(error).split())
-        raise OptionError(f"schema={where!r}: neither YAML nor JSON: {words}.") from error
+        raise OptionError.of("schema", where, f"neither YAML nor JSON: {words}.") from error
     return from_plain(found)
 
 

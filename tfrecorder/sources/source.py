@@ -84,7 +84,7 @@ def read_source(
     if base is not None:
         base = storage.absolute(storage.given_path(base))
         if storage.is_local(base) and not os.path.isdir(base):
-            raise OptionError(f"base={base!r}: there is no such folder.")
+            raise OptionError.of("base", base, "there is no such folder.")
         if isinstance(source, (str, os.PathLike)) and os.path.isdir(storage.given_path(source)):
             raise OptionError(
                 f"base={base!r}: the images of a folder are in that folder; leave base out."

@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfrecorder.core.checks import OneOf
 from tfrecorder.errors import OptionError, SourceError, refuse_missing
+from tfrecorder.options.option import require
 from tfrecorder.streaming.kafka_messages import MessageForm, row_of
 from tfrecorder.streaming.kafka_topic import Topic, is_end, refuse_settings
 
@@ -64,8 +66,7 @@ def open_kafka(
         user = "; give user and password as sasl.username and sasl.password"
         more = user if shown != url else ""
         raise OptionError(f"{shown!r} is not kafka://HOST:PORT[,HOST:PORT …]/TOPIC{more}.")
-    if on_lost not in ("raise", "skip"):
-        raise OptionError(f"on_lost={on_lost!r}: give one of 'raise', 'skip'.")
+    require(OneOf("raise", "skip"), on_lost=on_lost)
     form, settings = MessageForm(value, image, image_bytes), dict(config or {})
     refuse_settings(settings)
     refuse_missing("confluent_kafka")

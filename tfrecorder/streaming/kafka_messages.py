@@ -39,7 +39,9 @@ class MessageForm:
 
     def __post_init__(self) -> None:
         if self.value not in VALUES:
-            raise OptionError(f"value={self.value!r}: give one of {', '.join(map(repr, VALUES))}.")
+            raise OptionError.of(
+                "value", self.value, f"give one of {', '.join(map(repr, VALUES))}."
+            )
         for name in ("image", "image_bytes"):
             if not isinstance(given := getattr(self, name), str) or not given:
                 raise OptionError(f"{name}={given!r}: give the name of a field.")

@@ -31,8 +31,7 @@ CODES = {
     "null_uri": (ERROR, "Drop the row or give its image."),
     "null_label": (
         ERROR,
-        "Label the row or drop it. For a dataset without labels, leave out the label column. "
-        "(pandas reads 'NA' and 'null' as missing: read_csv(keep_default_na=False) keeps them.)",
+        "Label the row or drop it. For a dataset without labels, leave out the label column.",
     ),
     "unknown_split": (ERROR, "Use TRAIN, VALIDATION, TEST or UNASSIGNED."),
     "not_text": (
@@ -44,14 +43,14 @@ CODES = {
         ERROR,
         "Copy the images to a disk or a bucket, and give their paths there.",
     ),
-    "mixed_label_types": (ERROR, "Make all labels text (.astype(str)) or all integers."),
-    "unsupported_label": (ERROR, "Make the labels text (.astype(str)) or integers."),
+    "mixed_label_types": (ERROR, "Make all labels text or all integers."),
+    "unsupported_label": (ERROR, "Make the labels text or integers."),
     "negative_label": (ERROR, "Number the classes from 0; -1 stands for no label."),
     "reserved_label": (
         ERROR,
         "Number the classes from 1, or rename the class. If the box is around nothing, drop it.",
     ),
-    "unknown_label": (ERROR, "Add it to labels=[...], or correct the row."),
+    "unknown_label": (ERROR, "Add it to labels=…, or correct the row."),
     "missing_value": (
         ERROR,
         "Give the value, drop the row, or set a default in the schema: default=….",
@@ -67,7 +66,7 @@ CODES = {
         ERROR,
         "Rows with boxes of one image must agree in every other column: correct or drop one.",
     ),
-    "no_strata": (ERROR, "Leave stratify out, or give each row one label."),
+    "no_strata": (ERROR, "Leave stratify=True out, or give each row one label."),
     "no_train": (WARNING, "Assign rows to TRAIN, or leave the splits out for 80/10/10."),
     "empty_split": (WARNING, "Give it a larger share, try another seed, or assign rows to it."),
     "splits_ignored": (
@@ -75,14 +74,13 @@ CODES = {
         "Leave out {value}, or drop the split column to divide all rows.",
     ),
     "leakage": (WARNING, "Keep each image in one split; otherwise the evaluation looks too good."),
-    "duplicate_row": (WARNING, "Drop it, or it counts twice: df.drop_duplicates()."),
+    "duplicate_row": (WARNING, "Drop it, or it counts twice."),
     "image_again": (NOTE, "Fine if both are right. Otherwise keep one of these rows."),
     "conflicting_labels": (WARNING, "Keep one label for each image."),
     "similar_labels": (WARNING, "If they are one class, spell it the same way everywhere."),
     "label_gaps": (
         WARNING,
-        "Number the classes from 0 without gaps (df['{column}'].astype('category').cat.codes), or "
-        "make them text.",
+        "Number the classes from 0 without gaps, or make them text.",
     ),
     "label_not_in_train": (WARNING, "Add training images of it, or drop the label."),
     "few_images": (
@@ -102,24 +100,21 @@ CODES = {
 }
 
 
-#: The remedies that a command line writes in another way.
-_SHELL_REMEDIES = {
-    "missing_column": "Rename the column, or map it: --column '{value}={column}'. Or give a "
-    "--schema, which names the source's own columns and may do without an image (`tfrecorder "
-    "schema` prints one). If it is something else, drop it.",
-    "null_label": "Label the row or drop it; leave the label column out for a data set without "
-    "labels.",
-    "mixed_label_types": "Make all labels text or all integers.",
-    "unsupported_label": "Make the labels text or integers.",
-    "unknown_label": "Add it with --label, or correct the row.",
-    "no_strata": "Leave --stratify out, or give each row one label.",
-    "splits_ignored": "Leave out these options, or remove the split column from the table to "
-    "divide all rows.",
-    "duplicate_row": "Drop it, or it counts twice.",
-    "label_gaps": "Number the classes from 0 without gaps, or make them text.",
-    "column_left_out": "If you do not need it, do nothing: it does not become a feature. To keep "
-    "it, give a --schema.",
+#: How a remedy is typed for a frame; a command line leaves it out.
+IN_PANDAS = {
+    "null_label": "(pandas reads 'NA' and 'null' as missing: read_csv(keep_default_na=False) keeps "
+    "them.)",
+    "mixed_label_types": "(In pandas: .astype(str).)",
+    "unsupported_label": "(In pandas: .astype(str).)",
+    "duplicate_row": "(In pandas: df.drop_duplicates().)",
+    "label_gaps": "(In pandas: df['{column}'].astype('category').cat.codes.)",
 }
+
+
+def remedy_for(code: str, shell: bool = False) -> str:
+    """The remedy, with places for the value and the column; in a shell without words of pandas."""
+    remedy = CODES[code][1]
+    return remedy if shell or code not in IN_PANDAS else f"{remedy} {IN_PANDAS[code]}"
 
 
 @dataclass(frozen=True)
@@ -144,8 +139,7 @@ class Finding:
 
     def cells(self) -> dict[str, Sequence[Any]]:
         """The columns of a report, as long as the number of rows."""
-        severity, remedy = CODES[self.code]
-        size = len(self.rows)
+        severity, remedy, size = CODES[self.code][0], remedy_for(self.code), len(self.rows)
         values = [_short(value) for value in self.values]
         remedies = (
             [remedy.format(value=value, column=self.column) for value in values]
@@ -334,10 +328,7 @@ def groups_of(
             where = "" if pd.isna(row) else f"{_place(row, lines)}{named}: "
             elsewhere = "" if pd.isna(other) else f" ({_place(other, lines)})"
             examples.append(f"{where}{message}{elsewhere}")
-        remedy = first["remedy"]
-        if shell and code in _SHELL_REMEDIES:
-            names = {"value": first["value"], "column": first["column"]}
-            remedy = _SHELL_REMEDIES[str(code)].format(**names)
+        remedy = remedy_for(str(code), shell).format(value=first["value"], column=first["column"])
         yield Group(first["severity"], str(code), len(found), examples, remedy)
 
 
