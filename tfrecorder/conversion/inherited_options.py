@@ -47,7 +47,7 @@ def inherited_options(
     there = ConvertOptions(**kept)
     # Which rows are tried again is decided before the conversion.
     chosen = ConvertOptions(**{**kept, **given, "retry_rejects": False})
-    refuse(idle_options(chosen, given))
+    refuse(chosen, idle_options(chosen, given))
     _refuse_mixture(directory, there, chosen)
     return chosen
 

@@ -8,23 +8,13 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfrecorder.core.checks import Check, flag, is_number, is_whole
 
-
-class Fault(NamedTuple):
-    """What is wrong with an option.
-
-    Attributes:
-        name: of the option; None if the remedy names what it is about.
-        value: as it was given.
-        remedy: what to give instead, in words.
-    """
-
-    name: str | None
-    value: Any
-    remedy: str
+#: The name of an option whose value is wrong, and the remedy: what to give instead, in words.  A
+#: remedy without a name says itself what it is about.
+Fault = tuple[str | None, str]
 
 
 def plain(value: Any) -> Any:
@@ -70,7 +60,7 @@ def faults_of(options: Any) -> Iterator[Fault]:
         if "check" not in item.metadata or (value is None and item.default is None):
             continue
         if remedy := item.metadata["check"](value):
-            yield Fault(item.name, value, remedy)
+            yield item.name, remedy
         else:
             # The way a frozen dataclass normalises its fields.
             object.__setattr__(options, item.name, item.metadata["normal"](value))
@@ -81,11 +71,10 @@ def idle_options(options: Any, given: Mapping[str, Any]) -> Iterator[Fault]:
     fields = {item.name: item for item in dataclasses.fields(options)}
     changed = {name for name, item in fields.items() if getattr(options, name) != item.default}
     for name in sorted(changed.intersection(given)):
-        value, metadata = getattr(options, name), {**_DEFAULTS, **fields[name].metadata}
+        metadata = {**_DEFAULTS, **fields[name].metadata}
         if metadata["needs"] and changed.isdisjoint(metadata["needs"]):
             others = " or ".join(f"{other}=…" for other in metadata["needs"])
-            yield Fault(name, value, f"it has no effect without {others}; give that too.")
+            yield name, f"it has no effect without {others}; give that too."
         for other, is_idle in metadata["idle_with"].items():
             if is_idle(of_other := getattr(options, other)):
-                words = f"it has no effect with {other}={of_other!r}; change one of the two."
-                yield Fault(name, value, words)
+                yield name, f"it has no effect with {other}={of_other!r}; change one of the two."

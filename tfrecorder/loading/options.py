@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.core.checks import OneOf, Whole, is_whole
-from tfrecorder.core.option import option
-from tfrecorder.options.option import Conflict
+from tfrecorder.core.option import Fault, option
 from tfrecorder.options.read import EpochOptions
 
 
@@ -102,10 +101,21 @@ class LoadOptions(EpochOptions):
     cache: bool | str = option(False, _check_cache, normal=_path)
     start: tuple[int, int] | None = option(None, _check_start)
 
-    def _conflicts(self) -> Iterator[Conflict]:
-        if self.follow:
-            for words in self._not_with_follow():
-                yield "follow", words
+    def _conflicts(self) -> Iterator[Fault]:
+        if self.follow and self.cache:
+            yield "follow", "a cache keeps what the first epoch read; leave out cache."
+        if self.follow and self.is_exact:
+            words = (
+                "load can shuffle a growing dataset only with a buffer; tfrecorder.batches "
+                "shuffles it exactly."
+            )
+            yield "follow", words
+        if self.follow and self.start:
+            words = (
+                "it is no longer known which generations an epoch had, so start cannot continue "
+                "it; the position of tfrecorder.batches can."
+            )
+            yield "follow", words
         if self.start and (self.seed is None or self.deterministic is False):
             words = (
                 "an epoch's order comes from the seed; give the seed of the run to continue, such "
@@ -115,21 +125,6 @@ class LoadOptions(EpochOptions):
         if self.is_exact and self.cache:
             yield "shuffle", "a cache keeps the records in one order; leave out one of the two."
         yield from super()._conflicts()
-
-    def _not_with_follow(self) -> Iterator[str]:
-        """What only `load` has and does not go together with `follow`."""
-        if self.cache:
-            yield "a cache keeps what the first epoch read; leave out cache."
-        if self.is_exact:
-            yield (
-                "load can shuffle a growing dataset only with a buffer; tfrecorder.batches "
-                "shuffles it exactly."
-            )
-        if self.start:
-            yield (
-                "it is no longer known which generations an epoch had, so start cannot continue "
-                "it; the position of tfrecorder.batches can."
-            )
 
     @property
     def epoch(self) -> int | None:

@@ -17,10 +17,10 @@ from tfrecorder.core.checks import (
     parse_size,
     text,
 )
-from tfrecorder.core.option import option
+from tfrecorder.core.option import Fault, option
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options import convert_values as values
-from tfrecorder.options.option import Conflict, Options
+from tfrecorder.options.option import Options
 from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form
 from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.kinds import Schema
@@ -301,7 +301,7 @@ class ConvertOptions(Options):
         None, flag_or_none, "Show a progress bar. Default: only in a terminal or a notebook."
     )
 
-    def _conflicts(self) -> Iterator[Conflict]:
+    def _conflicts(self) -> Iterator[Fault]:
         if self.schema is not None and (self.columns or self.labels):
             words = (
                 "a schema names the source's own columns and their class names, as in "

@@ -106,7 +106,7 @@ def check_schema(value: Any) -> str | None:
         try:
             as_schema(value)
         except OptionError as error:
-            return str(error).removeprefix(f"schema={value!r}: ").removeprefix("schema: ")
+            return (error.remedy or str(error)).removeprefix("schema: ")
         return None
     return "give a tfrecorder.Schema, or the path of a YAML or JSON file."
 

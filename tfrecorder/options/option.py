@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tfrecorder.core.checks import Check, nearest
 from tfrecorder.core.option import Fault, faults_of, idle_options
 from tfrecorder.errors import OptionError
-
-#: The name of an option that does not go together with another, and the remedy; without a name,
-#: the remedy says what it is about.
-Conflict = tuple[str | None, str]
 
 Self = TypeVar("Self", bound="Options")
 
@@ -27,35 +25,34 @@ class Options:
     """
 
     def __post_init__(self) -> None:
-        refuse(faults_of(self))
-        for name, remedy in self._conflicts():
-            raise OptionError.of(name, None if name is None else getattr(self, name), remedy)
+        refuse(self, itertools.chain(faults_of(self), self._conflicts()))
 
-    def _conflicts(self) -> Iterator[Conflict]:
+    def _conflicts(self) -> Iterator[Fault]:
         """What is wrong with several options together; each of them alone is right."""
         return iter(())
 
     @classmethod
     def of(
-        cls: type[Self], given: Mapping[str, Any], unfit: Mapping[str, str] | None = None
+        cls: type[Self], given: Mapping[str, Any], unfit: Mapping[str, str] = MappingProxyType({})
     ) -> Self:
         """Options by name; a misspelt name is an OptionError that suggests the nearest.
 
         Args:
             unfit: names of options that do not apply here, each with what to do instead.
         """
-        unfit = unfit or {}
-        refuse(Fault(name, given[name], f"{unfit[name]}.") for name in given if name in unfit)
+        for name in given:
+            if name in unfit:
+                raise OptionError.of(name, given[name], f"{unfit[name]}.")
         refuse_unknown(given, cls)
         options = cls(**given)
-        refuse(idle_options(options, given))
+        refuse(options, idle_options(options, given))
         return options
 
 
-def refuse(faults: Iterator[Fault]) -> None:
+def refuse(options: Any, faults: Iterator[Fault]) -> None:
     """Raise the first of these faults as an OptionError."""
-    for fault in faults:
-        raise OptionError.of(*fault)
+    for name, remedy in faults:
+        raise OptionError.of(name, None if name is None else getattr(options, name), remedy)
 
 
 def require(check: Check, **named: Any) -> None:

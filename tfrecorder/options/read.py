@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from tfrecorder.core.checks import OneOf, Size, Whole, is_whole, name_of_dtype, parse_size
 from tfrecorder.core.limits import memory_limit
-from tfrecorder.core.option import option
+from tfrecorder.core.option import Fault, option
 from tfrecorder.images.limits import RESIZES
-from tfrecorder.options.option import Conflict, Options
+from tfrecorder.options.option import Options
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
@@ -89,7 +89,7 @@ class ReadOptions(Options):
     label: str | None = None
     at: int | None = option(None, Whole(0))
 
-    def _conflicts(self) -> Iterator[Conflict]:
+    def _conflicts(self) -> Iterator[Fault]:
         if self.features and (self.inputs or self.targets):
             name = "inputs" if self.inputs else "targets"
             yield name, f"features=True gives every column; leave {name} out."
@@ -145,7 +145,7 @@ class EpochOptions(ReadOptions):
         """`ram_budget` in bytes; by default a quarter of what the process may use."""
         return memory_limit() // 4 if self.ram_budget is None else parse_size(self.ram_budget)
 
-    def _conflicts(self) -> Iterator[Conflict]:
+    def _conflicts(self) -> Iterator[Fault]:
         if self.follow and self.at is not None:
             yield "follow", f"at={self.at} reads no newer generation; leave out one of the two."
         if self.follow and self.shard is not None and self.shard[1] > 1:

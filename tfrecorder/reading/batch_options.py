@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.core.checks import OneOf, Whole
-from tfrecorder.core.option import option
+from tfrecorder.core.option import Fault, option
 from tfrecorder.errors import OptionError
-from tfrecorder.options.option import Conflict
 from tfrecorder.options.read import EpochOptions
 from tfrecorder.reading.position import Share
 
@@ -69,7 +68,7 @@ class BatchOptions(EpochOptions):
         host, hosts = map(int, self.shard or (0, 1))
         return Share(records, int(self.batch_size), host, hosts, self.drops)
 
-    def _conflicts(self) -> Iterator[Conflict]:
+    def _conflicts(self) -> Iterator[Fault]:
         may_shuffle = self.shuffle is not False or self.augment
         if self.shard is not None and self.shard[1] > 1 and self.seed is None and may_shuffle:
             yield "shard", "all hosts need one order; give the same seed to each."

@@ -89,7 +89,8 @@ class Kind:
     word: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, value, remedy in faults_of(self):
+        for name, remedy in faults_of(self):
+            value = getattr(self, name or "")
             raise OptionError(f"{type(self).__name__}({name}={value!r}): {remedy}")
 
     def __repr__(self) -> str:
