@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from tfrecorder.cli.options import convert_options, given_options, option_of
+from tfrecorder.cli.options import given_options, option_of, options_of
 from tfrecorder.cli.output import at_option, is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.format.csv_cells import csv_of
-from tfrecorder.options.convert import DUPLICATES
+from tfrecorder.options.convert import DUPLICATES, ConvertOptions
 from tfrecorder.options.subsets import NOT_COMPACTED, NOT_VALIDATED
 from tfrecorder.validation import report as reports
 
@@ -72,7 +71,7 @@ def opened(source: str) -> Any:
 )
 @click.argument("source")
 @click.argument("output_dir")
-@convert_options
+@options_of(ConvertOptions)
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -113,7 +112,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     is_flag=True,
     help="Also add rows that the dataset has only as rejects: their images may exist now.",
 )
-@functools.partial(convert_options, without={"overwrite", "retry_rejects"}, appends=True)
+@options_of(ConvertOptions, without={"overwrite", "retry_rejects"}, appends=True)
 @json_option
 @quiet_option
 @click.pass_context
@@ -139,7 +138,7 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
     help="A text file with one image uri per line; their records are left out.",
 )
 @at_option
-@functools.partial(convert_options, without=NOT_COMPACTED)
+@options_of(ConvertOptions, without=NOT_COMPACTED)
 @json_option
 @quiet_option
 def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> None:
@@ -162,7 +161,7 @@ def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> N
     is_flag=True,
     help="Also open and check every image, as --verify and --max-pixels say.",
 )
-@functools.partial(convert_options, without=NOT_VALIDATED)
+@options_of(ConvertOptions, without=NOT_VALIDATED)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 @json_option
 @quiet_option

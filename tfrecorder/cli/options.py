@@ -83,36 +83,29 @@ _TYPED: dict[str, Typed] = {
 _REPEATED = {"columns": "--column", "labels": "--label", "runner_options": "--runner-option"}
 
 
-def convert_options(
-    command: Callable[..., None], without: Container[str] = (), appends: bool = False
-) -> Callable[..., None]:
-    """An option for each field of ConvertOptions, except those in `without`.
+def options_of(
+    options: type[Options], without: Container[str] = (), appends: bool = False
+) -> Callable[[Any], Any]:
+    """An option for each field, except those in `without`.
 
     Args:
         appends: options that decide on the records have no default, because the dataset has them.
     """
-    for item in reversed(dataclasses.fields(ConvertOptions)):
-        if item.name not in without:
-            has_default = not (appends and item.metadata["content"])
-            command = _field_option(item, has_default)(command)
-    return command
-
-
-def option_of(name: str, options: type[Options] = ConvertOptions) -> Callable[[Any], Any]:
-    """The option of this name."""
-    fields = {item.name: item for item in dataclasses.fields(options)}
-    return _field_option(fields[name])
-
-
-def options_of(options: type[Options]) -> Callable[[Any], Any]:
-    """An option for each field."""
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for item in reversed(dataclasses.fields(options)):
-            command = _field_option(item)(command)
+            if item.name not in without:
+                has_default = not (appends and item.metadata["content"])
+                command = _field_option(item, has_default)(command)
         return command
 
     return with_options
+
+
+def option_of(name: str) -> Callable[[Any], Any]:
+    """The option of `convert` with this name."""
+    fields = {item.name: item for item in dataclasses.fields(ConvertOptions)}
+    return _field_option(fields[name])
 
 
 def _field_option(item: dataclasses.Field[Any], has_default: bool = True) -> Callable[[Any], Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import click
 
 from tfrecorder.cli.convert import SOURCE_HELP, opened
-from tfrecorder.cli.options import convert_options, option_of
+from tfrecorder.cli.options import option_of, options_of
 from tfrecorder.cli.output import json_option, quiet_option, show
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.subsets import NOT_STAGED
 
 
@@ -38,7 +38,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 )
 @click.argument("source")
 @click.argument("output_dir")
-@functools.partial(convert_options, without=NOT_STAGED)
+@options_of(ConvertOptions, without=NOT_STAGED)
 @json_option
 @quiet_option
 def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,8 +11,9 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.options import convert_options, given_options, options_of, pairs
+from tfrecorder.cli.options import given_options, options_of, pairs
 from tfrecorder.cli.output import json_option, quiet_option, show
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.stream import BatchLimits
 from tfrecorder.options.subsets import NOT_STREAMED
 
@@ -58,7 +58,7 @@ def _ended_by_sigterm() -> Iterator[None]:
     help="For a folder, settle: how many seconds a file must stay unchanged before it counts. For "
     "Kafka, see docs/stream-kafka.md. Repeatable.",
 )
-@functools.partial(convert_options, without=NOT_STREAMED, appends=True)
+@options_of(ConvertOptions, without=NOT_STREAMED, appends=True)
 @json_option
 @quiet_option
 @click.pass_context
