@@ -150,6 +150,16 @@ def test_every_option_of_convert_and_load_is_explained(option: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "item", dataclasses.fields(tfrecorder.ConvertOptions), ids=lambda item: item.name
+)
+def test_the_table_of_options_states_the_defaults(item: dataclasses.Field[Any]) -> None:
+    rows = [line.split("|") for line in (DOCS / "options.md").read_text().splitlines()]
+    [default] = [row[2] for row in rows if row[1:2] == [f" `{item.name}` "]]
+    if item.default is not None:
+        assert re.sub('[`,"]', "", default).strip() == str(item.default)
+
+
 @pytest.mark.parametrize("command", sorted(commands()))
 def test_every_command_and_flag_is_in_the_reference(command: str) -> None:
     text = (DOCS / "cli.md").read_text()

@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
+import pickle
+import re
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import tfrecorder
 from tfrecorder import ConvertOptions, OptionError
 from tfrecorder.core.checks import parse_size
 
@@ -175,9 +178,29 @@ def test_every_option_refuses_something(name):
 def test_an_error_names_the_option_shows_the_value_and_gives_the_remedy(name, value, remedy):
     with pytest.raises(OptionError) as refused:
         ConvertOptions(**{name: value})
-    message = str(refused.value)
-    assert message.startswith(f"{name}={value!r}: ")
-    assert remedy in message
+    error = refused.value
+    assert str(error) == f"{name}={value!r}: {error.remedy}"
+    assert remedy in error.remedy
+    assert (error.name, repr(error.value)) == (name, repr(value))
+
+
+def test_an_error_about_a_value_that_cannot_be_pickled_can_be_pickled_itself():
+    with pytest.raises(OptionError) as refused:
+        ConvertOptions(num_shards=lambda: 4)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "words"),
+    [
+        (tfrecorder.validate, "num_shards", "validate writes nothing; leave it out."),
+        (tfrecorder.validate, "verfy", "did you mean verify?"),
+        (tfrecorder.load, "batchsize", "did you mean batch_size?"),
+    ],
+)
+def test_a_call_refuses_the_options_of_others(call, name, words):
+    with pytest.raises(OptionError, match=re.escape(words)):
+        call("nowhere", **{name: 1})
 
 
 @pytest.mark.parametrize("name", FIELDS)
