@@ -41,6 +41,21 @@ def convert_images(out: Path, images: dict[str, bytes], **options: Any) -> str:
     return str(out)
 
 
+def by_load(out: str, **options: Any) -> list[Any]:
+    """The elements of TRAIN in their order, by tf.data."""
+    options = {"shuffle": False} | options
+    return list(tfrecorder.load(out, "TRAIN", **options).as_numpy_iterator())
+
+
+def by_number(out: str, **options: Any) -> list[Any]:
+    """The elements of TRAIN in their order, without TensorFlow."""
+    return list(tfrecorder.Records(out, "TRAIN", **options))
+
+
+#: Both engines, for tests of what they have in common.
+READERS = {"load": by_load, "Records": by_number}
+
+
 def ids(dataset: Iterable[Any]) -> list[int]:
     """The source rows of a dataset of `features`, batched or not, in the order they come."""
     found = [np.atleast_1d(element["image/source_id"]).tolist() for element in dataset]

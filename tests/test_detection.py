@@ -14,6 +14,7 @@ import tensorflow_datasets as tfds
 from kind_cases import convert, values
 from object_cases import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels, marked
 from PIL import Image as Pictures
+from reading_cases import READERS
 from record_laws import check_records
 from support import PHOTOS, rejects
 
@@ -222,6 +223,7 @@ def bright(pixels: Any) -> list[float]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("size", [(200, 120), (120, 200)])
 @pytest.mark.parametrize(
     "options",
@@ -235,14 +237,16 @@ def bright(pixels: Any) -> list[float]:
     ],
     ids=str,
 )
-def test_boxes_go_where_the_pixels_go(size: tuple[int, int], options: dict[str, Any]) -> None:
+def test_boxes_go_where_the_pixels_go(
+    size: tuple[int, int], options: dict[str, Any], reader: str
+) -> None:
     path, edges = marked(size)
     frame = pd.DataFrame(
         [("TRAIN", str(path), *edges, "x")], columns=["split", "image_uri", *EDGES, "label"]
     )
     convert(frame, "out")
-    image, found = next(iter(load("out", **options)))
-    boxes = found["boxes"].numpy()
+    ((image, found),) = READERS[reader]("out", **options)
+    boxes = found["boxes"]
     if not len(boxes):  # the random part has less than a tenth of it
         assert options.get("augment")
         return

@@ -12,6 +12,7 @@ import tensorflow_datasets as tfds
 from kind_cases import convert, values
 from object_cases import COFFEES, MASKS, masked
 from PIL import Image as Pictures
+from reading_cases import READERS
 from record_laws import check_records
 from support import records, rejects
 
@@ -66,7 +67,7 @@ def agreement(image: Any, mask: Any) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch_size", [None, 1])
+@pytest.mark.parametrize("reader", ["batches of load", *READERS])
 @pytest.mark.parametrize(
     "options",
     [
@@ -81,14 +82,15 @@ def agreement(image: Any, mask: Any) -> float:
     ],
     ids=str,
 )
-def test_masks_go_where_the_pixels_go(options: dict[str, Any], batch_size: int | None) -> None:
+def test_masks_go_where_the_pixels_go(options: dict[str, Any], reader: str) -> None:
     convert(two_halves(), "out")
-    if options.get("resize") == "fit":
-        batch_size = None  # images of other sizes share none
-    image, mask = next(iter(load("out", batch_size=batch_size, **options)))
-    assert image.shape[-3:-1] == mask.shape[-3:-1]
-    if batch_size:
-        image, mask = image[0], mask[0]
+    if reader in READERS:
+        ((image, mask),) = READERS[reader]("out", **options)
+    elif options.get("resize") == "fit":
+        pytest.skip("images that differ in size share no batch")
+    else:
+        (((image,), (mask,)),) = load("out", batch_size=1, **options).as_numpy_iterator()
+    assert image.shape[:2] == mask.shape[:2]
     assert set(np.unique(mask)) <= {0, 1}
     assert agreement(image, mask) > 0.97
 

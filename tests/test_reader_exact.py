@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
+from kind_cases import convert
+from PIL import Image as Pictures
 from reading_cases import convert_photos, ids
 from test_indexed_records import _damaged
 
 import tfrecorder
-from tfrecorder import OptionError
+from tfrecorder import Boxes, Image, Mask, Number, OptionError, Schema, Split
+
+EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +79,57 @@ def test_pixels_labels_and_random_parts_go_on_alike(out: str) -> None:
     for ours, theirs in zip(part, whole[4:], strict=True):
         np.testing.assert_array_equal(ours[0], theirs[0])
         np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Images and masks of random pixels, with boxes: one pixel aside, they differ."""
+    folder = tmp_path_factory.mktemp("noise")
+    random = np.random.default_rng(0)
+    rows = []
+    for number in range(10):
+        height, width = random.integers(50, 400, 2).tolist()
+        image, mask = (str(folder / f"{number}.{name}.png") for name in ("image", "mask"))
+        Pictures.fromarray(random.integers(0, 255, (height, width, 3), np.uint8)).save(image)
+        Pictures.fromarray(random.integers(0, 9, (height, width), np.uint8)).save(mask)
+        start, end = random.uniform(0, 0.5, (30, 2)), random.uniform(0.5, 1, (30, 2))
+        edges = np.hstack([start, end]).T.tolist()
+        rows.append(
+            {"number": number, "image": image, "mask": mask, **dict(zip(EDGES, edges, strict=True))}
+        )
+    schema = Schema(
+        split=Split(),
+        image=Image(),
+        mask=Mask(),
+        number=Number(dtype="int64", target=True),
+        boxes=Boxes(columns=EDGES, label=None),
+    )
+    frame = pd.DataFrame(rows).assign(split="TRAIN")
+    return convert(frame, folder / "out", schema=schema, shuffle=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("targets", [["mask", "number"], ["mask", "number", "boxes"]])
+def test_one_seed_gives_every_reader_the_same_random_parts(noise: str, targets: list[str]) -> None:
+    """Without boxes, `load` decodes a batch of small records at a time."""
+    options = {"image_size": (37, 52), "augment": True, "seed": 7, "max_boxes": 30}
+    options |= {"targets": targets, "antialias": False}
+    records = tfrecorder.Records(noise, "TRAIN", **options)
+    arrays = tfrecorder.batches(noise, "TRAIN", batch_size=4, **options)
+    graph = tfrecorder.load(noise, "TRAIN", batch_size=4, shuffle="exact", **options)
+    crops = []
+    for epoch in range(2):
+        records.set_epoch(epoch)
+        pairs = list(zip(arrays, graph.as_numpy_iterator(), strict=True))
+        for (images, ours), (others, theirs) in pairs:
+            tf.nest.map_structure(np.testing.assert_allclose, ours, theirs)
+            assert np.abs(images.astype(int) - others).max() <= 1
+            for place, number in enumerate(ours["number"].tolist()):
+                image, target = records[number]
+                np.testing.assert_array_equal(image, images[place])
+                np.testing.assert_array_equal(target["mask"], ours["mask"][place])
+        crops.append(np.concatenate([ours["mask"] for (_, ours), _ in pairs]))
+    assert not np.array_equal(*crops)
 
 
 def test_a_damaged_record_is_named(out: str, tmp_path: Any) -> None:

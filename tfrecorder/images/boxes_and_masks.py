@@ -20,6 +20,9 @@ from tfrecorder.schema.kinds import Boxes
 #: Modes in which Pillow opens a PNG whose pixels are single numbers of up to 8 bits.
 _MASK_MODES = ("1", "L", "P")
 
+#: From (xmin, ymin, xmax, ymax) to (ymin, xmin, ymax, xmax), and back.
+_AXES_SWAPPED = [1, 0, 3, 2]
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -53,11 +56,7 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
         if opened.mode not in (*_MASK_MODES, "I;16", "I"):
             words = f"{field.column} has pixels of the mode {opened.mode}, not one number each"
             raise Reject("check", "mask_channels", words)
-        changes = of.geometry is not None and (
-            of.geometry.inner != of.geometry.size
-            or of.geometry.outer != of.geometry.inner
-            or of.geometry.orientation != 1
-        )
+        changes = of.geometry is not None and of.geometry.changes
         if opened.mode in ("1", "L") and not changes:
             return mask.data
         with room(mask.width * mask.height * 4):
@@ -99,7 +98,8 @@ def placed_boxes(
         return {}
     made = {}
     if geometry is not None:
-        edges, kept = geometry.boxes(edges)
+        boxes, kept = geometry.boxes(edges[:, _AXES_SWAPPED])
+        edges = boxes[:, _AXES_SWAPPED]
         if field.label_key is not None:
             for key in filter(None, (field.label_key, field.text_key)):
                 made[key] = _kept(features[key], kept)

@@ -13,9 +13,9 @@ import simplejpeg
 from PIL import Image, ImageOps
 
 from tfrecorder.images.check import CheckedImage
+from tfrecorder.images.geometry import Placement, cut_boxes, moved, placement
 from tfrecorder.images.header import exif_orientation
 from tfrecorder.images.memory import Room, unlimited
-from tfrecorder.images.picture import is_left
 
 #: How Pillow turns pixels upright, by the EXIF orientation.
 _TURNS = {
@@ -34,15 +34,16 @@ class Transform:
     """What happens to each image before it is stored.
 
     Attributes:
-        size: the short side that larger images shrink to; or an exact (height, width); or None.
-        resize: how an image of other proportions gets to (height, width): "stretch"; "crop" cuts
-            the longer side about the centre; "pad" adds black; "fit" stays within, and is smaller.
+        size: (height, width); None keeps the size.
+        resize: how an image of other proportions gets to it: "stretch"; "crop" cuts the longer side
+            about the centre; "pad" adds black; "fit" stays within, and is smaller; "short" shrinks
+            the short side of larger images to it, and cuts nothing.
         format: "keep", "jpeg", "png" or "raw".
         quality: of JPEG.
         upright: turn the pixels as the EXIF orientation says.
     """
 
-    size: int | tuple[int, int] | None
+    size: tuple[int, int] | None
     resize: str
     format: str
     quality: int
@@ -55,9 +56,12 @@ def transform_of(options: Mapping[str, Any]) -> Transform | None:
     upright = bool(options.get("apply_exif", False))
     if size is None and form == "keep" and not upright:
         return None
+    resize = options.get("resize", "stretch")
+    if isinstance(size, int):
+        size, resize = (size, size), "short"
     return Transform(
-        tuple(size) if isinstance(size, (list, tuple)) else size,
-        options.get("resize", "stretch"),
+        None if size is None else _pair(size),
+        resize,
         form,
         options.get("image_quality", 95),
         upright,
@@ -70,94 +74,79 @@ class Geometry:
 
     Attributes:
         orientation: 1 to 8; the pixels are first turned by it.
-        part: (left, upper, right, lower) of the part that is kept, in pixels of the upright image.
-        inner: (width, height) of this part in the result.
-        offset: (x, y) of this part in the result.
-        outer: (width, height) of the result.
-        size: (width, height) of the upright image.
+        shape: height and width of the upright image.
+        where: what is done with it.
     """
 
     orientation: int
-    part: tuple[float, float, float, float]
-    inner: tuple[int, int]
-    offset: tuple[int, int]
-    outer: tuple[int, int]
-    size: tuple[int, int]
+    shape: tuple[int, int]
+    where: Placement
 
-    def boxes(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def changes(self) -> bool:
+        """Whether any pixel changes or moves."""
+        return self.orientation != 1 or not self.shape == self.inner == self.outer
+
+    @property
+    def inner(self) -> tuple[int, int]:
+        """The size of the part that is kept, in the result."""
+        return _pair(self.where.inner)
+
+    @property
+    def outer(self) -> tuple[int, int]:
+        """The size of the result."""
+        return _pair(self.where.outer)
+
+    @property
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last corner of what is kept, in pixels of the upright image."""
+        start = np.zeros(2) if self.where.start is None else self.where.start
+        return start, start + (self.shape if self.where.part is None else self.where.part)
+
+    def boxes(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Boxes moved to the result, and which of them are still on it.
 
         Args:
-            edges: rows of (xmin, ymin, xmax, ymax), fractions of the original image.
+            boxes: rows of (ymin, xmin, ymax, xmax), fractions of the original image.
 
         Returns:
             The boxes that keep at least a tenth of their area, cut at the edges; and a mask that
             marks them among the given ones.
         """
-        x, y = edges[:, 0::2], edges[:, 1::2]
-        x, y = _turned(x, y, self.orientation)
-        left, upper, right, lower = self.part
-        width, height = self.size
-        x = (x * width - left) / (right - left)
-        y = (y * height - upper) / (lower - upper)
-        x = (x * self.inner[0] + self.offset[0]) / self.outer[0]
-        y = (y * self.inner[1] + self.offset[1]) / self.outer[1]
-        made = np.stack([x.min(1), y.min(1), x.max(1), y.max(1)], 1)
-        cut = np.clip(made, 0, 1)
-        kept = is_left(_areas(cut), _areas(made))
-        return cut[kept], kept
+        start, end = self.edges
+        offset = np.zeros(2) if self.where.offset is None else self.where.offset
+        boxes = _turned(boxes, self.orientation)
+        boxes = moved(boxes, np.array(self.shape), start, end - start)
+        return cut_boxes(moved(boxes, np.array(self.inner), -offset, np.array(self.outer)))
 
 
-def _areas(boxes: np.ndarray) -> np.ndarray:
-    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+def _pair(values: Any) -> tuple[int, int]:
+    return int(values[0]), int(values[1])
 
 
-def _turned(x: np.ndarray, y: np.ndarray, orientation: int) -> tuple[np.ndarray, np.ndarray]:
-    """Fractions of a stored image as fractions of the upright one."""
+def _turned(boxes: np.ndarray, orientation: int) -> np.ndarray:
+    """Boxes on a stored image as boxes on the upright one."""
+    y, x = boxes[:, 0::2], boxes[:, 1::2]
     if orientation in (2, 3):
         x = 1 - x
     if orientation in (3, 4):
         y = 1 - y
-    return {
+    x, y = {
         5: (y, x),
         6: (1 - y, x),
         7: (1 - y, 1 - x),
         8: (y, 1 - x),
     }.get(orientation, (x, y))
+    return np.stack([y.min(1), x.min(1), y.max(1), x.max(1)], 1)
 
 
-def geometry_of(width: int, height: int, orientation: int, transform: Transform) -> Geometry:
-    """What a transform does to an image stored with this width and height."""
-    if orientation >= 5:
-        width, height = height, width
-    whole = (0.0, 0.0, float(width), float(height))
-    size, same = transform.size, (width, height)
-    if size is None:
-        return Geometry(orientation, whole, same, (0, 0), same, same)
-    if isinstance(size, int):
-        scale = min(1.0, size / min(width, height))
-        inner = _scaled(width, height, scale)
-        return Geometry(orientation, whole, inner, (0, 0), inner, same)
-    outer = (size[1], size[0])
-    if transform.resize == "stretch":
-        return Geometry(orientation, whole, outer, (0, 0), outer, same)
-    if transform.resize == "crop":
-        scale = max(outer[0] / width, outer[1] / height)
-        kept_width, kept_height = outer[0] / scale, outer[1] / scale
-        left, upper = (width - kept_width) / 2, (height - kept_height) / 2
-        part = (left, upper, left + kept_width, upper + kept_height)
-        return Geometry(orientation, part, outer, (0, 0), outer, same)
-    scale = min(outer[0] / width, outer[1] / height)
-    if transform.resize == "fit":
-        inner = _scaled(width, height, min(1.0, scale))
-        return Geometry(orientation, whole, inner, (0, 0), inner, same)
-    inner = _scaled(width, height, scale)
-    offset = ((outer[0] - inner[0]) // 2, (outer[1] - inner[1]) // 2)
-    return Geometry(orientation, whole, inner, offset, outer, same)
-
-
-def _scaled(width: int, height: int, scale: float) -> tuple[int, int]:
-    return max(1, round(width * scale)), max(1, round(height * scale))
+def geometry_of(height: int, width: int, orientation: int, transform: Transform) -> Geometry:
+    """What a transform does to an image stored with this height and width."""
+    shape = (width, height) if orientation >= 5 else (height, width)
+    if transform.size is None:
+        return Geometry(orientation, shape, Placement(None, None, shape, None, shape))
+    where = placement(np.array(shape), transform.size, transform.resize, writes=True)
+    return Geometry(orientation, shape, where)
 
 
 def transform_image(
@@ -168,9 +157,8 @@ def transform_image(
     The bytes stay as they are if neither the pixels nor the format change.
     """
     orientation = _orientation(image) if transform.upright and image.oriented else 1
-    geometry = geometry_of(image.width, image.height, orientation, transform)
-    same = geometry.outer == (image.width, image.height) == geometry.inner and orientation == 1
-    if same and transform.format in ("keep", image.format):
+    geometry = geometry_of(image.height, image.width, orientation, transform)
+    if not geometry.changes and transform.format in ("keep", image.format):
         return image, geometry
     with room(image.height * image.width * 4):
         pixels = _render(_decoded(image, geometry), geometry, Image.Resampling.BILINEAR)
@@ -193,8 +181,8 @@ def _orientation(image: CheckedImage) -> int:
 def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
     """The stored pixels; if a JPEG shrinks, with no more detail than is needed."""
     if image.format == "jpeg" and image.warning is None and image.channels in (1, 3):
-        left, upper, right, lower = geometry.part
-        scale = min(geometry.inner[0] / (right - left), geometry.inner[1] / (lower - upper), 1.0)
+        start, end = geometry.edges
+        scale = min(1.0, *(geometry.inner / (end - start)))
         wanted = [math.ceil(side * scale) for side in (image.height, image.width)]
         try:
             pixels = simplejpeg.decode_jpeg(
@@ -212,21 +200,17 @@ def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
 def _render(pixels: Image.Image, geometry: Geometry, resample: Image.Resampling) -> Image.Image:
     if geometry.orientation in _TURNS:
         pixels = pixels.transpose(_TURNS[geometry.orientation])
-    # The decoder may have left out detail, but `part` is in pixels of the full-size upright image.
-    along = pixels.width / geometry.size[0], pixels.height / geometry.size[1]
-    left, upper, right, lower = geometry.part
-    part = (left * along[0], upper * along[1], right * along[0], lower * along[1])
+    # The decoder may have left out detail, but `edges` are those of the full-size upright image.
+    along = np.array([pixels.height, pixels.width]) / geometry.shape
+    (upper, left), (lower, right) = (edge * along for edge in geometry.edges)
     # Stay within the pixels, even if a sum of floats does not.
-    ends = min(part[2], pixels.width), min(part[3], pixels.height)
-    part = (max(part[0], 0), max(part[1], 0), *ends)
-    if geometry.inner != pixels.size or part != (0, 0, *pixels.size):
-        pixels = pixels.resize(geometry.inner, resample, box=part)
+    part = (max(left, 0), max(upper, 0), min(right, pixels.width), min(lower, pixels.height))
+    height, width = geometry.inner
+    if (width, height) != pixels.size or part != (0, 0, *pixels.size):
+        pixels = pixels.resize((width, height), resample, box=part)
     if geometry.outer != geometry.inner:
-        before = geometry.offset
-        after = tuple(
-            o - i - b for o, i, b in zip(geometry.outer, geometry.inner, before, strict=True)
-        )
-        pixels = ImageOps.expand(pixels, (*before, *after))
+        (y, x), (rows, columns) = _pair(geometry.where.offset), geometry.outer
+        pixels = ImageOps.expand(pixels, (x, y, columns - width - x, rows - height - y))
     return pixels
 
 

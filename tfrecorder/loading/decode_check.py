@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfrecorder.loading.decoding import decode
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.reading.columns import picture_of
+from tfrecorder.reading.element_spec import picture_of
 
 
 def decoder(

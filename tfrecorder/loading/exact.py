@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfrecorder.core.threads import cores
 from tfrecorder.errors import DatasetError
+from tfrecorder.images.geometry import DRAWS
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.order import Order
+from tfrecorder.reading.order import Order, draws
 from tfrecorder.reading.position import Share
 from tfrecorder.reading.record_bytes import RecordReader
 
@@ -52,20 +54,24 @@ def _all_places(share: Share) -> Iterator[range]:
 def numbers(share: Share, options: LoadOptions) -> tf.data.Dataset:
     """The numbers of this host's records, int64, in the order of one epoch.
 
-    Each iteration is the next epoch, or always `options.epoch` if that is given.
+    With `augment`, each comes with what is drawn for its record, the same as in `batches`.  Each
+    iteration is the next epoch, or always `options.epoch` if that is given.
     """
     seed = secrets.randbits(32) if options.seed is None else int(options.seed)
     epochs = itertools.count()
     of_host = [places for places in _all_places(share) if places]
 
-    def one_epoch() -> Iterator[np.ndarray]:
+    def one_epoch() -> Iterator[Any]:
         epoch = next(epochs) if options.epoch is None else options.epoch
         order = Order(share.records, "exact", seed, epoch)
         places = itertools.chain.from_iterable(of_host)
         while some := list(itertools.islice(places, _NUMBERS)):
-            yield order.numbers(np.array(some))
+            found = order.numbers(np.array(some))
+            yield (found, draws(seed, epoch, found)) if options.augment else found
 
-    signature = tf.TensorSpec([None], tf.int64)
+    signature: Any = tf.TensorSpec([None], tf.int64)
+    if options.augment:
+        signature = signature, tf.TensorSpec([None, DRAWS], tf.float32)
     return tf.data.Dataset.from_generator(one_epoch, output_signature=signature).unbatch()
 
 

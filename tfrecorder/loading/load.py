@@ -17,7 +17,7 @@ from tfrecorder.loading.follow import read_followed
 from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, held_bytes, record_bytes
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
-    random_seeds,
+    random_draws,
     read_records,
     shuffle,
     shuffle_records,
@@ -27,11 +27,10 @@ from tfrecorder.loading.parsing import parser
 from tfrecorder.loading.remote import files_of
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.options.read import NO_KEYS, NamedKeys
-from tfrecorder.reading.columns import is_ragged, refuse_sizes
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.element_spec import ElementSpec, refuse_sizes, spec_of
 from tfrecorder.reading.growth import Following, of_any_size
 from tfrecorder.reading.open import open_dataset
-from tfrecorder.schema.kinds import Boxes
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it, tf.data's
 #: overhead per element costs more than the parallelism gains.
@@ -139,7 +138,8 @@ def _decoded(
 ) -> tf.data.Dataset:
     """The elements, in order or shuffled, and batched if asked for."""
     shuffled = options.shuffles(split)
-    by_batch = _decodes_batches(stored, split, options)
+    spec = spec_of(of_any_size(stored, options) if following else stored, options)
+    by_batch = _decodes_batches(spec, stored, split, options)
     under_way = element_bytes if by_batch else decoding_bytes
     parallel: dict[str, Any] = {
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
@@ -151,7 +151,6 @@ def _decoded(
     skipped = options.step * (options.batch_size or 1)
     if following:
         dataset = read_followed(following, split, shuffled, options)
-        stored = of_any_size(stored, options)
     elif options.is_exact:
         dataset = numbers(share_of(stored, split, options), options)
     else:
@@ -160,13 +159,13 @@ def _decoded(
         dataset = read_records(runs, shuffled and not options.cache, options)
     cache_pixels = caches_pixels(options)
     if cache_pixels:
-        dataset = dataset.map(parser(stored, options, batch=False), **parallel)
+        dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
     if options.cache:
         dataset = dataset.cache(_cache_path(stored, split, options))
     if held:
         dataset = shuffle(dataset, held, "records", options)
-    if options.augment:
-        dataset = tf.data.Dataset.zip(dataset, random_seeds(options))
+    if options.augment and not options.is_exact:
+        dataset = tf.data.Dataset.zip(dataset, random_draws(options))
     if skipped:  # before decoding: skipped records are only read
         dataset = dataset.skip(skipped)
     if options.is_exact:
@@ -175,32 +174,25 @@ def _decoded(
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order; otherwise the short last batch could come first.
         in_order = {**parallel, "deterministic": True}
-        return dataset.map(parser(stored, options, batch=True), **in_order)
+        return dataset.map(parser(spec, stored, batch=True), **in_order)
     if not cache_pixels:
-        dataset = dataset.map(parser(stored, options, batch=False), **parallel)
+        dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
     if options.map_fn is not None:
         dataset = dataset.map(options.map_fn, **parallel)
     if options.batch_size is not None:
-        batch = dataset.ragged_batch if is_ragged(stored, options) else dataset.batch
+        batch = dataset.ragged_batch if spec.is_ragged else dataset.batch
         dataset = batch(options.batch_size, options.drop_remainder)
     return dataset
 
 
-def _decodes_batches(stored: StoredDataset, split: str, options: LoadOptions) -> bool:
+def _decodes_batches(
+    spec: ElementSpec, stored: StoredDataset, split: str, options: LoadOptions
+) -> bool:
     if options.batch_size is None or options.map_fn is not None or caches_pixels(options):
         return False
-    if _has_lists(stored, options):
+    if spec.is_ragged or spec.has_boxes:  # placed and padded one record at a time
         return False
-    if stored.raw:
-        return True
-    return record_bytes(stored, split) <= SMALL_RECORD_BYTES
-
-
-def _has_lists(stored: StoredDataset, options: LoadOptions) -> bool:
-    """True if elements hold boxes or lists, which are placed and padded one record at a time."""
-    return is_ragged(stored, options) or (
-        options.max_boxes is not None and any(isinstance(one.kind, Boxes) for one in stored.fields)
-    )
+    return spec.is_raw or record_bytes(stored, split) <= SMALL_RECORD_BYTES
 
 
 def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:

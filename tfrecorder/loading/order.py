@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.core.checks import is_whole
+from tfrecorder.images.geometry import DRAWS, crop_draws
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.order import derive_seed
@@ -24,6 +25,9 @@ CYCLE_SHARE = 0.25
 MAX_SHUFFLE_RECORDS = 2048
 MAX_SHUFFLE_BYTES = 256 * 2**20
 SHUFFLE_SHARE = 0.25
+
+#: How many records to draw for at a time.
+_TOGETHER = 256
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,14 @@ def shuffle(
     )
 
 
-def random_seeds(options: LoadOptions) -> tf.data.Dataset:
-    """An endless dataset of int64 [2], for stateless random operations."""
+def random_draws(options: LoadOptions) -> tf.data.Dataset:
+    """An endless dataset of what `augment` draws for a record, float32 of [DRAWS]."""
     seed = options.seed
     if seed is not None:
         seed = derive_seed(seed, options.epoch or 0, "augment")
-    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=options.epoch is None)
-    return numbers.batch(2, drop_remainder=True)
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=options.epoch is None)
+
+    def draw(seed: tf.Tensor) -> tf.Tensor:
+        return crop_draws(tf.random.stateless_uniform([_TOGETHER, DRAWS], seed), tf)
+
+    return seeds.batch(2, drop_remainder=True).map(draw).unbatch()

@@ -17,8 +17,8 @@ from tfrecorder.errors import OptionError
 from tfrecorder.options.memory import prefetched
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import collate, emptied
-from tfrecorder.reading.columns import is_ragged, refuse_sizes
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import Following, of_any_size
 from tfrecorder.reading.order import Order, block_of
 from tfrecorder.reading.parsing import Elements
@@ -104,8 +104,8 @@ class Batches:
         following: Following | None = None,
     ) -> None:
         name = stored.split(split)
-        refuse_sizes(stored, options, options.batch_size)
-        if is_ragged(stored, options) and options.map_fn is None:
+        spec = refuse_sizes(stored, options, options.batch_size)
+        if spec.is_ragged and options.map_fn is None:
             raise OptionError(
                 f"batches: elements of {stored.directory} hold lists of different lengths; give "
                 "max_boxes, choose other columns with inputs and targets, or pad the lists in "

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import simplejpeg
 from PIL import Image
 
 from tfrecorder.errors import OptionError
+from tfrecorder.images.geometry import Placement, is_mirrored, placement, random_part, trimmed
 from tfrecorder.images.picture import TRIMMED, Picture, ratio_of
-from tfrecorder.reading.geometry import (
-    borders,
-    central_part,
-    fitted_size,
-    is_mirrored,
-    random_part,
-)
-from tfrecorder.reading.resizing import resize
+from tfrecorder.reading.resizing import nearest, resize
 
 #: The formats that records may hold; others are never tried.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF")
@@ -46,7 +42,7 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
     Args:
         data: the encoded image.
         picture: the image to make.
-        drawn: by `geometry.draws`, for `picture.augment`.
+        drawn: by `order.draws`, for `picture.augment`.
 
     Raises:
         ValueError: it cannot be decoded.
@@ -54,13 +50,11 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
     shape = _jpeg_shape(data)
     if shape is None:
         pixels = _by_pillow(data, picture.channels)
-        shape = pixels.shape[0], pixels.shape[1]
-        return _fit(pixels, 1, picture, shape, drawn)
-    part = None
-    if picture.size is not None and picture.augment:
-        assert drawn is not None
-        part = random_part(*shape, drawn)[2:]
-    ratio = 1 if picture.size is None else ratio_of(_scale(part or shape, picture))
+        return _fit(pixels, 1, picture, (pixels.shape[0], pixels.shape[1]), drawn)
+    ratio = 1
+    if picture.size is not None:
+        part = shape if drawn is None else random_part(shape, drawn)[1]
+        ratio = ratio_of(picture.scale_of(part))
     try:
         pixels = _jpeg_pixels(data, picture, ratio, shape)
     except (ValueError, KeyError, RuntimeError):  # a subsampling that simplejpeg does not know
@@ -71,37 +65,46 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
 def _fit(
     pixels: np.ndarray, ratio: int, picture: Picture, shape: Shape, drawn: np.ndarray | None
 ) -> np.ndarray:
-    """Pixels decoded at 1/ratio, in the wanted size."""
-    if picture.size is None:
-        return pixels
-    if not picture.augment:
-        return _place(_trim(pixels, ratio, shape), picture, shape)
-    assert drawn is not None
-    y, x, height, width = (side // ratio for side in random_part(*shape, drawn))
-    pixels = resize(pixels[y : y + height, x : x + width], picture.size, picture.antialias)
-    return pixels[:, ::-1] if is_mirrored(drawn) else pixels
-
-
-def _place(pixels: np.ndarray, picture: Picture, shape: Shape) -> np.ndarray:
-    """Decoded pixels in the wanted size.
+    """Pixels decoded at 1/ratio, in the wanted size.
 
     Args:
-        shape: of the stored image; `pixels` may have been decoded smaller.
+        shape: of the stored image.
     """
-    size, (height, width) = picture.size, pixels.shape[:2]
-    assert size is not None
-    if picture.resize == "fit":
-        return resize(pixels, fitted_size(*shape, size, enlarge=False), picture.antialias)
-    if picture.resize == "crop":
-        y, x, height, width = central_part(height, width, size)
+    if picture.size is None:
+        return pixels
+    if ratio in TRIMMED and drawn is None:
+        height, width = trimmed(np.array(pixels.shape[:2]), shape, ratio)
+        pixels = pixels[:height, :width]
+    # A random part and "fit" count from the stored image, as its mask does.
+    of_stored = drawn is not None or picture.resize == "fit"
+    whole = np.array(shape if of_stored else pixels.shape[:2])
+    where = placement(whole, picture.size, picture.resize, drawn)
+    if where.part is not None and of_stored:
+        where = replace(where, start=where.start // ratio, part=where.part // ratio)
+
+    def resized(part: np.ndarray, size: Shape) -> np.ndarray:
+        return resize(part, size, picture.antialias)
+
+    return _place(pixels, where, resized, drawn)
+
+
+def _place(
+    pixels: np.ndarray,
+    where: Placement,
+    resized: Callable[[np.ndarray, Shape], np.ndarray],
+    drawn: np.ndarray | None,
+) -> np.ndarray:
+    """Pixels, or the classes of a mask, where a placement wants them."""
+    if where.part is not None:
+        (y, x), (height, width) = where.start, where.part
         pixels = pixels[y : y + height, x : x + width]
-    if picture.resize == "pad":
-        inner = fitted_size(height, width, size)
-        y, x = borders(inner, size)
-        padded = np.zeros((*size, picture.channels), np.uint8)
-        padded[y : y + inner[0], x : x + inner[1]] = resize(pixels, inner, picture.antialias)
-        return padded
-    return resize(pixels, size, picture.antialias)
+    height, width = map(int, where.inner)
+    pixels = resized(pixels, (height, width))
+    if where.offset is not None:
+        y, x = where.offset
+        inner, pixels = pixels, np.zeros((*where.outer, pixels.shape[2]), np.uint8)
+        pixels[y : y + height, x : x + width] = inner
+    return pixels[:, ::-1] if drawn is not None and is_mirrored(drawn) else pixels
 
 
 def decode_raw(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
@@ -140,9 +143,13 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16)
 
 
-def decode_mask(data: Encoded) -> np.ndarray:
-    """The classes of an image's pixels, uint8 of [height, width]."""
-    return _by_pillow(data, 1)[:, :, 0]
+def decode_mask(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
+    """The classes of an image's pixels, uint8 of [height, width, 1], placed as the image is."""
+    mask = _by_pillow(data, 1)
+    if picture.size is None:
+        return mask
+    where = placement(np.array(mask.shape[:2]), picture.size, picture.resize, drawn)
+    return _place(mask, where, nearest, drawn)
 
 
 def shape_of(data: Encoded) -> Shape:
@@ -159,24 +166,6 @@ def shape_of(data: Encoded) -> Shape:
             return opened.height, opened.width
     except (OSError, SyntaxError, EOFError) as error:
         raise ValueError("the image cannot be decoded: it has no header") from error
-
-
-def _scale(shape: Shape | tuple[int, ...], picture: Picture) -> float:
-    """How many times larger than wanted an image is, along the axis that matters."""
-    assert picture.size is not None
-    along = shape[0] / picture.size[0], shape[1] / picture.size[1]
-    return max(along) if picture.fits_within and not picture.augment else min(along)
-
-
-def _trim(pixels: np.ndarray, ratio: int, shape: Shape) -> np.ndarray:
-    """A JPEG decoded smaller, without a last row or column that is less than half image."""
-    if ratio not in TRIMMED:
-        return pixels
-    kept = [
-        max(1, found - (ratio // 2 < found * ratio - stored < ratio))
-        for found, stored in zip(pixels.shape[:2], shape, strict=True)
-    ]
-    return pixels[: kept[0], : kept[1]]
 
 
 def _jpeg_shape(data: Encoded) -> Shape | None:

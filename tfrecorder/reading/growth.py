@@ -13,11 +13,10 @@ from dataclasses import replace
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.read import ReadOptions
-from tfrecorder.reading.columns import decodes, picture_for, selected
 from tfrecorder.reading.dataset import Files, StoredDataset
+from tfrecorder.reading.element_spec import ElementSpec, spec_of
 from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.open import open_generations
-from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Labels
 
 
@@ -36,7 +35,7 @@ class Following:
         self._directory, self._files = storage.given_path(directory), files
         self._options = options
         self._known: Sequence[Generation] = ()
-        self._opened: StoredDataset | None = None
+        self._opened: ElementSpec | None = None
 
     def look(self) -> StoredDataset:
         """The dataset with all generations committed by now; only reads the new ones.
@@ -53,8 +52,10 @@ class Following:
                 f"follow: {self._directory} has no generations, as it was not written by "
                 "tfrecorder. Leave out follow, or convert the images."
             )
-        self._opened = self._opened or found
-        _refuse_other_form(self._opened, found, self._options)
+        spec = spec_of(found, self._options)
+        self._opened = self._opened or spec
+        since = f"{found.generations[-1]}: since {found.directory} was opened"
+        _refuse_other_form(self._opened, spec, since)
         self._known = known
         return found
 
@@ -67,31 +68,29 @@ def of_any_size(stored: StoredDataset, options: ReadOptions) -> StoredDataset:
     return replace(stored, shapes=shapes, sides=None)
 
 
-def _refuse_other_form(before: StoredDataset, now: StoredDataset, options: ReadOptions) -> None:
-    """Refuse a dataset whose elements no longer have the form they had."""
-    words = f"{now.generations[-1]}: since {now.directory} was opened"
-    for field in decodes(now, options) if options.decode else ():
-        was, shape = (picture_for(one, field, options).shape for one in (before, now))
+def _refuse_other_form(before: ElementSpec, now: ElementSpec, since: str) -> None:
+    """Refuse a dataset whose elements no longer have the form they had.
+
+    Args:
+        before: what elements held when the dataset was opened.
+        now: what they hold.
+        since: how an error begins.
+    """
+    for field in now.decoded:
+        was, shape = (spec.pictures[field.key].shape for spec in (before, now))
         if was[2] != shape[2]:
             raise DatasetError(
-                f"{words}, images of {shape[2]} channels were added to images of {was[2]}. Open it "
+                f"{since}, images of {shape[2]} channels were added to images of {was[2]}. Open it "
                 "again."
             )
         if any(side not in (None, new) for side, new in zip(was, shape, strict=True)):
             raise DatasetError(
-                f"{words}, images of another size were added to images of {was[0]} x {was[1]} "
+                f"{since}, images of another size were added to images of {was[0]} x {was[1]} "
                 "pixels. Open it with image_size, such as image_size=224."
             )
-    if options.features:
-        return
-    for was_field, field in zip(*(_columns(one, options) for one in (before, now)), strict=True):
+    for was_field, field in zip(before.columns, now.columns, strict=True):
         if isinstance(field.kind, Labels) and was_field.num_classes != field.num_classes:
             raise DatasetError(
-                f"{words}, column {field.column!r} grew from {was_field.num_classes} classes to "
+                f"{since}, column {field.column!r} grew from {was_field.num_classes} classes to "
                 f"{field.num_classes}, and so did its vectors. Open it again."
             )
-
-
-def _columns(stored: StoredDataset, options: ReadOptions) -> tuple[Field, ...]:
-    inputs, targets = selected(stored, options)
-    return (*inputs, *targets)

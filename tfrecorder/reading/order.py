@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from tfrecorder.images.geometry import DRAWS, crop_draws
+
 #: Four rounds are the fewest whose result cannot be told from a random permutation (Luby,
 #: Rackoff).  Halves of few bits need more: with 8 rounds, orders of 4 records come up evenly.
 ROUNDS = 8
@@ -111,6 +113,24 @@ def derive_seed(seed: int, epoch: int, purpose: str) -> int:
     """A seed for one purpose of one epoch, the same on every machine and Python."""
     digest = hashlib.blake2b(f"{seed}/{epoch}/{purpose}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1  # int64 without its sign
+
+
+def draws(seed: int, epoch: int, numbers: np.ndarray) -> np.ndarray:
+    """What `augment` draws for records in one epoch.
+
+    Args:
+        seed: 0 to 2**32 - 1.
+        epoch: from 0.
+        numbers: of the records.
+
+    Returns:
+        float32 of [n, DRAWS], as `crop_draws` gives them.
+    """
+    key = np.uint64(derive_seed(seed, epoch, "augment"))
+    counters = numbers.astype(np.uint64)[:, None] * np.uint64(DRAWS)
+    mixed = mix(mix(counters + np.arange(DRAWS, dtype=np.uint64) + key))
+    uniform = (mixed >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
+    return crop_draws(uniform, np)
 
 
 def permute(numbers: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:

@@ -36,6 +36,19 @@ def resize(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.nda
     return (_by_pillow if rust is None else _by_rust)(pixels, size, antialias)
 
 
+def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """A mask in another size, by the pixels that TensorFlow takes; classes stay classes."""
+    rows, columns = (
+        np.minimum(
+            (np.arange(wanted, dtype=np.float32) + np.float32(0.5))
+            * (np.float32(side) / np.float32(wanted)),
+            side - 1,
+        ).astype(np.int64)
+        for side, wanted in zip(mask.shape[:2], size, strict=True)
+    )
+    return mask[rows[:, None], columns]
+
+
 def _by_rust(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
     height, width, channels = pixels.shape
     form = {1: rust.PixelType.U8, 3: rust.PixelType.U8x3, 4: rust.PixelType.U8x4}[channels]

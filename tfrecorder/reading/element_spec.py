@@ -1,0 +1,282 @@
+"""What an element holds and how it is made: all that NumPy and TensorFlow's graph decide alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder.errors import OptionError
+from tfrecorder.images.geometry import as_whole, place_boxes
+from tfrecorder.images.picture import Picture
+from tfrecorder.options.read import ReadOptions
+from tfrecorder.reading.boxes import corners_of
+from tfrecorder.reading.columns import chosen_columns, refuse_empty
+from tfrecorder.reading.dataset import Shape, StoredDataset
+from tfrecorder.schema.fields import Field, image_of, primary_image
+from tfrecorder.schema.keys import Feature
+from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+
+#: The dtypes of stored numbers by the kind of their feature; all others are bytes.
+NUMBERS = {"int64": "int64", "label": "int64", "bool": "int64", "float": "float32"}
+
+#: The class of a missing box in padded batches.
+NO_BOX = -1
+
+#: Arrays of NumPy or of TensorFlow, by key.
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What NumPy and TensorFlow do each in its own way.
+
+    Attributes:
+        xp: the module of the arrays.
+        multi_hot: classes, and how many there are -> 1 for each class that is present, float32.
+        padded: values, how many are wanted, and a filler -> this many values.
+        shape_of: an encoded image -> its height and width.
+        decode_masks: encoded masks of an image's objects, the image's shape, what it becomes, and
+            what is drawn for it -> uint8 of [n, height, width], placed as the image is.
+    """
+
+    xp: Any
+    multi_hot: Callable[[Any, int], Any]
+    padded: Callable[[Any, int, Any], Any]
+    shape_of: Callable[[Any], Any]
+    decode_masks: Callable[[Any, Any, Picture, Any], Any]
+
+
+@dataclass(frozen=True)
+class ElementSpec:
+    """What an element holds.
+
+    Attributes:
+        inputs: the columns of its first half.
+        targets: the columns of its second half; if there are none, the inputs are the element.
+        all_features: it is a dict of every stored feature, and has no halves.
+        parsed: the features that are read from a record.
+        decoded: the images and masks whose pixels it holds.
+        pictures: what an image becomes, by the key of its column; those of masks and boxes too.
+        image: the image that boxes are on.
+        decodes: images and masks are decoded; otherwise an element holds their bytes.
+        is_raw: images are stored as pixels.
+        max_boxes: how many boxes each image is padded to; None for as many as it has.
+    """
+
+    inputs: tuple[Field, ...]
+    targets: tuple[Field, ...]
+    all_features: bool
+    parsed: tuple[Feature, ...]
+    decoded: tuple[Field, ...]
+    pictures: Mapping[str, Picture]
+    image: Field | None
+    decodes: bool
+    is_raw: bool
+    max_boxes: int | None
+
+    @property
+    def columns(self) -> tuple[Field, ...]:
+        """The columns of both halves."""
+        return (*self.inputs, *self.targets)
+
+    @property
+    def is_ragged(self) -> bool:
+        """True if elements hold lists of different lengths, so that batches are ragged."""
+        if self.all_features:
+            return any(None in feature.shape for feature in self.parsed)
+        kinds = [field.kind for field in self.columns]
+        lists = (kind for kind in kinds if isinstance(kind, (Number, Text, Bytes)))
+        return (self.has_boxes and self.max_boxes is None) or any(
+            kind.shape == (None,) for kind in lists
+        )
+
+    @property
+    def has_boxes(self) -> bool:
+        return any(isinstance(field.kind, Boxes) for field in self.columns)
+
+    def pixels_of(self, field: Field) -> tuple[tuple[int | None, ...], str]:
+        """The shape and the dtype of the pixels of an image or a mask."""
+        picture = self.pictures[field.key]
+        if isinstance(field.kind, Mask):
+            return (*picture.shape[:2], 1), "uint8"
+        return picture.shape, picture.dtype
+
+    def element(self, values: Values, pixels: Values, drawn: Any, engine: Engine) -> Any:
+        """The element of one record; or of a batch, if it has no boxes.
+
+        Args:
+            values: of the record, by the keys of `parsed`.
+            pixels: of `decoded`, by the key of their column.
+            drawn: what is drawn for the record, if its images are random parts.
+            engine: of all these arrays.
+        """
+        if self.all_features:
+            return values | {field.encoded_key: pixels[field.key] for field in self.decoded}
+
+        def half(fields: Sequence[Field]) -> Any:
+            """The value of one column, or a dict of the values of several."""
+            made = {
+                field.column: pixels[field.key]
+                if field.key in pixels
+                else self._value(field, values, drawn, engine)
+                for field in fields
+            }
+            return made[fields[0].column] if len(fields) == 1 else made
+
+        return (half(self.inputs), half(self.targets)) if self.targets else half(self.inputs)
+
+    def _value(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Any:
+        kind = field.kind
+        if isinstance(kind, Boxes):
+            return self._boxes(field, values, drawn, engine)
+        if isinstance(kind, (Image, Mask)):  # not decoded
+            return values[field.encoded_key]
+        if field.label_key is None:
+            return values[field.key]
+        labels = values[field.label_key]
+        return (
+            labels if isinstance(kind, Label) else engine.multi_hot(labels, field.num_classes or 0)
+        )
+
+    def _boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Values:
+        assert self.image is not None
+        picture, xp = self.pictures[field.key], engine.xp
+        shape = stated_shape(self.image, values, xp)
+        if shape is None and needs_size(field, picture):
+            shape = engine.shape_of(values[self.image.encoded_key])
+        boxes, stays = place_boxes(corners_of(field, values, shape, xp), shape, picture, drawn, xp)
+        made = {"boxes": boxes}
+        if field.label_key is not None:
+            made["labels"] = values[field.label_key][stays]
+        if field.masks_key is not None:
+            masks = values[field.masks_key][stays]
+            made["masks"] = (
+                engine.decode_masks(masks, shape, picture, drawn) if self.decodes else masks
+            )
+        if self.max_boxes is None:
+            return made
+        fillers = {"boxes": 0, "labels": NO_BOX, "masks": 0 if self.decodes else b""}
+        return {
+            name: engine.padded(some, self.max_boxes, fillers[name]) for name, some in made.items()
+        }
+
+
+def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
+    """What the elements of a dataset hold.
+
+    Raises:
+        OptionError: a column is named that is not there.
+        DatasetError: as `chosen_columns`.
+    """
+    inputs: tuple[Field, ...] = ()
+    targets: tuple[Field, ...] = ()
+    columns, parsed, image = stored.fields, stored.record, primary_image(stored.fields)
+    pictures = {field.key: _picture_for(stored, field, options) for field in stored.fields}
+    if options.features:
+        refuse_empty(stored)
+    else:
+        inputs, targets = chosen_columns(stored, options)
+        columns = (*inputs, *targets)
+        needed = {
+            key for field in columns for key in needed_keys(field, pictures[field.key], image)
+        }
+        parsed = tuple(feature for feature in stored.record if feature.key in needed)
+    images = tuple(field for field in columns if isinstance(field.kind, (Image, Mask)))
+    return ElementSpec(
+        inputs=inputs,
+        targets=targets,
+        all_features=options.features,
+        parsed=parsed,
+        decoded=images if options.decode else (),
+        pictures=pictures,
+        image=image,
+        decodes=options.decode,
+        is_raw=stored.raw,
+        max_boxes=options.max_boxes,
+    )
+
+
+def _picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:
+    """How to prepare an image, or a mask or boxes on it."""
+    image = primary_image(stored.fields) or field
+    if isinstance(field.kind, Mask):
+        image = image_of(field, stored.fields)
+    elif isinstance(field.kind, Image):
+        image = field
+    key = image.encoded_key if isinstance(image.kind, Image) else ""
+    return picture_of(
+        stored.shape_of(key), options, stored.sides if key == stored.image_key else None
+    )
+
+
+def picture_of(
+    shape: Shape,
+    options: ReadOptions,
+    sides: tuple[tuple[int, int], tuple[int, int]] | None = None,
+) -> Picture:
+    """How to prepare images of this shape, with sides in these ranges."""
+    height, width, channels = shape
+    return Picture(
+        channels=channels,
+        stored_size=(height, width),
+        sides=sides,
+        size=options.size,
+        resize=options.resize,
+        antialias=options.antialias,
+        augment=options.augment,
+        dtype=options.dtype,
+        value_range=options.low_high,
+    )
+
+
+def refuse_sizes(
+    stored: StoredDataset, options: ReadOptions, batch_size: int | None
+) -> ElementSpec:
+    """What the elements of a dataset hold; batches of images that differ in size are refused.
+
+    Raises:
+        OptionError: they differ, or as `spec_of`.
+        DatasetError: as `spec_of`.
+    """
+    spec = spec_of(stored, options)
+    differ = any(None in spec.pictures[field.key].stored_size for field in spec.decoded)
+    if differ and batch_size and not options.map_fn and options.image_size is None:
+        raise OptionError(
+            f"batch_size={batch_size}: the images of {stored.directory} differ in size "
+            "and cannot share a batch; give image_size, such as image_size=(224, 224)."
+        )
+    return spec
+
+
+def needed_keys(field: Field, picture: Picture, image: Field | None) -> tuple[str, ...]:
+    """The keys that a column's value is made from.
+
+    Args:
+        field: the column.
+        picture: what its image becomes.
+        image: the image that boxes are on.
+    """
+    labels = () if field.label_key is None else (field.label_key,)
+    if isinstance(field.kind, (Label, Labels)):
+        return labels
+    if isinstance(field.kind, Boxes):
+        masks = () if field.masks_key is None else (field.masks_key,)
+        sizes: tuple[str, ...] = ()
+        if image is not None and needs_size(field, picture):
+            sizes = image.size_keys[:2] or (image.encoded_key,)
+        return (*field.box_keys, *labels, *masks, *sizes)
+    if isinstance(field.kind, (Image, Mask)):
+        return (field.encoded_key, *(field.size_keys[:2] if picture.size is not None else ()))
+    return tuple(feature.key for feature in field.features)
+
+
+def needs_size(boxes: Field, picture: Picture) -> bool:
+    """Whether boxes need the stored image's size, to be placed or turned into fractions."""
+    return picture.size is not None or boxes.in_pixels or boxes.masks_key is not None
+
+
+def stated_shape(image: Field, values: Values, xp: Any) -> Any:
+    """The height and width of an image as its record states them; None if they are not parsed."""
+    sides = [values[key] for key in image.size_keys[:2] if key in values]
+    return as_whole(xp.stack(sides), xp) if sides else None
