@@ -15,6 +15,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import COPY_OF, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.staging import read_plan
+from tfrecorder.plan.plan import PlanKind
 from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.generations import Generation
@@ -81,7 +82,7 @@ def by_base(directory: str, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 def _base(directory: str) -> str:
     plan = read_plan(directory)
-    return "" if plan is None else plan.base
+    return "" if plan is None or plan.kind is PlanKind.COMPACTION else plan.base
 
 
 def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
