@@ -144,7 +144,10 @@ def test_a_file_is_written_described_and_read(place: str) -> None:
     assert storage.read_bytes(path) == b"0123456789"
     assert storage.size(path) == storage.size_or_none(path) == 10
     assert storage.sums(path) == (10, 0x280C069E)
-    assert storage.crc32c_or_none(path) == (0x280C069E if storage.scheme(path) == "gs" else None)
+    description = storage.describe(path)
+    assert description is not None
+    assert description.size == 10
+    assert description.crc32c == (0x280C069E if storage.scheme(path) == "gs" else None)
     with storage.local_copy(path) as copy:
         assert Path(copy).read_bytes() == b"0123456789"
     assert Path(copy).exists() == storage.is_local(path), "a temporary copy is removed"
@@ -192,7 +195,7 @@ def test_what_is_not_there(place: str) -> None:
     for name in ("none", "a", "a/none", "a/b/none"):  # a folder is no file
         path = f"{place}/{name}"
         assert storage.size(path) is storage.size_or_none(path) is None
-        assert storage.describe(path) is storage.crc32c_or_none(path) is None
+        assert storage.describe(path) is None
         if name != "a":
             assert storage.version(path) is None
         for read in (storage.read_bytes, storage.open_seekable):
@@ -378,7 +381,7 @@ READING: dict[str, Callable[[str], object]] = {
     "open": lambda place: storage.open_seekable(f"{place}/a/b").read(),
     "sums": lambda place: storage.sums(f"{place}/a/b"),
     "size": lambda place: storage.size(f"{place}/a/b"),
-    "describe": lambda place: storage.crc32c_or_none(f"{place}/a/b"),
+    "describe": lambda place: storage.describe(f"{place}/a/b") is None,
     "version": lambda place: storage.version(f"{place}/a/b") is None,
     "sizes": lambda place: storage.sizes(f"{place}/a"),
     "descriptions": lambda place: list(storage.descriptions(f"{place}/a")),

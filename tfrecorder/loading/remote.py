@@ -12,11 +12,10 @@ from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool
 from tfrecorder.errors import DatasetError, PackageError, UnreachableError
 from tfrecorder.format.compression import HEAD_BYTES, compression_of
-from tfrecorder.reading.dataset import Files
-from tfrecorder.reading.dataset_files import STORED_FILES
+from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
 
 
-def files_of(path: str) -> Files:
+def files_of(path: str) -> StoredFiles:
     """How the files of a dataset are read: local ones directly, others through TensorFlow.
 
     Raises:
@@ -32,26 +31,59 @@ def files_of(path: str) -> Files:
             "Read with Records or batches, copy the directory to a local disk or to gs://, mount "
             "the bucket as a folder, or install and import tensorflow-io, which adds s3 and az."
         )
-    return Files(
-        read=_read,
-        sizes=_sizes,
-        folders=_folders,
-        glob=_glob,
-        count=lambda path: None,
-        compression=_compression,
-        records=_records,
-    )
+    return TensorFlowFiles()
 
 
-def _read(path: str) -> bytes:
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-    except tf.errors.OpError as error:
-        if "no user project" in error.message:
-            raise DatasetError(f"{path} cannot be read: {_remedy()}") from error
-        code = "not_found" if isinstance(error, tf.errors.NotFoundError) else "read_failed"
-        raise storage.UnreadableError(code, error.message) from error
+class TensorFlowFiles(StoredFiles):
+    """The files of a dataset as TensorFlow's file systems read them."""
+
+    def read(self, path: str) -> bytes:
+        try:
+            with tf.io.gfile.GFile(path, "rb") as file:
+                return file.read()
+        except tf.errors.OpError as error:
+            if "no user project" in error.message:
+                raise DatasetError(f"{path} cannot be read: {_remedy()}") from error
+            code = "not_found" if isinstance(error, tf.errors.NotFoundError) else "read_failed"
+            raise storage.UnreadableError(code, error.message) from error
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """From our own listing, else by a request for each file.
+
+        TensorFlow only lists names.  But it can read files that our own store cannot: it looks for
+        credentials elsewhere, reads public buckets without any, and its plugins know other schemes.
+        """
+        with (
+            contextlib.suppress(DatasetError, PackageError, UnreachableError),
+            storage.impatient(),
+        ):
+            if sizes := super().sizes(folder):
+                return sizes
+        return _sizes_one_by_one(folder)
+
+    def folders(self, folder: str) -> list[str]:
+        with contextlib.suppress(DatasetError, UnreachableError), storage.impatient():
+            return super().folders(folder)
+        return [name.rstrip("/") for name in _names(folder)]
+
+    def glob(self, pattern: str) -> list[str]:
+        return sorted(tf.io.gfile.glob(pattern))
+
+    def count(self, path: str) -> None:
+        return None
+
+    def compression(self, path: str) -> str:
+        try:
+            with tf.io.gfile.GFile(path, "rb") as file:
+                return compression_of(file.read(HEAD_BYTES))
+        except tf.errors.OpError as error:
+            raise DatasetError(f"{path} cannot be read: {error.message}") from error
+
+    def records(self, path: str, compression: str) -> Iterator[bytes]:
+        try:
+            yield from tf.data.TFRecordDataset(path, compression).as_numpy_iterator()
+        except tf.errors.OpError as error:
+            raise ValueError(error.message) from error
 
 
 def _remedy() -> str:
@@ -67,65 +99,20 @@ def _remedy() -> str:
     )
 
 
-def _sizes(folder: str) -> dict[str, int]:
-    """The size of each file in a folder: from our own listing, else by a request for each file.
-
-    TensorFlow only lists names.  But it can read files that our own store cannot: it looks for
-    credentials elsewhere, reads public buckets without any, and its plugins know other schemes.
-    """
-    with (
-        contextlib.suppress(DatasetError, PackageError, UnreachableError),
-        storage.impatient(),
-    ):
-        if found := STORED_FILES.sizes(folder):
-            return found
-    return _sizes_one_by_one(folder)
-
-
 def _sizes_one_by_one(folder: str) -> dict[str, int]:
-    try:
-        names = tf.io.gfile.listdir(folder)
-    except tf.errors.NotFoundError:
-        return {}
-    except tf.errors.OpError as error:
-        raise DatasetError(f"{folder} cannot be listed: {error.message}") from error
-    files = [name for name in names if not name.endswith("/")]
+    files = [name for name in _names(folder) if not name.endswith("/")]
     paths = [os.path.join(folder, name) for name in files]
     with ThreadPool(storage.REMOTE_THREADS) as pool:
         stats = list(pool.map(tf.io.gfile.stat, paths))
-    found = zip(files, stats, strict=True)
-    return {name: stat.length for name, stat in found if not stat.is_directory}
+    described = zip(files, stats, strict=True)
+    return {name: stat.length for name, stat in described if not stat.is_directory}
 
 
-def _folders(folder: str) -> list[str]:
-    with (
-        contextlib.suppress(DatasetError, UnreachableError),
-        storage.impatient(),
-    ):
-        return STORED_FILES.folders(folder)
+def _names(folder: str) -> list[str]:
+    """What TensorFlow lists in a folder, its folders with a "/"; empty if there is none."""
     try:
-        names = tf.io.gfile.listdir(folder)
+        return list(tf.io.gfile.listdir(folder))
     except tf.errors.NotFoundError:
         return []
     except tf.errors.OpError as error:
         raise DatasetError(f"{folder} cannot be listed: {error.message}") from error
-    return [name.rstrip("/") for name in names]
-
-
-def _compression(path: str) -> str:
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return compression_of(file.read(HEAD_BYTES))
-    except tf.errors.OpError as error:
-        raise DatasetError(f"{path} cannot be read: {error.message}") from error
-
-
-def _records(path: str, compression: str) -> Iterator[bytes]:
-    try:
-        yield from tf.data.TFRecordDataset(path, compression).as_numpy_iterator()
-    except tf.errors.OpError as error:
-        raise ValueError(error.message) from error
-
-
-def _glob(pattern: str) -> list[str]:
-    return sorted(tf.io.gfile.glob(pattern))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
@@ -157,30 +157,6 @@ class StoredDataset:
             for split, shards in self.splits.items()
         }
         return replace(self, splits=splits, generations=kept)
-
-
-@dataclass(frozen=True)
-class Files:
-    """How files are read: from the local disk, a bucket, or TensorFlow's file systems.
-
-    Attributes:
-        read: a path -> its bytes; raises `UnreadableError`.
-        sizes: a folder -> the size of each file in it; empty if there is no such folder.
-        folders: a folder -> the names of the folders in it; none if there is no such folder.
-        glob: a pattern -> the matching paths, sorted.
-        count: a path -> its number of records, or None if the whole file would have to be read.
-        compression: a path -> how the whole file is compressed: "GZIP", "ZLIB", or "" for none.
-        records: a path and its compression -> its records in order; raises ValueError if one is
-            damaged.
-    """
-
-    read: Callable[[str], bytes]
-    sizes: Callable[[str], dict[str, int]]
-    folders: Callable[[str], list[str]]
-    glob: Callable[[str], list[str]]
-    count: Callable[[str], int | None]
-    compression: Callable[[str], str]
-    records: Callable[[str, str], Iterator[bytes]]
 
 
 def shard_faults(sizes: Mapping[str, int | None], written: Mapping[str, int | None]) -> list[str]:

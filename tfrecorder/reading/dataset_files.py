@@ -13,46 +13,56 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.compression import HEAD_BYTES, compression_of, records_of
 from tfrecorder.format.tfrecord import CorruptRecordError, read_places
-from tfrecorder.reading.dataset import Files
 
 
-def _matching(pattern: str) -> list[str]:
-    if storage.is_local(pattern):
-        return sorted(glob.glob(pattern, recursive=True))
-    folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
-    paths = (f"{folder}/{name}" for name in storage.files_below(folder))
-    return [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
+class StoredFiles:
+    """The files of a dataset as our own stores read them, on a disk or a bucket."""
+
+    def read(self, path: str) -> bytes:
+        """A whole file; raises `UnreadableError`."""
+        return storage.read_bytes(path)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The size of each file in a folder; empty if there is no such folder."""
+        with storage.failing_as(DatasetError, folder or "."):
+            sizes = storage.sizes(folder)
+        is_local = storage.is_local(folder)
+        # A pipe and a broken link have size 0, so on a disk we check only files of size 0.
+        return {
+            name: size
+            for name, size in sizes.items()
+            if size or (size == 0 and (not is_local or os.path.isfile(os.path.join(folder, name))))
+        }
+
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders in a folder; none if there is no such folder."""
+        with storage.failing_as(DatasetError, folder):
+            return [name for name, size in storage.sizes(folder).items() if size is None]
+
+    def glob(self, pattern: str) -> list[str]:
+        """The paths that match a pattern, sorted."""
+        if storage.is_local(pattern):
+            return sorted(glob.glob(pattern, recursive=True))
+        folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+        paths = (f"{folder}/{name}" for name in storage.files_below(folder))
+        return [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
+
+    def count(self, path: str) -> int | None:
+        """A file's number of records; None if the whole file would have to be read."""
+        return count_records(path) if storage.is_local(path) else None
+
+    def compression(self, path: str) -> str:
+        """How a whole file is compressed: "GZIP", "ZLIB", or "" for none."""
+        with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
+            return compression_of(file.read(HEAD_BYTES))
+
+    def records(self, path: str, compression: str) -> Iterator[bytes]:
+        """A file's records in order; raises ValueError if one is damaged."""
+        with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
+            yield from records_of(file, compression)
 
 
-def _count(path: str) -> int | None:
-    return count_records(path) if storage.is_local(path) else None
-
-
-def _sizes(folder: str) -> dict[str, int]:
-    with storage.failing_as(DatasetError, folder or "."):
-        found = storage.sizes(folder)
-    here = storage.is_local(folder)
-    # A pipe and a broken link have size 0, so on a disk we check only files of size 0.
-    return {
-        name: size
-        for name, size in found.items()
-        if size or (size == 0 and (not here or os.path.isfile(os.path.join(folder, name))))
-    }
-
-
-def _folders(folder: str) -> list[str]:
-    with storage.failing_as(DatasetError, folder):
-        return [name for name, size in storage.sizes(folder).items() if size is None]
-
-
-def _compression(path: str) -> str:
-    with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
-        return compression_of(file.read(HEAD_BYTES))
-
-
-def _records(path: str, compression: str) -> Iterator[bytes]:
-    with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
-        yield from records_of(file, compression)
+STORED_FILES = StoredFiles()
 
 
 def count_records(path: str) -> int:
@@ -73,15 +83,3 @@ def count_records(path: str) -> int:
             "the file does. It is truncated, or of another format; copy it again."
         )
     return records
-
-
-#: The files of a directory as our own stores read them, on a disk or a bucket.
-STORED_FILES = Files(
-    read=storage.read_bytes,
-    sizes=_sizes,
-    folders=_folders,
-    glob=_matching,
-    count=_count,
-    compression=_compression,
-    records=_records,
-)

@@ -15,7 +15,8 @@ import numpy as np
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
-from tfrecorder.reading.dataset import Files, ShardFile
+from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.schema.keys import DEFAULT_FEATURES, HEIGHT, WIDTH, Feature
 
 #: How many files to read per split, spread evenly, and how many records per file; we stop earlier
@@ -43,7 +44,7 @@ class Sample:
     values: Mapping[str, Values]
 
 
-def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: Files) -> list[Sample]:
+def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: StoredFiles) -> list[Sample]:
     """A few records of each split.
 
     Raises:
@@ -57,7 +58,7 @@ def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: Files) -> lis
     return found
 
 
-def _first_records(shard: ShardFile, files: Files) -> list[Sample]:
+def _first_records(shard: ShardFile, files: StoredFiles) -> list[Sample]:
     found, size = [], 0
     try:
         for data in itertools.islice(files.records(shard.path, shard.compression), _RECORDS):

@@ -17,13 +17,13 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import (
-    Files,
     ShardFile,
     StoredDataset,
     check_shards,
     exchange_words,
     parse_json,
 )
+from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.reading.first_records import features_of, take_samples
 from tfrecorder.reading.known_keys import USUAL_KINDS, Found, Meaning, meaning_of
 from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
@@ -58,7 +58,7 @@ def is_record_file(name: str) -> bool:
 
 
 def open_uncommitted(
-    directory: str, sizes: dict[str, int], files: Files, named: NamedKeys
+    directory: str, sizes: dict[str, int], files: StoredFiles, named: NamedKeys
 ) -> StoredDataset:
     """A directory without `dataset_info.json`: files of records, or an error that says why."""
     if layout.COMMIT in files.sizes(layout.next_of(directory)):
@@ -81,7 +81,9 @@ def open_uncommitted(
     )
 
 
-def open_files(pattern: str, paths: list[str], files: Files, named: NamedKeys) -> StoredDataset:
+def open_files(
+    pattern: str, paths: list[str], files: StoredFiles, named: NamedKeys
+) -> StoredDataset:
     """Record files without metadata; the file's name gives its split, or else it is TRAIN.
 
     If none of them has a record, there are no columns.
@@ -107,7 +109,7 @@ def open_files(pattern: str, paths: list[str], files: Files, named: NamedKeys) -
     )
 
 
-def _shard(path: str, size: int, before: Sequence[ShardFile], files: Files) -> ShardFile:
+def _shard(path: str, size: int, before: Sequence[ShardFile], files: StoredFiles) -> ShardFile:
     """One record file.
 
     In a bucket each check is a request, so the compression is taken from the files before it.
@@ -126,7 +128,7 @@ def _meaning_by_samples(
     splits: Mapping[str, Sequence[ShardFile]],
     folders: Mapping[str, Mapping[str, int]],
     named: NamedKeys,
-    files: Files,
+    files: StoredFiles,
 ) -> Meaning:
     """What the keys mean, judging by some records of each split."""
     samples = take_samples(splits, files)
@@ -164,7 +166,7 @@ def in_tfds_form(directory: str) -> Iterator[None]:
 
 
 def open_tfds(
-    directory: str, sizes: dict[str, int], files: Files, named: NamedKeys
+    directory: str, sizes: dict[str, int], files: StoredFiles, named: NamedKeys
 ) -> StoredDataset:
     """A TFDS directory.
 
@@ -193,7 +195,7 @@ def open_tfds(
     return StoredDataset(directory, "tfds", splits, *meaning_of(found), shapes=_shapes(keys))
 
 
-def _tfds_keys(directory: str, files: Files) -> list[TfdsKey]:
+def _tfds_keys(directory: str, files: StoredFiles) -> list[TfdsKey]:
     path = os.path.join(directory, layout.FEATURES)
     with in_tfds_form(directory):
         return tfds_keys(parse_json(files.read(path), directory, layout.FEATURES))
@@ -205,7 +207,7 @@ def _found_by_tfds(
     keys: Sequence[TfdsKey],
     supervised: tuple[str, str] | None,
     named: NamedKeys,
-    files: Files,
+    files: StoredFiles,
 ) -> Found:
     """The keys listed in `features.json`."""
     return Found(
@@ -257,7 +259,7 @@ def _tfds_shards(
 
 
 def _names(
-    directory: str, sizes: Mapping[str, int], files: Files, key: str
+    directory: str, sizes: Mapping[str, int], files: StoredFiles, key: str
 ) -> tuple[str, ...] | None:
     """The class names of a key from the file that TFDS keeps for them; None if there is none.
 

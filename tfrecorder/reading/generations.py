@@ -20,8 +20,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.forms import parse_metadata
 from tfrecorder.options.option import require
-from tfrecorder.reading.dataset import Files
-from tfrecorder.reading.dataset_files import STORED_FILES
+from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def read_generations(
     directory: str,
     sizes: Mapping[str, int],
     metadata: Mapping[str, Any],
-    files: Files,
+    files: StoredFiles,
     at: int | None = None,
     known: Sequence[Generation] = (),
 ) -> list[Generation]:
@@ -122,7 +121,7 @@ def read_generations(
     return found
 
 
-def _numbers(directory: str, files: Files) -> list[int]:
+def _numbers(directory: str, files: StoredFiles) -> list[int]:
     """The numbers of the generations with a folder in `appended/`, ascending.
 
     Raises:
@@ -205,7 +204,9 @@ def _check_follows(one: Generation, next_one: Generation) -> None:
         )
 
 
-def own_metadata(directory: str, sizes: Mapping[str, int], files: Files) -> dict[str, Any] | None:
+def own_metadata(
+    directory: str, sizes: Mapping[str, int], files: StoredFiles
+) -> dict[str, Any] | None:
     """The metadata of generation 0; None if the dataset is not committed, or of another tool.
 
     Args:
@@ -224,7 +225,7 @@ def own_metadata(directory: str, sizes: Mapping[str, int], files: Files) -> dict
         raise _no_metadata(directory, error) from error
 
 
-def is_own(directory: str, names: Iterable[str], files: Files) -> bool:
+def is_own(directory: str, names: Iterable[str], files: StoredFiles) -> bool:
     """True if what is left in a directory shows that this package wrote it.
 
     Args:
@@ -238,7 +239,7 @@ def is_own(directory: str, names: Iterable[str], files: Files) -> bool:
     )
 
 
-def read_metadata(directory: str, files: Files) -> dict[str, Any]:
+def read_metadata(directory: str, files: StoredFiles) -> dict[str, Any]:
     """The metadata of a committed generation.
 
     Raises:
@@ -250,7 +251,7 @@ def read_metadata(directory: str, files: Files) -> dict[str, Any]:
         raise _no_metadata(directory, error) from error
 
 
-def _parsed(directory: str, files: Files) -> dict[str, Any]:
+def _parsed(directory: str, files: StoredFiles) -> dict[str, Any]:
     path = os.path.join(directory, layout.METADATA)
     try:
         return parse_metadata(files.read(path), path)

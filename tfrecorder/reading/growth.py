@@ -13,7 +13,8 @@ from dataclasses import replace
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.read import ReadOptions
-from tfrecorder.reading.dataset import Files, StoredDataset
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.reading.element_spec import ElementSpec, spec_of
 from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.open import open_generations
@@ -30,7 +31,10 @@ class Following:
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], files: Callable[[], Files], options: ReadOptions
+        self,
+        directory: str | os.PathLike[str],
+        files: Callable[[], StoredFiles],
+        options: ReadOptions,
     ) -> None:
         self._directory, self._files = storage.given_path(directory), files
         self._options = options

@@ -17,7 +17,8 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
-from tfrecorder.reading.dataset import Files, ShardFile, StoredDataset, check_shards
+from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards
+from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.reading.generations import (
     Generation,
     check_at,
@@ -30,7 +31,7 @@ from tfrecorder.schema.splits import SPLITS
 
 def open_dataset(
     directory: str | os.PathLike[str],
-    files: Files,
+    files: StoredFiles,
     at: int | None = None,
     named: NamedKeys = NO_KEYS,
 ) -> StoredDataset:
@@ -53,7 +54,7 @@ def open_dataset(
 
 def open_generations(
     directory: str | os.PathLike[str],
-    files: Files,
+    files: StoredFiles,
     at: int | None = None,
     named: NamedKeys = NO_KEYS,
     known: Sequence[Generation] = (),
@@ -87,7 +88,7 @@ def _refuse_named_keys(where: str, named: NamedKeys) -> None:
 
 
 def _open_foreign(
-    where: str, sizes: dict[str, int], files: Files, named: NamedKeys
+    where: str, sizes: dict[str, int], files: StoredFiles, named: NamedKeys
 ) -> StoredDataset:
     if _is_file(where):
         return foreign.open_files(where, [where], files, named)

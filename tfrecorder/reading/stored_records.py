@@ -16,8 +16,8 @@ from tfrecorder.format import layout, tfrecord
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.format.tfrecord import unframe
 from tfrecorder.options.read import NO_KEYS, NamedKeys
-from tfrecorder.reading.dataset import Files, ShardFile, StoredDataset
-from tfrecorder.reading.dataset_files import STORED_FILES
+from tfrecorder.reading.dataset import ShardFile, StoredDataset
+from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
 from tfrecorder.reading.open import open_dataset
 
 
@@ -55,7 +55,7 @@ def open_stored(
     return stored
 
 
-def files_by_number(directory: str | os.PathLike[str]) -> Files:
+def files_by_number(directory: str | os.PathLike[str]) -> StoredFiles:
     """How files are read for reading single records.
 
     Raises:

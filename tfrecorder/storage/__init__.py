@@ -14,7 +14,6 @@ from tfrecorder.storage.credentials import (
 )
 from tfrecorder.storage.files import (
     REMOTE_THREADS,
-    crc32c_or_none,
     describe,
     descriptions,
     each,
@@ -83,7 +82,6 @@ __all__ = [
     "acting_as",
     "check_locale",
     "backslash_hint",
-    "crc32c_or_none",
     "describe",
     "descriptions",
     "each",

@@ -51,11 +51,11 @@ def sender(endpoint: str, timeout: tuple[float, float]) -> Send:
         # No lock needed: `pop` and `append` are atomic.  The latest connection is reused first.
         with contextlib.suppress(IndexError):
             while True:
-                found, since, process = kept.pop()
+                idle, since, process = kept.pop()
                 # A fork has its parent's connections too: two that read one would mix answers.
                 if process == os.getpid() and time.monotonic() - since < IDLE:
-                    return found
-                found.close()
+                    return idle
+                idle.close()
         opened = connect()
         opened.connect()
         opened.sock.settimeout(timeout[1])

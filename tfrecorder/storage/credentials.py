@@ -73,17 +73,17 @@ def find_credentials(account: str | None, scopes: Sequence[str]) -> Any:
     import google.auth
     from google.auth import impersonated_credentials
 
-    found: Any = google.auth.default(scopes=scopes)[0]
+    credentials: Any = google.auth.default(scopes=scopes)[0]
     if account is not None:
         *delegates, target = account.split(",")
-        found = impersonated_credentials.Credentials(
-            source_credentials=found,
+        credentials = impersonated_credentials.Credentials(
+            source_credentials=credentials,
             target_principal=target,
             delegates=delegates,
             target_scopes=list(scopes),
         )
-    found.refresh = _waited_for()(found.refresh)
-    return found
+    credentials.refresh = _waited_for()(credentials.refresh)
+    return credentials
 
 
 @contextlib.contextmanager

@@ -124,7 +124,8 @@ def size(path: str) -> int | None:
     Raises:
         UnreadableError: as `read_bytes`, except for a missing file.
     """
-    return retried(lambda: _store(path).size(path), path)
+    description = describe(path)
+    return None if description is None else description.size
 
 
 def size_or_none(path: str) -> int | None:
@@ -153,25 +154,15 @@ def version(path: str) -> str | None:
     return retried(lambda: _store(path).version(path), path)
 
 
-def crc32c_or_none(path: str) -> int | None:
-    """The CRC32C that the store itself keeps for a file; None if it keeps none.
-
-    Raises:
-        UnreadableError: as `read_bytes`, except for a missing file.
-    """
-    found = describe(path)
-    return None if found is None else found.crc32c
-
-
 def sums(path: str) -> tuple[int, int]:
     """A file's size and CRC32C: as the store keeps them, else computed by reading the file.
 
     Raises:
         UnreadableError: as `read_bytes`.
     """
-    found = describe(path)
-    if found is not None and found.crc32c is not None:
-        return found.size, found.crc32c
+    description = describe(path)
+    if description is not None and description.crc32c is not None:
+        return description.size, description.crc32c
     with local_copy(path) as copy, open_seekable(copy) as file:
         return sums_of(file.read)
 
@@ -182,7 +173,7 @@ def exists(path: str) -> bool:
     Raises:
         UnreadableError: as `is_folder`.
     """
-    return _listed(path, _store(path).size) is not None or is_folder(path)
+    return _listed(path, _store(path).describe) is not None or is_folder(path)
 
 
 def is_folder(path: str) -> bool:
@@ -202,7 +193,8 @@ def sizes(folder: str) -> dict[str, int | None]:
     Raises:
         UnreadableError: as `is_folder`.
     """
-    return dict(sorted(_listed(folder, _store(folder).names).items()))
+    listing = sorted(_listed(folder, _store(folder).listing).items())
+    return {name: None if file is None else file.size for name, file in listing}
 
 
 def descriptions(folder: str) -> dict[str, Description]:
@@ -211,7 +203,8 @@ def descriptions(folder: str) -> dict[str, Description]:
     Raises:
         UnreadableError: as `is_folder`.
     """
-    return _listed(folder, _store(folder).descriptions)
+    listing = _listed(folder, _store(folder).listing)
+    return {name: file for name, file in listing.items() if file is not None}
 
 
 def names(folder: str) -> list[str]:
@@ -246,6 +239,15 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """A block that writes: a store's refusal is an OSError, as that of a disk is."""
+    try:
+        yield
+    except UnreadableError as error:
+        raise UnwritableError(error.detail) from error
+
+
+@contextlib.contextmanager
 def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
     """A file to write that appears under its final name only if the block succeeds.
 
@@ -258,11 +260,8 @@ def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[
     Raises:
         OSError: it cannot be written.
     """
-    try:
-        with _store(output_dir).publish(output_dir, name, claim) as file:
-            yield file
-    except UnreadableError as error:  # no credentials, no package for the scheme
-        raise UnwritableError(error.detail) from error
+    with _writing(), _store(output_dir).publish(output_dir, name, claim) as file:
+        yield file
 
 
 def publish_by(
@@ -298,10 +297,8 @@ def publish_over(output_dir: str, name: str, data: bytes, version: str) -> str:
         OSError: it cannot be written.
     """
     path = os.path.join(output_dir, name)
-    try:
+    with _writing():
         made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, version), path)
-    except UnreadableError as error:
-        raise UnwritableError(str(error)) from error
     if made is None:
         publish_bytes(output_dir, name, data)
     return made or ""
@@ -317,13 +314,12 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     """
     path = os.path.join(output_dir, name)
     try:
-        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, ""), path)
-        if made is None and size(path) is not None:
-            return read_bytes(path) == data
+        with _writing():
+            made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, ""), path)
+            if made is None and size(path) is not None:
+                return read_bytes(path) == data
     except OtherStandsError:
         return False
-    except UnreadableError as error:
-        raise UnwritableError(str(error)) from error
     if made is None:
         publish_bytes(output_dir, name, data)
     return True
@@ -341,7 +337,8 @@ def remove(folder: str, name: str) -> None:
     Raises:
         OSError: it cannot be removed.
     """
-    retried(lambda: _store(folder).remove(folder, name), os.path.join(folder, name))
+    with _writing():
+        retried(lambda: _store(folder).remove(folder, name), os.path.join(folder, name))
 
 
 def move(folder: str, name: str, new: str) -> None:
@@ -353,7 +350,8 @@ def move(folder: str, name: str, new: str) -> None:
     Raises:
         OSError: it cannot be moved, or there is no such file.
     """
-    retried(lambda: _store(folder).move(folder, name, new), os.path.join(folder, name))
+    with _writing():
+        retried(lambda: _store(folder).move(folder, name, new), os.path.join(folder, name))
 
 
 def remove_all(folder: str, unwanted: Collection[str]) -> None:

@@ -154,13 +154,13 @@ def _remove_folder(above: int, name: str) -> None:
     try:
         waiting = _cleared(top, top)
         while waiting:
-            one = waiting.pop()
-            below = os.open(one, _NOT_THROUGH_LINKS, dir_fd=top)
+            subfolder = waiting.pop()
+            below = os.open(subfolder, _NOT_THROUGH_LINKS, dir_fd=top)
             try:
                 waiting += _cleared(below, top)
             finally:
                 os.close(below)
-            os.rmdir(one, dir_fd=top)
+            os.rmdir(subfolder, dir_fd=top)
     finally:
         os.close(top)
     os.rmdir(name, dir_fd=above)
@@ -168,8 +168,8 @@ def _remove_folder(above: int, name: str) -> None:
 
 def _cleared(folder: int, top: int) -> list[str]:
     """Remove a folder's files and move its subfolders into `top`; returns their new names."""
-    with os.scandir(folder) as found:
-        entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in found]
+    with os.scandir(folder) as listing:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
     moved = []
     for name, is_folder in entries:
         with contextlib.suppress(FileNotFoundError):  # its writer removed it first

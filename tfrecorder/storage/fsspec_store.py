@@ -16,12 +16,11 @@ from tfrecorder.storage.store import (
     Description,
     TransientError,
     UnreadableError,
-    described,
     is_transient,
     may_pass,
-    read_request,
     too_large,
-    write_request,
+    translated,
+    unless_missing,
 )
 from tfrecorder.storage.upload import spooled
 
@@ -29,14 +28,15 @@ T = TypeVar("T")
 
 #: What to install for the schemes people use; for others fsspec's message says it.
 PACKAGES = {
-    **dict.fromkeys(("adl",), "adlfs"),
-    **dict.fromkeys(("hdfs",), "pyarrow"),
-    **dict.fromkeys(("oci",), "ocifs"),
-    **dict.fromkeys(("oss",), "ossfs"),
-    **dict.fromkeys(("sftp", "ssh"), "paramiko"),
-    **dict.fromkeys(("smb",), "smbprotocol"),
-    **dict.fromkeys(("webhdfs",), "requests"),
-    **dict.fromkeys(("hf",), "huggingface_hub"),
+    "adl": "adlfs",
+    "hdfs": "pyarrow",
+    "oci": "ocifs",
+    "oss": "ossfs",
+    "sftp": "paramiko",
+    "ssh": "paramiko",
+    "smb": "smbprotocol",
+    "webhdfs": "requests",
+    "hf": "huggingface_hub",
 }
 
 #: Schemes that fsspec knows but that do not store a data set's files, or not by themselves.
@@ -56,7 +56,7 @@ _CODES: dict[type[Exception], str] = {
     FileNotFoundError: "not_found",
     PermissionError: "no_permission",
     IsADirectoryError: "not_a_file",
-    NotADirectoryError: "not_a_file",
+    NotADirectoryError: "not_found",
 }
 
 
@@ -73,61 +73,51 @@ class FsspecStore:
                 raise too_large(size)
             return bytes(system.cat_file(name))
 
-        return _read_request(read)
+        return _request(read)
 
     def open(self, path: str) -> BinaryIO:
         system, name = _system(path)
-        found = _read_request(lambda: system.info(name))
-        if found["type"] == "directory":
+        info = _request(lambda: system.info(name))
+        if info["type"] == "directory":
             raise UnreadableError("not_a_file", f"{path} is a folder")
 
         def read_range(start: int, end: int) -> bytes:
-            return _read_request(lambda: bytes(system.cat_file(name, start=start, end=end)))
+            return _request(lambda: bytes(system.cat_file(name, start=start, end=end)))
 
-        return in_parts(path, int(found["size"]), read_range)
+        return in_parts(path, int(info["size"]), read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         system, name = _system(path)
         # In large parts: most of these file objects make a request for each part.
-        _read_request(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
-
-    def size(self, path: str) -> int | None:
-        system, name = _system(path)
-        info = _read_request(lambda: _info(system, name))
-        return None if info is None or info["type"] == "directory" else int(info["size"])
+        _request(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
 
     def describe(self, path: str) -> Description | None:
-        size = self.size(path)
-        return None if size is None else Description(size)
+        info = _info(*_system(path))
+        return None if info is None else _described(info)
 
     def version(self, path: str) -> str | None:
         system, name = _system(path)
         system.invalidate_cache(name)
-        info = _read_request(lambda: _info(system, name))
+        info = _info(system, name)
         # Each file system has its own names for times, tags and numbers.
         return None if info is None else repr(sorted(info.items()))
 
-    def descriptions(self, folder: str) -> dict[str, Description]:
-        return described(self.names(folder))
-
-    def names(self, folder: str) -> dict[str, int | None]:
+    def listing(self, folder: str) -> dict[str, Description | None]:
         system, name = _system(folder)
 
-        def ask() -> dict[str, int | None]:
+        def ask() -> dict[str, Description | None]:
             system.invalidate_cache(name)
             try:
-                found = system.ls(name, detail=True)
+                infos = system.ls(name, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return {}
             return {
-                posixpath.basename(one["name"].rstrip("/")): (
-                    None if one["type"] == "directory" else int(one["size"])
-                )
-                for one in found
-                if one["name"].rstrip("/") != name.rstrip("/")
+                posixpath.basename(info["name"].rstrip("/")): _described(info)
+                for info in infos
+                if info["name"].rstrip("/") != name.rstrip("/")
             }
 
-        return _read_request(ask)
+        return _request(ask)
 
     def files(self, folder: str) -> Iterator[str]:
         system, name = _system(folder)
@@ -135,13 +125,13 @@ class FsspecStore:
 
         def ask() -> list[str]:
             system.invalidate_cache(name)
-            return [str(found) for found in system.find(name)]
+            return [str(file) for file in system.find(name)]
 
-        return (found[len(root) :] for found in _read_request(ask) if found.startswith(root))
+        return (file[len(root) :] for file in _request(ask) if file.startswith(root))
 
     def is_folder(self, path: str) -> bool:
         system, name = _system(path)
-        return bool(_read_request(lambda: system.isdir(name)))
+        return bool(_request(lambda: system.isdir(name)))
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None
@@ -164,7 +154,7 @@ class FsspecStore:
                     system.rm_file(temporary)
                 raise
 
-        return spooled(whole, lambda local: _write_request(lambda: upload(local)))
+        return spooled(whole, lambda local: _request(lambda: upload(local)))
 
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         return None
@@ -174,14 +164,13 @@ class FsspecStore:
 
         def remove() -> None:
             system.invalidate_cache(path)
-            # Not by `exists`, which takes every failure for a missing file.
             info = _info(system, path)
             if info is not None and info["type"] == "directory":
                 system.rm(path, recursive=True)
             elif info is not None:
                 system.rm_file(path)  # `rm` would take the name for a pattern
 
-        _write_request(remove)
+        _request(remove)
 
     def move(self, folder: str, name: str, new: str) -> None:
         system, source = _system(f"{folder}/{name}")
@@ -198,7 +187,7 @@ class FsspecStore:
             system.makedirs(posixpath.dirname(target), exist_ok=True)
             system.mv(source, target)
 
-        _write_request(move)
+        _request(move)
 
 
 def refusal(scheme: str) -> str | None:
@@ -229,22 +218,26 @@ def _system(path: str) -> tuple[Any, str]:
     """The file system of a path, and the path in that file system's form."""
     import fsspec
 
-    return _read_request(lambda: fsspec.core.url_to_fs(path))
+    return _request(lambda: fsspec.core.url_to_fs(path))
 
 
 def _info(system: Any, name: str) -> Any:
-    """What a file system says about a file or folder; None if there is none."""
-    try:
-        return system.info(name)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    """What a file system says about a file or folder; None if there is none.
+
+    Not by its `exists`, which takes every failure for a missing file.
+    """
+    return unless_missing(lambda: _request(lambda: system.info(name)))
 
 
-def _read_request(request: Callable[[], T]) -> T:
-    return read_request(request, _translated)
+def _described(info: Any) -> Description | None:
+    return None if info["type"] == "directory" else Description(int(info["size"]))
 
 
-def _translated(error: Exception) -> Exception:  # packages behind fsspec raise what they like
+def _request(request: Callable[[], T]) -> T:
+    return translated(request, _meaning)
+
+
+def _meaning(error: Exception) -> Exception:  # packages behind fsspec raise what they like
     for kind, code in _CODES.items():
         if isinstance(error, kind):
             return UnreadableError(code, _words(error))
@@ -266,10 +259,6 @@ def _passes(error: BaseException) -> bool:
     return bool(kinds & _CONNECTION_FAILED) or (
         error.__cause__ is not None and _passes(error.__cause__)
     )
-
-
-def _write_request(request: Callable[[], T]) -> T:
-    return write_request(request, _translated)
 
 
 def _words(error: BaseException) -> str:

@@ -39,8 +39,9 @@ from tfrecorder.storage.store import (
     UnreadableError,
     may_pass,
     put_claimed,
-    read_request,
-    write_request,
+    split_path,
+    translated,
+    unless_missing,
 )
 from tfrecorder.storage.upload import Reader, followed
 
@@ -85,51 +86,38 @@ class BucketStore:
         self._connected: dict[Access, Connection] = {}
 
     def read(self, path: str) -> bytes:
-        return _read_request(lambda: read_object(*self._at(path)))
+        return _request(lambda: read_object(*self._at(path)))
 
     def open(self, path: str) -> BinaryIO:
         at = self._at(path)  # here: Arrow reads in its own threads, without our context
-        found = _read_request(lambda: describe_object(*at))
+        description = _request(lambda: describe_object(*at))
 
         def read(start: int, end: int) -> bytes:
             # From the version just described, so that two versions are never mixed.
-            return _read_request(lambda: read_range(*at, found.version, start, end))
+            return _request(lambda: read_range(*at, description.version, start, end))
 
-        return in_parts(path, found.size, read)
+        return in_parts(path, description.size, read)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
-        _read_request(lambda: fetch_object(*self._at(path), file))
-
-    def size(self, path: str) -> int | None:
-        found = self.describe(path)
-        return None if found is None else found.size
+        _request(lambda: fetch_object(*self._at(path), file))
 
     def describe(self, path: str) -> Description | None:
         if not split_path(path)[1]:  # the service would take it for a listing
             return None
-        try:
-            return _read_request(lambda: describe_object(*self._at(path)))
-        except UnreadableError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        return unless_missing(lambda: _request(lambda: describe_object(*self._at(path))))
 
     def version(self, path: str) -> str | None:
-        found = self.describe(path)
-        return None if found is None else found.version
+        description = self.describe(path)
+        return None if description is None else description.version
 
-    def descriptions(self, folder: str) -> dict[str, Description]:
-        return self._list(folder, delimiter="/")[0]
-
-    def names(self, folder: str) -> dict[str, int | None]:
-        files, folders = self._list(folder, delimiter="/")
-        return {**{name: one.size for name, one in files.items()}, **dict.fromkeys(folders)}
+    def listing(self, folder: str) -> dict[str, Description | None]:
+        return self._list(folder, delimiter="/")
 
     def files(self, folder: str) -> Iterator[str]:
-        return (name for name in self._list(folder)[0] if not name.endswith("/"))
+        return (name for name in self._list(folder) if not name.endswith("/"))
 
     def is_folder(self, path: str) -> bool:
-        return bool(_read_request(lambda: list_objects(*self._at(_below(path)), most=1))[0])
+        return bool(_request(lambda: list_objects(*self._at(_below(path)), most=1))[0])
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None
@@ -138,18 +126,21 @@ class BucketStore:
 
         def upload(file: Reader, size: int | None) -> None:
             if claim is None:
-                _write_request(lambda: self._upload(path, file, size))
-            else:
-                self._upload_claimed(path, file, size, claim)
+                _request(lambda: self._upload(path, file, size))
+                return
+            put_claimed(
+                claim,
+                look=lambda: self.describe(path),
+                put=lambda version: _request(
+                    lambda: self._upload(path, file.again(), size, version)
+                ),
+                is_ours=lambda standing: standing.is_of(*file.sums()),
+            )
 
         return followed(path, upload, PIECE)
 
     def _upload(
-        self,
-        path: str,
-        file: Reader,
-        size: int | None,
-        version: str | None = None,
+        self, path: str, file: Reader, size: int | None, version: str | None = None
     ) -> None:
         """Upload to the final name: the object appears whole, or not at all.
 
@@ -166,21 +157,6 @@ class BucketStore:
                 retry=None,
                 timeout=TIMEOUT,
             )
-
-    def _upload_claimed(
-        self,
-        path: str,
-        file: Reader,
-        size: int | None,
-        claim: Claim,
-    ) -> None:
-        """Upload, replacing other bytes only if the claim to them is held."""
-        put_claimed(
-            claim,
-            look=lambda: _write_request(lambda: self.describe(path)),
-            put=lambda over: _write_request(lambda: self._upload(path, file.again(), size, over)),
-            is_ours=lambda standing: standing.is_of(*file.sums()),
-        )
 
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         path = f"{folder}/{name}"
@@ -205,59 +181,57 @@ class BucketStore:
                 return standing.version
             return str(blob.generation)
 
-        return _write_request(put)
+        return _request(put)
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
-        _write_request(lambda: delete_object(*self._at(path)))
+        _request(lambda: delete_object(*self._at(path)))
         ask, bucket, prefix = self._at(_below(path))
-        below = _write_request(lambda: list_objects(ask, bucket, prefix))[0]
+        below = _request(lambda: list_objects(ask, bucket, prefix))[0]
         map_at_once(
-            lambda one: _write_request(lambda: delete_object(ask, bucket, one)), below, REMOVALS
+            lambda name: _request(lambda: delete_object(ask, bucket, name)), below, REMOVALS
         )
 
     def move(self, folder: str, name: str, new: str) -> None:
         def move() -> None:
-            source, target = self._at(f"{folder}/{name}"), split_path(f"{folder}/{new}")
+            source, target = self._at(f"{folder}/{name}"), self._at(f"{folder}/{new}")[1:]
             try:
                 version = describe_object(*source).version
                 copy_object(*source, *target, version)
                 # Delete exactly the version that was copied.
                 delete_object(*source, version)
             except UnreadableError as error:
-                if error.code != "not_found" or self.size(f"{folder}/{new}") is None:
+                if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
                     raise
             except OtherStandsError as error:  # replaced or moved in between: look again
                 raise TransientError(str(error)) from error
 
-        _write_request(move)
+        _request(move)
 
     def is_unsigned(self) -> bool:
         """Whether there are no credentials, so that only public objects can be read."""
         return self._connection().unsigned
 
     def _blob(self, path: str, chunk_size: int | None = None) -> Any:
-        bucket, name = split_path(path)
+        _, bucket, name = self._at(path)
         connection = self._connection()
         if connection.unsigned:
             raise UnreadableError("no_credentials", NO_CREDENTIALS)
         billed = connection.client.bucket(bucket, user_project=access().user_project)
         return billed.blob(name, chunk_size=chunk_size)
 
-    def _list(self, folder: str, delimiter: str = "") -> tuple[dict[str, Description], list[str]]:
+    def _list(self, folder: str, delimiter: str = "") -> dict[str, Description | None]:
         """The objects below a folder; with a delimiter, those directly in it, and its folders."""
-        at = self._at(_below(folder))
-        files, folders = _read_request(lambda: list_objects(*at, delimiter))
-        prefix, cut = at[2], len(at[2])
-        return (
-            {name[cut:]: found for name, found in files.items() if name != prefix},
-            [name[cut:-1] for name in folders],
-        )
+        ask, bucket, prefix = self._at(_below(folder))
+        objects, folders = _request(lambda: list_objects(ask, bucket, prefix, delimiter))
+        objects.pop(prefix, None)  # the empty object that stands for the folder itself
+        listing = {**objects, **{name.removesuffix("/"): None for name in folders}}
+        return {name[len(prefix) :]: description for name, description in listing.items()}
 
     def _at(self, path: str) -> tuple[Ask, str, str]:
         """The function that makes requests, and the bucket and name to request."""
-        bucket, name = split_path(path)
-        return self._connection().ask, bucket, name
+        place, name = split_path(path)
+        return self._connection().ask, place.partition("://")[2], name
 
     def _connection(self) -> Connection:
         chosen = access()
@@ -265,20 +239,8 @@ class BucketStore:
             if chosen not in self._connected:
                 with missing_explained():
                     import google.cloud.storage  # noqa: F401
-                self._connected[chosen] = _read_request(lambda: _connect(chosen))
+                self._connected[chosen] = _request(lambda: _connect(chosen))
             return self._connected[chosen]
-
-
-def split_path(path: str) -> tuple[str, str]:
-    """An object's bucket and name.
-
-    >>> split_path("gs://bucket/a/b.jpg")
-    ('bucket', 'a/b.jpg')
-    """
-    bucket, _, name = path[len("gs://") :].partition("/")
-    if not bucket:
-        raise UnreadableError("bad_name", f"{path!r} names no bucket; write gs://BUCKET/NAME")
-    return bucket, name
 
 
 def _below(folder: str) -> str:
@@ -314,12 +276,8 @@ def _connect(chosen: Access) -> Connection:
     return Connection(client, ask, unsigned)
 
 
-def _read_request(request: Callable[[], T]) -> T:
-    return read_request(request, _in_our_terms)
-
-
-def _write_request(request: Callable[[], T]) -> T:
-    return write_request(request, _in_our_terms)
+def _request(request: Callable[[], T]) -> T:
+    return translated(request, _in_our_terms)
 
 
 @contextlib.contextmanager

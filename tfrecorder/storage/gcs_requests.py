@@ -33,6 +33,7 @@ from tfrecorder.storage.store import (
     is_transient,
     seconds_to_wait,
     too_large,
+    unless_missing,
 )
 
 #: Sends a request (path, method, headers).  If it succeeds, the response can be read inside the
@@ -87,11 +88,11 @@ def asker(
     send, tokens = sender(endpoint, timeout), Request()
     billed = "" if user_project is None else f"userProject={urllib.parse.quote(user_project)}"
 
-    def signed(method: str, path: str, headers: Mapping[str, str]) -> dict[str, str]:
-        found = dict(headers)
+    def sign(method: str, path: str, headers: Mapping[str, str]) -> dict[str, str]:
+        signed = dict(headers)
         if credentials is not None:
-            credentials.before_request(tokens, method, f"{endpoint}{path}", found)
-        return found
+            credentials.before_request(tokens, method, f"{endpoint}{path}", signed)
+        return signed
 
     @contextlib.contextmanager
     def ask(
@@ -102,12 +103,12 @@ def asker(
         if billed:
             path = f"{path}{'&' if '?' in path else '?'}{billed}"
         try:
-            with send(method, path, signed(method, path, headers)) as response:
+            with send(method, path, sign(method, path, headers)) as response:
                 if response.status != 401 or credentials is None:
                     yield _granted(response, unsigned=credentials is None)
                     return
             credentials.refresh(tokens)  # a token can become invalid before it expires
-            with send(method, path, signed(method, path, headers)) as response:
+            with send(method, path, sign(method, path, headers)) as response:
                 yield _granted(response)
         except (OSError, HTTPException) as error:
             raise TransientError(failure_words(error)) from error
@@ -181,7 +182,7 @@ def list_objects(
     while True:
         asked = urllib.parse.urlencode({name: value for name, value in query.items() if value})
         page = _json(ask, f"/storage/v1/b/{urllib.parse.quote(bucket, safe='')}/o?{asked}")
-        objects.update({one["name"]: _description(one) for one in page.get("items", ())})
+        objects.update({item["name"]: _description(item) for item in page.get("items", ())})
         folders += page.get("prefixes", ())
         query["pageToken"] = page.get("nextPageToken", "")
         if not query["pageToken"] or (most is not None and len(objects) >= most):
@@ -191,13 +192,13 @@ def list_objects(
 def delete_object(ask: Ask, bucket: str, name: str, version: str | None = None) -> None:
     """Remove an object, or only the given version of it; nothing if there is none."""
     only = "" if version is None else f"?ifGenerationMatch={version}"
-    try:
+
+    def delete() -> None:
         with ask(f"{_place(bucket, name)}{only}", "DELETE") as response:
             if response.read().lstrip().startswith(b"<"):
                 raise TransientError(_NOT_AN_ANSWER)
-    except UnreadableError as error:
-        if error.code != "not_found":
-            raise
+
+    unless_missing(delete)
 
 
 def copy_object(
@@ -208,8 +209,8 @@ def copy_object(
     path = f"{_place(bucket, name)}/rewriteTo{target}"
     query, done = {"ifSourceGenerationMatch": version}, False
     while not done:  # a large object going to another location takes several requests
-        found = _json(ask, f"{path}?{urllib.parse.urlencode(query)}", "POST")
-        done, query["rewriteToken"] = bool(found.get("done")), found.get("rewriteToken", "")
+        answer = _json(ask, f"{path}?{urllib.parse.urlencode(query)}", "POST")
+        done, query["rewriteToken"] = bool(answer.get("done")), answer.get("rewriteToken", "")
 
 
 def _place(bucket: str, name: str) -> str:
@@ -225,16 +226,16 @@ def _json(ask: Ask, path: str, method: str = "GET") -> dict[str, Any]:
     with ask(path, method) as response:
         text = response.read()
     with contextlib.suppress(ValueError):
-        found = json.loads(text)
-        if isinstance(found, dict):
-            return found
+        answer = json.loads(text)
+        if isinstance(answer, dict):
+            return answer
     raise TransientError(_NOT_AN_ANSWER)
 
 
-def _description(found: Mapping[str, Any]) -> Description:
+def _description(fields: Mapping[str, Any]) -> Description:
     try:
-        crc = decode_crc32c(found.get("crc32c"))
-        return Description(int(found["size"]), crc, str(int(found["generation"])))
+        crc = decode_crc32c(fields.get("crc32c"))
+        return Description(int(fields["size"]), crc, str(int(fields["generation"])))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise TransientError("what came back does not describe an object") from error
 
@@ -288,7 +289,7 @@ def _check_whole(
     is_unpacked = response.headers.get("X-Goog-Stored-Content-Encoding", sent) != sent
     # All in one header or one header each, in any order.
     hashes = ",".join(response.headers.get_all("X-Goog-Hash", [])).split(",")
-    sums: dict[str, str] = dict(one.strip().partition("=")[::2] for one in hashes)
+    sums: dict[str, str] = dict(text.strip().partition("=")[::2] for text in hashes)
     try:
         stored = decode_crc32c(sums.get("crc32c"))
     except ValueError as error:  # not base64: the header was damaged
@@ -296,9 +297,9 @@ def _check_whole(
     if stored is None and response.length is None and not response.chunked:
         raise TransientError("the answer ended within the headers, or has no length")
     if stored is None and not is_unpacked:
-        found = _json(ask, f"{_place(bucket, name)}?fields={_DESCRIBED},contentEncoding")
-        is_unpacked = found.get("contentEncoding") == "gzip" != sent
-        stored = crc if _description(found).is_of(size, crc) else None
+        fields = _json(ask, f"{_place(bucket, name)}?fields={_DESCRIBED},contentEncoding")
+        is_unpacked = fields.get("contentEncoding") == "gzip" != sent
+        stored = crc if _description(fields).is_of(size, crc) else None
     if not is_unpacked and stored != crc:
         raise TransientError(_NOT_WHOLE)
 
@@ -338,7 +339,7 @@ def is_rate_limit(text: str) -> bool:
     (True, False)
     """
     try:
-        reasons = [one.get("reason") for one in json.loads(text)["error"]["errors"]]
+        reasons = [error.get("reason") for error in json.loads(text)["error"]["errors"]]
     except (AttributeError, LookupError, TypeError, ValueError):
         return _LIMIT_WORDS.match(text.strip()) is not None
     return any(reason in _RATE_LIMITS for reason in reasons)

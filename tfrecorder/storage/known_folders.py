@@ -48,7 +48,7 @@ class KnownFolders:
 
 def _holds_anything(folder: str) -> bool:
     try:
-        with os.scandir(folder or ".") as found:
-            return next(found, None) is not None
+        with os.scandir(folder or ".") as entries:
+            return next(entries, None) is not None
     except OSError:
         return False

@@ -20,9 +20,9 @@ from tfrecorder.storage.store import (
     Description,
     TransientError,
     UnreadableError,
-    described,
     may_pass,
     too_large,
+    unless_missing,
 )
 from tfrecorder.storage.uris import given_path, scheme
 
@@ -87,34 +87,27 @@ class LocalStore:
         return file
 
     def fetch(self, path: str, file: BinaryIO) -> None:
-        with self.open(path) as found:
-            shutil.copyfileobj(found, file)
-
-    def size(self, path: str) -> int | None:
-        found = _status(path)
-        return None if found is None or stat.S_ISDIR(found.st_mode) else found.st_size
+        with self.open(path) as source:
+            shutil.copyfileobj(source, file)
 
     def describe(self, path: str) -> Description | None:
-        size = self.size(path)
-        return None if size is None else Description(size)
+        status = _status(path)
+        if status is None or stat.S_ISDIR(status.st_mode):
+            return None
+        return Description(status.st_size)
 
     def version(self, path: str) -> str | None:
-        try:
-            with self.open(path) as file:  # opened: a network disk may cache old answers
-                found = os.fstat(file.fileno())
-        except UnreadableError as error:
-            if error.code == "not_found":
-                return None
-            raise
-        return f"{found.st_dev} {found.st_ino} {found.st_mtime_ns} {found.st_size}"
+        file = unless_missing(lambda: self.open(path))  # a network disk may cache old answers
+        if file is None:
+            return None
+        with file:
+            status = os.fstat(file.fileno())
+        return f"{status.st_dev} {status.st_ino} {status.st_mtime_ns} {status.st_size}"
 
-    def descriptions(self, folder: str) -> dict[str, Description]:
-        return described(self.names(folder))
-
-    def names(self, folder: str) -> dict[str, int | None]:
+    def listing(self, folder: str) -> dict[str, Description | None]:
         try:
-            with os.scandir(folder or ".") as found:
-                return {one.name: _size_of(one) for one in found}
+            with os.scandir(folder or ".") as entries:
+                return {entry.name: _described(entry) for entry in entries}
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
@@ -126,8 +119,8 @@ class LocalStore:
                 yield os.path.relpath(os.path.join(where, name), folder)
 
     def is_folder(self, path: str) -> bool:
-        found = _status(path)
-        return found is not None and stat.S_ISDIR(found.st_mode)
+        status = _status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     @contextlib.contextmanager
     def publish(self, folder: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
@@ -161,17 +154,17 @@ class LocalStore:
                 os.stat(last, dir_fd=there, follow_symlinks=False)  # raises if nowhere
 
 
-def _size_of(found: os.DirEntry[str]) -> int | None:
-    """A file's size; None for a folder, 0 for a broken link or a file that just vanished.
+def _described(entry: os.DirEntry[str]) -> Description | None:
+    """A file by its size, 0 for a broken link or a file that just vanished; None for a folder.
 
     Raises:
         OSError: of any other file: the folder can be listed, but not entered.
     """
     try:
-        return None if found.is_dir() else found.stat().st_size
+        return None if entry.is_dir() else Description(entry.stat().st_size)
     except OSError as error:
-        if isinstance(error, FileNotFoundError) or found.is_symlink():
-            return 0
+        if isinstance(error, FileNotFoundError) or entry.is_symlink():
+            return Description(0)
         raise
 
 

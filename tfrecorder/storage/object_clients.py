@@ -74,31 +74,13 @@ class Client(NamedTuple):
     unsigned: bool
     credentials: tuple[str, str]
 
-    def missing(self, words: str) -> UnreadableError:
+    def rejected(self, words: str, missing: bool) -> UnreadableError:
+        """The error for credentials that are missing or refused, with the service's words."""
         whose, remedy = self.credentials
-        return UnreadableError(
-            "no_credentials", f"there are no {whose} credentials: {remedy} ({words})"
-        )
-
-    def refused(self, words: str) -> UnreadableError:
-        whose, remedy = self.credentials
-        return UnreadableError(
-            "no_credentials", f"the {whose} credentials are refused: {remedy} ({words})"
-        )
-
-
-def split_path(path: str) -> tuple[str, str]:
-    """The bucket or container of a path, with its scheme, and the name of an object in it.
-
-    >>> split_path("s3://bucket/a/b.jpg")
-    ('s3://bucket', 'a/b.jpg')
-    """
-    kind, _, rest = path.partition("://")
-    place, _, name = rest.partition("/")
-    if not place:
-        words = f"{path!r} names no bucket; write {kind}://BUCKET/NAME"
-        raise UnreadableError("bad_name", words)
-    return f"{kind}://{place}", name
+        fault = f"there are no {whose} credentials"
+        if not missing:
+            fault = f"the {whose} credentials are refused"
+        return UnreadableError("no_credentials", f"{fault}: {remedy} ({words})")
 
 
 def connect(place: str) -> Client:
@@ -124,7 +106,7 @@ def connect(place: str) -> Client:
 
 def refusal(kind: str) -> str | None:
     """What to install before files of a scheme can be read; None if nothing is missing."""
-    missing = [one for one in PACKAGES[kind].split() if importlib.util.find_spec(one) is None]
+    missing = [name for name in PACKAGES[kind].split() if importlib.util.find_spec(name) is None]
     return f"run `pip install {' '.join(missing)}`" if "obstore" in missing else None
 
 
@@ -146,7 +128,7 @@ def _maker(place: str) -> Any:
 
 
 def _allows_http(endpoints: tuple[str, ...]) -> Mapping[str, bool]:
-    named = next((value for one in endpoints if (value := os.environ.get(one))), "")
+    named = next((value for name in endpoints if (value := os.environ.get(name))), "")
     return {"allow_http": True} if named.lower().startswith("http://") else {}
 
 
@@ -178,11 +160,11 @@ def _of_profile() -> dict[str, Any]:
         return {**settings, "skip_signature": True}
 
     def current() -> dict[str, Any]:
-        found = credentials.get_frozen_credentials()
+        frozen = credentials.get_frozen_credentials()
         return {
-            "access_key_id": found.access_key,
-            "secret_access_key": found.secret_key,
-            "token": found.token,
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
             "expires_at": datetime.now(timezone.utc) + _KEPT,
         }
 

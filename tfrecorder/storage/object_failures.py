@@ -91,11 +91,11 @@ def meaning(error: Exception, client: Client) -> Exception | None:
         case "unconditional":
             return UnreadableError("wrong_setup", f"{_UNCONDITIONAL} ({words})")
         case "no_credentials":
-            return client.missing(words)
+            return client.rejected(words, missing=True)
         case "credentials":
-            return client.missing(words) if client.unsigned else client.refused(words)
+            return client.rejected(words, missing=client.unsigned)
         case "permission" if client.unsigned:
-            return client.missing(words)
+            return client.rejected(words, missing=True)
         case "permission":
             return UnreadableError("no_permission", words)
     return UnreadableError("read_failed", words)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from tfrecorder.core.threads import ThreadPool, result_of
-from tfrecorder.storage.object_clients import Client, connect, refuse_forks, split_path
+from tfrecorder.storage.object_clients import Client, connect, refuse_forks
 from tfrecorder.storage.object_failures import meaning, unusable
 from tfrecorder.storage.ranges import in_parts
 from tfrecorder.storage.store import (
@@ -23,10 +23,11 @@ from tfrecorder.storage.store import (
     TransientError,
     UnreadableError,
     put_claimed,
-    read_request,
+    split_path,
     sums_of,
     too_large,
-    write_request,
+    translated,
+    unless_missing,
 )
 from tfrecorder.storage.upload import spooled
 
@@ -60,21 +61,21 @@ class ObjectStore:
         import obstore
 
         def read(client: Client, name: str) -> bytes:
-            found = _answered(obstore.get(client.short, name))
-            if found.meta["size"] > MAX_FILE_BYTES:
-                raise too_large(found.meta["size"])
-            return found.bytes().to_bytes()
+            answer = _answered(obstore.get(client.short, name))
+            if answer.meta["size"] > MAX_FILE_BYTES:
+                raise too_large(answer.meta["size"])
+            return answer.bytes().to_bytes()
 
         return self._request(path, read)
 
     def open(self, path: str) -> BinaryIO:
         import obstore
 
-        found = self._request(path, _described)
+        meta = self._request(path, _head)
 
         def read_range(start: int, end: int) -> bytes:
             # From the object just described, so that two versions are never mixed.
-            options: Any = {"range": (start, end), "if_match": found["e_tag"]}
+            options: Any = {"range": (start, end), "if_match": meta["e_tag"]}
             try:
                 return self._request(
                     path,
@@ -86,7 +87,7 @@ class ObjectStore:
                 words = f"it was replaced while it was read ({error})"
                 raise UnreadableError("not_found", words) from error
 
-        return in_parts(path, found["size"], read_range)
+        return in_parts(path, meta["size"], read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         import obstore
@@ -101,29 +102,30 @@ class ObjectStore:
 
         self._request(path, fetch)
 
-    def size(self, path: str) -> int | None:
-        found = self.describe(path)
-        return None if found is None else found.size
-
     def describe(self, path: str) -> Description | None:
-        found = self._head(path)
-        return None if found is None else _description(found)
+        meta = self._meta(path)
+        return None if meta is None else _description(meta)
 
     def version(self, path: str) -> str | None:
-        found = self._head(path)
-        return None if found is None else found["e_tag"]
+        meta = self._meta(path)
+        return None if meta is None else meta["e_tag"]
 
-    def descriptions(self, folder: str) -> dict[str, Description]:
-        return self._listing(folder)[0]
+    def listing(self, folder: str) -> dict[str, Description | None]:
+        import obstore
 
-    def names(self, folder: str) -> dict[str, int | None]:
-        files, folders = self._listing(folder)
-        return {**{name: one.size for name, one in files.items()}, **dict.fromkeys(folders)}
+        listing = self._request(
+            folder,
+            lambda client, name: obstore.list_with_delimiter(client.short, name.strip("/") or None),
+        )
+        cut = len(_prefix(folder))
+        files = {meta["path"][cut:]: _description(meta) for meta in listing["objects"]}
+        files.pop("", None)  # the empty object that stands for the folder itself
+        return {**files, **{prefix[cut:]: None for prefix in listing["common_prefixes"]}}
 
     def files(self, folder: str) -> Iterator[str]:
         cut = len(_prefix(folder))
-        found = [one["path"][cut:] for page in self._pages(folder) for one in page]
-        return iter(_without_markers([name for name in found if name]))
+        names = [meta["path"][cut:] for page in self._pages(folder) for meta in page]
+        return iter(_without_markers([name for name in names if name]))
 
     def is_folder(self, path: str) -> bool:
         return next(self._pages(path, most=1), None) is not None
@@ -147,9 +149,9 @@ class ObjectStore:
 
             put_claimed(
                 claim,
-                look=lambda: write_request(lambda: self.describe(path), _already_ours),
+                look=lambda: self.describe(path),
                 put=lambda version: self._put(path, data, _mode(version)),
-                is_ours=lambda standing: write_request(lambda: is_ours(standing), _already_ours),
+                is_ours=is_ours,
             )
 
         return spooled(path, upload)
@@ -170,12 +172,9 @@ class ObjectStore:
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
 
-        def remove() -> None:
-            self._delete(path)
-            for page in self._pages(path):
-                self._delete(path, [found["path"] for found in page])
-
-        write_request(remove, _already_ours)
+        self._delete(path)
+        for page in self._pages(path):
+            self._delete(path, [meta["path"] for meta in page])
 
     def move(self, folder: str, name: str, new: str) -> None:
         import obstore
@@ -183,18 +182,16 @@ class ObjectStore:
         source, target = f"{folder}/{name}", f"{folder}/{new}"
         to = split_path(target)[1]
 
-        def move() -> None:
-            try:
-                self._request(source, lambda client, name: obstore.copy(client.short, name, to))
-            except UnreadableError as error:
-                if error.code != "not_found" or self.size(target) is None:
-                    raise
-                return
-            if self.size(target) != self.size(source):  # a gateway answered, nothing was copied
-                raise TransientError("the copy is not there")
-            self._delete(source)
-
-        write_request(move, _already_ours)
+        try:
+            self._request(source, lambda client, name: obstore.copy(client.short, name, to))
+        except UnreadableError as error:
+            if error.code != "not_found" or self.describe(target) is None:
+                raise
+            return
+        old, copy = self.describe(source), self.describe(target)
+        if old is not None and (copy is None or copy.size != old.size):
+            raise TransientError("the copy is not there")  # a gateway answered
+        self._delete(source)
 
     def _put(self, path: str, data: Any, mode: Any) -> str:
         """Upload to the final name and return its tag: the object appears whole or not at all."""
@@ -214,7 +211,7 @@ class ObjectStore:
             )
             return done["e_tag"] or ""
 
-        return self._write_request(path, put)
+        return self._request(path, put)
 
     def _delete(self, path: str, names: Sequence[str] = ()) -> None:
         """Remove an object, or these names in its bucket; nothing if there are none."""
@@ -224,36 +221,17 @@ class ObjectStore:
             try:
                 obstore.delete(client.short, list(names) or name)
             except FileNotFoundError:  # from Azure, which may then have left some
-                for one in names:
+                for left in names:
                     with contextlib.suppress(FileNotFoundError):
-                        obstore.delete(client.short, one)
+                        obstore.delete(client.short, left)
 
         self._request(path, delete)
 
-    def _head(self, path: str) -> Any:
+    def _meta(self, path: str) -> Any:
         """What the service says about an object; None if there is none."""
         if not split_path(path)[1]:
             return None
-        try:
-            return self._request(path, _described)
-        except UnreadableError as error:
-            if error.code == "not_found":
-                return None
-            raise
-
-    def _listing(self, folder: str) -> tuple[dict[str, Description], list[str]]:
-        """The objects directly in a folder, and its folders, by their last names."""
-        import obstore
-
-        found = self._request(
-            folder,
-            lambda client, name: obstore.list_with_delimiter(client.short, name.strip("/") or None),
-        )
-        cut = len(_prefix(folder))
-        return (
-            {one["path"][cut:]: _description(one) for one in found["objects"] if one["path"][cut:]},
-            [one[cut:] for one in found["common_prefixes"]],
-        )
+        return unless_missing(lambda: self._request(path, _head))
 
     def _pages(self, folder: str, most: int = _PAGE) -> Iterator[list[Any]]:
         """The objects below a folder at any depth, at most `most` at a time."""
@@ -272,19 +250,15 @@ class ObjectStore:
         """Call `request` with a client and an object's name; its failures raise our errors."""
         place, name = split_path(path)
         client = self._client(place)
-        return read_request(
+        return translated(
             lambda: _interruptible(lambda: request(client, name)), partial(meaning, client=client)
         )
-
-    def _write_request(self, path: str, request: Callable[[Client, str], T]) -> T:
-        """`_request` for requests that write."""
-        return write_request(lambda: self._request(path, request), _already_ours)
 
     def _client(self, place: str) -> Client:
         refuse_forks()
         with self._lock:
             if place not in self._connected:
-                self._connected[place] = read_request(lambda: connect(place), unusable)
+                self._connected[place] = translated(lambda: connect(place), unusable)
             return self._connected[place]
 
 
@@ -311,7 +285,7 @@ def _without_markers(names: list[str]) -> list[str]:
     return [name for name in names if name not in folders]
 
 
-def _described(client: Client, name: str) -> Any:
+def _head(client: Client, name: str) -> Any:
     import obstore
 
     return _answered(obstore.head(client.short, name))
@@ -324,11 +298,11 @@ def _answered(answer: Any) -> Any:
     return answer
 
 
-def _description(found: Any) -> Description:
-    tag = found["e_tag"] if _is_conditional() else None
+def _description(meta: Any) -> Description:
+    tag = meta["e_tag"] if _is_conditional() else None
     if tag and not tag.endswith('"'):  # in a listing of Azure
         tag = f'"{tag}"'
-    return Description(found["size"], version=tag or "")
+    return Description(meta["size"], version=tag or "")
 
 
 def _mode(version: str) -> Any:
@@ -347,7 +321,3 @@ def _mapped(path: str) -> Any:
         if not os.fstat(file.fileno()).st_size:
             return b""
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-def _already_ours(error: Exception) -> None:
-    """The failures are our errors already."""

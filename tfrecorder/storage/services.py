@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import random
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfrecorder.core.threads import UnwantedError, is_unwanted
@@ -47,8 +45,8 @@ class Wait:
 
 def waits() -> list[Wait]:
     """What this process has been waiting for, for at least a few seconds; longest wait first."""
-    found = [wait for service in list(_SERVICES.values()) for wait in service.waiting()]
-    long = [wait for wait in found if time.monotonic() - wait.since >= patience().quiet]
+    all_waits = [wait for service in list(_SERVICES.values()) for wait in service.waiting()]
+    long = [wait for wait in all_waits if time.monotonic() - wait.since >= patience().quiet]
     return sorted(long, key=lambda wait: wait.since)
 
 
@@ -109,24 +107,20 @@ class Service:
             UnwantedError: nobody waits for the result any more.
         """
         opened, share = self._opened, random.uniform(0, 0.5)
-        with self._changed, self._listed(wait):
-            while self._opened == opened:  # else it answers again, after everyone had to wait
-                closed = self.closed_until + share * (self.closed_until - self._latest_round)
-                left = min(max(ready, closed), last) - time.monotonic()
-                if left <= 0:
-                    return
-                if is_unwanted():
-                    raise UnwantedError
-                self._say(wait)
-                self._changed.wait(min(left, LOOK_SECONDS))
-
-    @contextlib.contextmanager
-    def _listed(self, wait: Wait) -> Iterator[None]:
-        self._waiting.append(wait)
-        try:
-            yield
-        finally:
-            self._waiting.remove(wait)
+        with self._changed:
+            self._waiting.append(wait)
+            try:
+                while self._opened == opened:  # else it answers again, after everyone had to wait
+                    closed = self.closed_until + share * (self.closed_until - self._latest_round)
+                    left = min(max(ready, closed), last) - time.monotonic()
+                    if left <= 0:
+                        return
+                    if is_unwanted():
+                        raise UnwantedError
+                    self._say(wait)
+                    self._changed.wait(min(left, LOOK_SECONDS))
+            finally:
+                self._waiting.remove(wait)
 
     def _say(self, wait: Wait) -> None:
         """Log what we wait for, once for all waiting threads and again every minute."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -98,7 +98,7 @@ class OtherStandsError(Exception):
     """A file was to be replaced, but another one is there by now."""
 
 
-def read_request(request: Callable[[], T], translate: Callable[[Exception], Exception | None]) -> T:
+def translated(request: Callable[[], T], translate: Callable[[Exception], Exception | None]) -> T:
     """Make a request of a store and raise its failures as our errors.
 
     Args:
@@ -116,14 +116,28 @@ def read_request(request: Callable[[], T], translate: Callable[[Exception], Exce
         raise ours from error
 
 
-def write_request(
-    request: Callable[[], T], translate: Callable[[Exception], Exception | None]
-) -> T:
-    """`read_request` for a step of a write, whose failures are UnwritableErrors."""
+def unless_missing(request: Callable[[], T]) -> T | None:
+    """What a request gives; None if there is no such file."""
     try:
-        return read_request(request, translate)
+        return request()
     except UnreadableError as error:
-        raise UnwritableError(error.detail) from error
+        if error.code != "not_found":
+            raise
+        return None
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """The bucket or container of a path, with its scheme, and the name of an object in it.
+
+    >>> split_path("s3://bucket/a/b.jpg")
+    ('s3://bucket', 'a/b.jpg')
+    """
+    scheme, _, rest = path.partition("://")
+    bucket, _, name = rest.partition("/")
+    if not bucket:
+        message = f"{path!r} names no bucket; write {scheme}://BUCKET/NAME"
+        raise UnreadableError("bad_name", message)
+    return f"{scheme}://{bucket}", name
 
 
 @dataclass(frozen=True)
@@ -144,11 +158,6 @@ class Description:
     def is_of(self, size: int, crc32c: int) -> bool:
         """Whether a file has this size and checksum, as far as the store knows."""
         return self.size == size and self.crc32c in (None, crc32c)
-
-
-def described(sizes: Mapping[str, int | None]) -> dict[str, Description]:
-    """The files among names, by their sizes; None is a folder's."""
-    return {name: Description(size) for name, size in sizes.items() if size is not None}
 
 
 #: Bytes read at a time for a checksum.
@@ -225,7 +234,8 @@ class Store(Protocol):
     """Files by their full paths, scheme included.
 
     Every method may raise errors that `may_pass`; the caller retries those (`retry.retried`).
-    Methods that read raise UnreadableError; those that write, UnwritableError or another OSError.
+    A refusal is an UnreadableError; where files are written, `storage.files` makes it an
+    UnwritableError.  Methods that write may raise another OSError too.
     """
 
     def read(self, path: str) -> bytes:
@@ -237,20 +247,14 @@ class Store(Protocol):
     def fetch(self, path: str, file: BinaryIO) -> None:
         """Copy a whole file of any size into an empty local one."""
 
-    def size(self, path: str) -> int | None:
-        """A file's size in bytes; None if there is no such file."""
-
     def describe(self, path: str) -> Description | None:
         """What the store says about a file; None if there is no such file."""
 
     def version(self, path: str) -> str | None:
         """A text that changes when the file is replaced; None if there is no such file."""
 
-    def descriptions(self, folder: str) -> dict[str, Description]:
-        """The files directly in a folder, by name; empty if there is no such folder."""
-
-    def names(self, folder: str) -> dict[str, int | None]:
-        """What is in a folder, by name: a file's size, None for a folder; empty if none exists."""
+    def listing(self, folder: str) -> dict[str, Description | None]:
+        """What is in a folder, by name; None for a folder; empty if there is no such folder."""
 
     def files(self, folder: str) -> Iterator[str]:
         """The paths of all files below a folder, relative to it, in any order."""

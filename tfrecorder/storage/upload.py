@@ -29,10 +29,10 @@ def spooled(final: str, upload: Callable[[str], None]) -> Iterator[BinaryIO]:
         UnwritableError: there is no room for the temporary file, or `upload` failed.
         UnreachableError: `upload` kept failing until the retries ended.
     """
-    with _temporary() as (path, file):
+    with tempfile.NamedTemporaryFile(prefix="tfrecorder-", buffering=0) as temporary:
         with _room_missed():
-            yield file
-        retried(lambda: upload(path), final)
+            yield cast(BinaryIO, temporary.file)
+        retried(lambda: upload(temporary.name), final)
 
 
 @contextlib.contextmanager
@@ -83,16 +83,6 @@ def followed(
             growing.abandon()
         if failures:
             raise failures[0]
-
-
-@contextlib.contextmanager
-def _temporary() -> Iterator[tuple[str, BinaryIO]]:
-    descriptor, path = tempfile.mkstemp(prefix="tfrecorder-")
-    try:
-        with open(descriptor, "wb", buffering=0) as file:
-            yield path, file
-    finally:
-        os.remove(path)
 
 
 @contextlib.contextmanager

@@ -19,8 +19,8 @@ def scheme(uri: str) -> str:
     ('gs', '', '')
     """
     match = _SCHEME.match(uri)
-    found = match[1].lower() if match else ""
-    return "" if found == "file" else found
+    name = match[1].lower() if match else ""
+    return "" if name == "file" else name
 
 
 def resolve(uri: str, base: str) -> str:
