@@ -1,4 +1,8 @@
-"""What tests of verify and repair share: a dataset with everything in it, and ways to harm it."""
+"""What tests of verify and repair share: a dataset with everything in it, and ways to harm it.
+
+The inner law: `forge` makes plan, done-records and commit agree on other bytes, so that a test sees
+which of them a reader believes.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,12 @@ from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
 from tfrecorder import storage
+from tfrecorder.format.crc32c import seal
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.output.done_records import DoneRecord
-from tfrecorder.output.staging import read_plan
+from tfrecorder.output.staging import read_plan, read_shard_rows
 from tfrecorder.writing.commit import commit
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
@@ -66,6 +71,16 @@ def restore(out: Path, files: dict[str, bytes]) -> None:
         if not (out / name).exists() or (out / name).read_bytes() != data:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_bytes(data)
+
+
+def sealed(document: str) -> bytes:
+    """A JSON object, with the checksum that its bytes have: as nobody but us writes it."""
+    return seal(document.encode())
+
+
+def planned(out: Path, shard: int) -> list[tuple[int, str]]:
+    """The number and the image of each row that was planned for a shard."""
+    return [(row.row, row.image_uri) for row in read_shard_rows(str(out), shard)]
 
 
 def flip(data: bytes, at: int, by: int) -> bytes:

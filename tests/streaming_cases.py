@@ -1,4 +1,7 @@
-"""Sources of streams, and what a dataset holds of them: what the tests of streams share."""
+"""Sources of streams, and what a dataset holds of them: what the tests of streams share.
+
+The inner law: a folder and a spool do at once what else takes time or many images.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support import PHOTOS, records
 
 import tfrecorder
 from tfrecorder import Unusable
+from tfrecorder.output import spool
+from tfrecorder.streaming.watched_folder import WatchedFolder
 
 #: A stream that ends once its source gives nothing more, and shows nothing.
 TO_ITS_END: dict[str, Any] = {"until_idle": 0, "progress": False}
@@ -45,6 +51,15 @@ class Numbered:
 
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class Folder(WatchedFolder):
+    """The folder that is watched, for tests in which something happens meanwhile."""
+
+
+def spool_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write each image of a stream to its spool before the next one is taken."""
+    monkeypatch.setattr(spool, "TOGETHER", 1)
 
 
 def photo(number: int) -> Path:

@@ -83,3 +83,24 @@ def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:
     thread.join(10)
     assert not thread.is_alive()
     beam_patches.stop_sampler()
+
+
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ({"--machine-type": "n1-standard-4"}, ["--machine_type=n1-standard-4"]),
+        ({"max_num_workers": 5}, ["--max_num_workers=5"]),
+        ({"no_use_public_ips": True}, ["--no_use_public_ips"]),
+        ({"use_public_ips": False}, ["--no_use_public_ips"]),
+        ({"no_auth": "true"}, ["--no_auth"]),
+        ({"no_auth": False, "subnetwork": None}, []),
+        ({"labels": ["a=1", "b=2"]}, ["--labels=a=1", "--labels=b=2"]),
+        ({"experiments": "use_runner_v2"}, ["--experiments=use_runner_v2"]),
+        ({"transform_name_mapping": {"a": "b"}}, ['--transform_name_mapping={"a": "b"}']),
+        ({"job_server_timeout": 5}, ["--job_server_timeout=5"]),
+    ],
+    ids=str,
+)
+def test_options_are_written_as_beam_reads_them(given: dict, flags: list[str]) -> None:
+    options = tfrecorder.ConvertOptions(runner="DataflowRunner", runner_options=given)
+    assert beam_flags(options) == flags

@@ -8,9 +8,7 @@ import pytest
 from support import run
 
 import tfrecorder
-from tfrecorder import errors, storage
-from tfrecorder.format import tfrecord
-from tfrecorder.images import rejects
+from tfrecorder import errors
 
 ERRORS = [
     value
@@ -98,16 +96,3 @@ def test_a_validation_error_keeps_its_report():
     one = tfrecorder.ValidationError("faults", pd.DataFrame({"code": ["null_uri"]}))
     other = pickle.loads(pickle.dumps(one))
     assert other.report.equals(one.report)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        rejects.Reject("check", "truncated", "the file ends"),
-        storage.UnreadableError("not_found", "No such file"),
-        tfrecord.CorruptRecordError(12, "the checksum is wrong"),
-    ],
-)
-def test_errors_between_the_rooms_cross_processes_whole(error):
-    other = pickle.loads(pickle.dumps(error))
-    assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))

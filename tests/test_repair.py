@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from damage import SHARD, agree, all_files, flip, make_dataset, restore
+from damage import SHARD, agree, all_files, flip, make_dataset, planned, restore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import PHOTOS, public_files
@@ -17,9 +18,6 @@ from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import DatasetError, OutputError, SourceError, repair, verify
-from tfrecorder.output import directory
-from tfrecorder.output.staging import read_shard_rows
-from tfrecorder.plan.plan import PlannedRow
 
 OTHER = "train-00001-of-00003.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
@@ -56,13 +54,12 @@ def harm(out: Path, *names: str) -> None:
         (out / name).write_bytes(flip(data, len(data) // 2, 1))
 
 
-def row_of(out: Path, shard: int = 0, suffix: str = "") -> PlannedRow:
-    """A planned row of a TRAIN shard whose image is there."""
-    rows = read_shard_rows(str(out), shard)
+def row_of(out: Path, shard: int = 0, suffix: str = "") -> tuple[int, str]:
+    """The number and the image of a planned row of a TRAIN shard whose image is there."""
     return next(
-        row
-        for row in rows
-        if row.image_uri.endswith(suffix) and row.image_uri not in ("cut.jpg", "missing.jpg")
+        (row, image)
+        for row, image in planned(out, shard)
+        if image.endswith(suffix) and image not in ("cut.jpg", "missing.jpg")
     )
 
 
@@ -191,8 +188,8 @@ def test_sources_that_have_moved_are_found_by_their_base(out: Path) -> None:
     assert all_files(out) == whole
 
 
-def change_source(how: str, row: PlannedRow) -> None:
-    path = Path("images", row.image_uri)
+def change_source(how: str, image: str) -> None:
+    path = Path("images", image)
     data = path.read_bytes()
     changed = {
         "larger": data + b"\0" * 9,
@@ -214,8 +211,8 @@ def change_source(how: str, row: PlannedRow) -> None:
     ],
 )
 def test_a_source_that_has_changed_is_refused_and_named(out: Path, how: str, words: str) -> None:
-    row = row_of(out, suffix=".jpg")
-    change_source(how, row)
+    row, image = row_of(out, suffix=".jpg")
+    change_source(how, image)
     # Of the shard's last record, so that the changed one is still there to compare with.
     data = (out / SHARD).read_bytes()
     (out / SHARD).write_bytes(flip(data, len(data) - 1, 1))
@@ -224,15 +221,14 @@ def test_a_source_that_has_changed_is_refused_and_named(out: Path, how: str, wor
         repair(out)
     message = str(caught.value)
     assert f"{SHARD}" in message
-    assert f"row {row.row}, image {row.image_uri!r}, {words}" in message
+    assert f"row {row}, image {image!r}, {words}" in message
     assert "Bring the sources back" in message
     assert all_files(out) == harmed
 
 
 def test_a_reject_that_has_come_since_is_refused_and_named(out: Path) -> None:
     Path("images/missing.jpg").write_bytes(PHOTOS[0].read_bytes())
-    plan = read_shard_rows
-    group = next(g for g in range(6) if "missing.jpg" in {r.image_uri for r in plan(str(out), g)})
+    group = next(g for g in range(6) if "missing.jpg" in dict(planned(out, g)).values())
     shard = verify_shards(out)[group]
     (out / shard).unlink()
     with pytest.raises(SourceError, match=r"image 'missing.jpg', was a reject \(not_found: "):
@@ -247,7 +243,7 @@ def verify_shards(out: Path) -> list[str]:
 
 
 def test_where_no_row_can_be_told_the_shard_is(out: Path) -> None:
-    change_source("same size", row_of(out, suffix=".jpg"))
+    change_source("same size", row_of(out, suffix=".jpg")[1])
     (out / SHARD).unlink()
     with pytest.raises(SourceError, match=f"{SHARD}.* not known which row changed"):
         repair(out)
@@ -256,7 +252,7 @@ def test_where_no_row_can_be_told_the_shard_is(out: Path) -> None:
 
 def test_other_shards_are_repaired_all_the_same(out: Path) -> None:
     whole = all_files(out)
-    change_source("gone", row_of(out, suffix=".jpg"))
+    change_source("gone", row_of(out, suffix=".jpg")[1])
     harm(out, SHARD, OTHER)
     with pytest.raises(SourceError, match=f"Other files were written again: {OTHER}"):
         repair(out)
@@ -269,8 +265,10 @@ def test_other_shards_are_repaired_all_the_same(out: Path) -> None:
 def test_a_conversion_or_repair_at_work_is_not_disturbed(out: Path) -> None:
     harm(out, SHARD)
     harmed = all_files(out)
-    with directory.claim(str(out)), pytest.raises(OutputError, match="is writing this directory"):
-        repair(out)
+    with open(out / "_tfrecorder/lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(OutputError, match="is writing this directory"):
+            repair(out)
     assert all_files(out) == harmed
     repair(out)
 
@@ -388,7 +386,7 @@ def test_a_disk_that_is_full_is_one_clear_error(out: Path, monkeypatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tfrecorder.storage.files.write_all", full)
+    monkeypatch.setattr(os, "writev", full)
     with pytest.raises(OutputError, match="out cannot be written: No space left on device"):
         repair(out)
     assert all_files(out) == harmed
@@ -407,7 +405,7 @@ def test_what_is_repaired_is_read_as_before(out: Path) -> None:
 @pytest.mark.slow
 def test_neither_tensorflow_nor_beam_is_loaded(out: Path) -> None:
     (out / SHARD).unlink()
-    code = f"from tfrecorder.verification.repair import repair; assert repair({str(out)!r}).files"
+    code = f"import tfrecorder; assert tfrecorder.repair({str(out)!r}).files"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 

@@ -117,7 +117,7 @@ def test_ctrl_c_while_workers_start_ends_them_too() -> None:
 def test_after_ctrl_c_nothing_goes_on_in_the_background() -> None:
     """In a notebook the process lives on after an interrupt."""
     code = CONVERT % {}
-    code = code.replace("tfrecorder.convert", "try:\n  tfrecorder.convert")
+    code = code.replace("tfrecorder.convert(", "try:\n  tfrecorder.convert(")
     code += "except KeyboardInterrupt:\n  import time; print('stopped', flush=True); time.sleep(60)"
     process = start(code)
     wait_for(lambda: done_shards("out") >= 1)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from streaming_cases import (
     TO_ITS_END,
+    Folder,
     Numbered,
     contents_of,
     digest,
@@ -471,7 +472,7 @@ def test_a_file_that_still_grows_is_waited_for() -> None:
     path = Path("in/a.jpg")
     path.parent.mkdir()
 
-    class Growing(type(_watched())):  # type: ignore[misc]
+    class Growing(Folder):
         """The folder, whose file grows by a piece with each look at it."""
 
         pieces = iter([data[:500], data[500:900], data[900:]])
@@ -485,12 +486,6 @@ def test_a_file_that_still_grows_is_waited_for() -> None:
     result = tfrecorder.stream(Growing("in", settle=0.5), "out", **options)
     assert (result.records, result.rejects) == (1, {})
     assert contents_of("out") == {"a.jpg": digest(data)}
-
-
-def _watched() -> Any:
-    from tfrecorder.streaming.watched_folder import WatchedFolder
-
-    return WatchedFolder("in")
 
 
 def test_an_output_within_the_watched_folder_is_refused() -> None:

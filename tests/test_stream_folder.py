@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streaming_cases import TO_ITS_END, contents_of, digest, names_in, photo
+from streaming_cases import TO_ITS_END, Folder, contents_of, digest, names_in, photo
 from torture import streams
 
 import tfrecorder
-from tfrecorder.streaming.watched_folder import WatchedFolder
 
 AT_ONCE: dict[str, Any] = {"source_options": {"settle": 0}, **TO_ITS_END}
 
@@ -25,7 +24,7 @@ def _put(name: str, number: int) -> Path:
     return path
 
 
-class Meanwhile(WatchedFolder):
+class Meanwhile(Folder):
     """A folder in which something happens once, when its files are taken, and not written yet."""
 
     def __init__(self, happens: Callable[[], Any]) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gcs.control import Gcs
-from streaming_cases import TO_ITS_END, Numbered, photo
+from streaming_cases import TO_ITS_END, Numbered, photo, spool_at_once
 from support import end_by_ctrl_c, shorten_patience, start, wait_for
 
 import tfrecorder
 from tfrecorder import UnreachableError
-from tfrecorder.output import spool
-from tfrecorder.streaming import stream as streaming
-from tfrecorder.streaming import watched_folder
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -33,16 +32,19 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
     """Replaces the look at a folder: it takes longer, and then something happens there."""
 
     def slow(seconds: float = 0, *events: Callable[[], None]) -> list[float]:
-        look, coming, times = watched_folder.walk, iter(events), []
+        look, coming, times = os.walk, iter(events), []
 
-        def walk(folder: str) -> Iterator[tuple[str, ...]]:
+        def walk(folder: str, *rest: Any, **options: Any) -> Iterator[Any]:
+            if os.path.basename(folder) != "in":
+                yield from look(folder, *rest, **options)
+                return
             times.append(time.monotonic())
-            found = list(look(folder))
+            found = list(look(folder, *rest, **options))
             time.sleep(seconds)
             next(coming, lambda: None)()
             yield from found
 
-        monkeypatch.setattr(watched_folder, "walk", walk)
+        monkeypatch.setattr(os, "walk", walk)
         return times
 
     return slow
@@ -111,19 +113,19 @@ def test_what_came_since_the_last_look_is_found_before_it_ends(looks: Any) -> No
 
 
 SLOW = """
-import pathlib, time
+import os, time
 import tfrecorder
-from tfrecorder.streaming import watched_folder
 
-look = watched_folder.walk
+look = os.walk
 
-def walk(folder):
-    with open("looks", "a") as file:
-        print("look", file=file)
-    time.sleep(2)
-    yield from look(folder)
+def walk(folder, *rest, **options):
+    if os.path.basename(folder) == "in":
+        with open("looks", "a") as file:
+            print("look", file=file)
+        time.sleep(2)
+    yield from look(folder, *rest, **options)
 
-watched_folder.walk = walk
+os.walk = walk
 tfrecorder.stream("in", "out", every_seconds=1, progress=False, source_options={"settle": 0})
 """
 
@@ -146,25 +148,27 @@ OUT = "gs://bkt/out"
 
 
 @pytest.fixture
-def warnings(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def warned(gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The warnings of outages; each outage ends with its second one."""
     found: list[str] = []
 
-    def note(words: str) -> None:
-        found.append(words)
+    def note(message: Warning | str, *_: Any, **__: Any) -> None:
+        found.append(str(message))
         if len(found) % 2 == 0:
             gcs.mend()
 
-    monkeypatch.setattr(streaming, "warn", note)
     shorten_patience(monkeypatch, 1.2)
-    return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", note)
+        yield found
 
 
 @pytest.mark.slow
 def test_an_outage_is_waited_for_while_images_are_spooled(
-    gcs: Gcs, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+    gcs: Gcs, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool, "TOGETHER", 1)
+    spool_at_once(monkeypatch)
 
     class Disturbed(Numbered):
         def rows(self, position: Any) -> Iterator[Any]:
@@ -173,7 +177,7 @@ def test_an_outage_is_waited_for_while_images_are_spooled(
                     gcs.inject("status", status=503, object="bkt/out/*")
                 yield row, number
                 if number == 10:
-                    assert len(warnings) == 2, "while rows came, and before their batch was full"
+                    assert len(warned) == 2, "while rows came, and before their batch was full"
 
     assert tfrecorder.stream(Disturbed(20), OUT, **TO_ITS_END).rows == 20
     assert tfrecorder.info(OUT).records == 14
@@ -181,11 +185,11 @@ def test_an_outage_is_waited_for_while_images_are_spooled(
 
 
 @pytest.mark.slow
-def test_an_outage_right_behind_a_commit_is_waited_for(gcs: Gcs, warnings: list[str]) -> None:
+def test_an_outage_right_behind_a_commit_is_waited_for(gcs: Gcs, warned: list[str]) -> None:
     gcs.inject("status", status=503, operation="delete", object="bkt/out/*/spool/*")
     result = tfrecorder.stream(Numbered(20), OUT, every_rows=10, **TO_ITS_END)
     assert (result.rows, result.generations) == (20, 2)
-    assert len({*warnings}) == 2, "Python shows a warning with the same words only once"
+    assert len({*warned}) == 2, "Python shows a warning with the same words only once"
     assert not [name for name in gcs.names(f"{OUT}/") if "/spool/" in name]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 CHANGES = {"os.rename": 2, "os.remove": 1, "os.rmdir": 1}
 
 #: Imported once, by the process that all others are forked from.
-_SLOW_IMPORTS = ["torture.steps", "tfrecorder.conversion.append", "tfrecorder.writing.pipeline"]
+_SLOW_IMPORTS = ["torture.steps", "pyarrow.parquet", "apache_beam"]
 
 
 @dataclass(frozen=True)
