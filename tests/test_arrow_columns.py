@@ -9,17 +9,11 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from source_cases import BY_PANDAS, Checked, digest_of, judged, large_from_here, source_of
 
 from tfrecorder import ConvertOptions, SourceError
-from tfrecorder.options.text_form import TextForm
-from tfrecorder.plan.plan import fingerprint
-from tfrecorder.sources.source import read_source
-from tfrecorder.validation.rules import Checked, check_source
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-#: What pandas reads, whatever the file holds: an encoding was given.
-BY_PANDAS = TextForm(encoding="utf-8-sig")
 
 EACH_IN_ONE_FOLDER = settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -50,12 +44,12 @@ HEADERS += ["image_uri,label,label\n", "image_uri,,label\n", " \nimage_uri,label
 
 @pytest.fixture(autouse=True)
 def _small_files_by_arrow_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecorder.sources.files.ARROW_BYTES", 0)
+    large_from_here(monkeypatch)
 
 
-def outcome(path: str, form: TextForm) -> Any:
+def outcome(path: str, **form: Any) -> Any:
     try:
-        return read_source(path, form=form).frame
+        return source_of(path, **form).frame
     except SourceError as error:
         return str(error)
 
@@ -73,7 +67,7 @@ def outcome(path: str, form: TextForm) -> Any:
 @example(HEADERS[0], " TRAIN,NA,\n\tTRAIN,null,nan\n")
 def test_a_csv_is_read_as_pandas_reads_it(header: str, body: str) -> None:
     Path("t.csv").write_bytes((header + body).encode())
-    found, expected = outcome("t.csv", TextForm()), outcome("t.csv", BY_PANDAS)
+    found, expected = outcome("t.csv"), outcome("t.csv", form=BY_PANDAS)
     if isinstance(expected, str):
         assert found == expected
     else:
@@ -83,7 +77,7 @@ def test_a_csv_is_read_as_pandas_reads_it(header: str, body: str) -> None:
 def test_a_csv_that_is_no_utf8_is_refused_with_the_same_words() -> None:
     Path("t.csv").write_bytes(b"image_uri,label\na.jpg,x\nb\xff.jpg,y\n")
     with pytest.raises(SourceError, match=r"t\.csv: .*UTF-8"):
-        read_source("t.csv")
+        source_of("t.csv")
 
 
 URIS = ["a.jpg", "b.jpg", "a.jpg", "", "gs://b/c.jpg", "nowhere://b/c.jpg", "file:///a.jpg"]
@@ -92,10 +86,9 @@ LABELS = ["cat", "dog", "Cat ", "", "1", "é", None]
 SPLITS = ["TRAIN", "train ", "val", "TEST", "", "unassigned", "trian", None]
 
 
-def checked(rows: list[tuple[Any, ...]], dtype: Any, options: ConvertOptions) -> Checked:
+def checked(rows: list[tuple[Any, ...]], dtype: Any, labels: list[str] | None) -> Checked:
     table = pd.DataFrame(rows, columns=["split", "image_uri", "label"], dtype=object)
-    source = read_source(table.astype(dtype), labels=options.labels)
-    return check_source(source, options.division)
+    return judged(source_of(table.astype(dtype), labels=ConvertOptions(labels=labels).labels))
 
 
 @pytest.mark.slow
@@ -116,15 +109,13 @@ def checked(rows: list[tuple[Any, ...]], dtype: Any, options: ConvertOptions) ->
 def test_texts_in_arrow_are_judged_as_the_same_texts_in_python(
     rows: list[tuple[Any, ...]], names: list[str] | None, dtype: str
 ) -> None:
-    options = ConvertOptions(labels=names)
-    one, other = (checked(rows, kind, options) for kind in (dtype, object))
+    one, other = (checked(rows, kind, names) for kind in (dtype, object))
     pd.testing.assert_frame_equal(one.report, other.report)
     assert one.fields == other.fields
     assert one.notes == other.notes
     assert one.values.keys() == other.values.keys()
     if one.values and not one.frame["split"].isna().any():
-        found, expected = (fingerprint(each.frame["split"], each.values) for each in (one, other))
-        assert found == expected
+        assert digest_of(one) == digest_of(other)
     for name in one.frame:
         assert one.frame[name].astype(object).where(one.frame[name].notna(), None).tolist() == (
             other.frame[name].astype(object).where(other.frame[name].notna(), None).tolist()

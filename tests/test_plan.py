@@ -16,6 +16,7 @@ from tfrecorder import ConvertOptions, OutputError
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
+from tfrecorder.loading.order import slices
 from tfrecorder.output.staging import read_plan, read_shard_rows, shard_row_blocks, stage_plan
 from tfrecorder.plan.plan import (
     Plan,
@@ -28,6 +29,7 @@ from tfrecorder.plan.plan import (
     shard_counts,
     shuffled,
 )
+from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.schema.keys import FILENAME, LABEL, SOURCE_ID, TEXT
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.rules import check_source
@@ -475,3 +477,14 @@ def test_nothing_differs_after_staging_in_another_folder_with_other_image_sizes(
         num_shards={"test": 2}, labels=["daisy", "rose"], base="/moved", sizes=[10**9]
     )
     assert describe_difference(read_plan(str(tmp_path)), again) == []
+
+
+def test_hosts_read_few_shards_beside_their_own() -> None:
+    shards = [ShardFile(str(n), 1 + n % 7, 0) for n in range(30)]
+    total = sum(shard.records or 0 for shard in shards)
+    for count in (1, 3, 8, 50):
+        runs = [slices(shards, (index, count)) for index in range(count)]
+        assert [sum(run.take for run in part) for part in runs] == [
+            end - first for first, end in (balanced_part(total, i, count) for i in range(count))
+        ]
+        assert sum(map(len, runs)) <= len(shards) + count - 1

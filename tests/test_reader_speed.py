@@ -1,4 +1,4 @@
-"""Measuring the reading, its memory bounds, and how near to uniform its order is."""
+"""Measuring the reading, and how near to uniform its order is."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ import pytest
 from reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
-from tfrecorder import LoadOptions, OptionError, benchmark
-from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.core.threads import cores
-from tfrecorder.loading.order import shuffle_records, slices
-from tfrecorder.options.memory import parallel_calls, prefetched
-from tfrecorder.reading.dataset import ShardFile
+from tfrecorder import OptionError, benchmark
 
 ROWS, LABELS = 4000, 10
 
@@ -51,43 +46,10 @@ def test_benchmark_says_what_is_wrong(out: str) -> None:
         benchmark(out, "TEST", drop_remainder=True)
 
 
-def test_the_shuffle_buffer_fits_the_memory() -> None:
-    """12-megapixel photographs of 3.6 MB, on a machine of 16 GiB."""
-    options = LoadOptions(ram_budget="4GiB")
-    held = shuffle_records(3.6e6, 100_000, options)
-    assert held >= 64
-    assert held * 3.6e6 <= 2**28
-    assert shuffle_records(5e3, 1_000_000, options) == 2048
-    assert shuffle_records(5e3, 300, options) == 300
-    assert shuffle_records(1e6, 300, LoadOptions(ram_budget="20MiB")) == 5
-    assert shuffle_records(1e9, 300, LoadOptions(ram_budget="1MiB")) == 1
-    assert shuffle_records(1e9, 300, LoadOptions(ram_budget="1MiB", shuffle=77)) == 77
-
-
-def test_what_is_decoded_ahead_fits_the_memory() -> None:
-    """Batches of 256 raw images of 512x512: 200 MB each, on a machine of 4 GiB."""
-    batch = 256 * 512 * 512 * 3
-    assert prefetched(batch, 2**30) * batch <= 2**28
-    assert parallel_calls(batch, 2**30) * batch <= 2**28
-    assert prefetched(64 * 224 * 224 * 3, 2**32) == 8
-    assert parallel_calls(224 * 224 * 3, 2**32) == cores()
-
-
 def test_no_thread_of_autotune_holds_up_the_end_of_an_epoch(out: str) -> None:
     """It would sleep on for up to a minute when its iterator is given up."""
     train = tfrecorder.load(out, "TRAIN", batch_size=4, image_size=32)
     assert train.options().autotune.enabled is False
-
-
-def test_hosts_read_few_shards_beside_their_own() -> None:
-    shards = [ShardFile(str(n), 1 + n % 7, 0) for n in range(30)]
-    total = sum(shard.records or 0 for shard in shards)
-    for count in (1, 3, 8, 50):
-        runs = [slices(shards, (index, count)) for index in range(count)]
-        assert [sum(run.take for run in part) for part in runs] == [
-            end - first for first, end in (balanced_part(total, i, count) for i in range(count))
-        ]
-        assert sum(map(len, runs)) <= len(shards) + count - 1
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,16 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from source_cases import Checked, judged, large_from_here, source_of
 from support import CSV, PHOTOS
 
 import tfrecorder
 from tfrecorder import OptionError, SourceError
-from tfrecorder.sources import files
-from tfrecorder.sources.source import read_source
-from tfrecorder.validation.rules import Checked, check_source
 
 #: Labels that have broken CSV readers, label files and joined rows elsewhere.
 AWKWARD = [
@@ -42,9 +41,9 @@ AWKWARD = [
 ]
 
 
-def read(source: object, **options: object) -> Checked:
+def read(source: object, **options: Any) -> Checked:
     """A source as a conversion sees it; without errors."""
-    checked = check_source(read_source(source, **options))
+    checked = judged(source_of(source, **options))
     errors = checked.report[checked.report.severity == "error"]
     assert errors.empty, errors.to_string()
     return checked
@@ -64,7 +63,7 @@ def csv(text: str | bytes, name: str = "images.csv") -> Path:
 
 def fault(source: object, **options: object) -> str:
     with pytest.raises(SourceError) as caught:
-        read_source(source, **options)
+        source_of(source, **options)
     return str(caught.value)
 
 
@@ -155,7 +154,7 @@ def test_columns_with_other_names_are_mapped() -> None:
     frame = TABLE.rename(columns={"image_uri": "path", "label": "kind"}).assign(price=1)
     columns = {"path": "image_uri", "kind": "label"}
     assert rows(frame, columns=columns) == ROWS
-    assert read_source(frame, columns).left_out == ("price",)
+    assert source_of(frame, columns).left_out == ("price",)
 
 
 def test_a_mapped_column_may_take_the_place_of_one_that_is_mapped_away() -> None:
@@ -172,7 +171,7 @@ def test_a_mapped_column_may_take_the_place_of_one_that_is_mapped_away() -> None
 )
 def test_a_wrong_mapping_is_named(columns: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=re.escape(words)):
-        read_source(TABLE, columns=columns)
+        source_of(TABLE, columns=columns)
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
@@ -210,12 +209,12 @@ def test_two_columns_of_one_name_in_a_csv_are_refused_in_the_same_words(form: st
 def test_a_large_csv_with_two_columns_of_one_name_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(files, "ARROW_BYTES", 0)
+    large_from_here(monkeypatch)
     assert "more than one column 'label'" in fault(csv(TWICE["plain"]))
 
 
 def test_a_column_that_is_called_as_pandas_would_rename_one_is_kept() -> None:
-    read = read_source(csv("image_uri,label,label.1\na.jpg,cat,dog\n"))
+    read = source_of(csv("image_uri,label,label.1\na.jpg,cat,dog\n"))
     assert (list(read.frame["label"]), read.left_out) == (["cat"], ("label.1",))
 
 
@@ -237,7 +236,7 @@ def test_the_source_s_own_name_of_a_column_that_is_there_twice_is_named(
 
 def test_two_columns_of_one_name_that_nothing_needs_are_left_out() -> None:
     path = csv("image_uri,x_min,y_min,x_max,y_max,note,note\na.jpg,0,0,1,1,x,y\n")
-    found = read_source(path)
+    found = source_of(path)
     assert (found.left_out, found.schema.of(tfrecorder.Boxes)) == (("note",), ["boxes"])
     assert "more than one column 'note'" in fault(path, split_by="note")
 
@@ -319,7 +318,7 @@ def test_a_quoted_windows_line_break_survives() -> None:
 )
 def test_labels_of_a_csv_are_integers_only_if_all_are(labels: list, expected: list) -> None:
     text = "image_uri,label\n" + "".join(f"{n}.jpg,{label}\n" for n, label in enumerate(labels))
-    assert read_source(csv(text)).frame.label.tolist() == expected
+    assert source_of(csv(text)).frame.label.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -395,7 +394,7 @@ def test_files_that_are_no_images_are_passed_over_and_counted() -> None:
         *("cat/a.jpg", "cat/.DS_Store", "cat/Thumbs.db", "notes.txt", "cat/labels.csv", "README"),
         *(".git/x.jpg", "cat/.hidden.jpg", "cat/.thumbs/a.jpg"),
     )
-    source = read_source(root)
+    source = source_of(root)
     assert source.frame.image_uri.tolist() == ["cat/a.jpg"]
     assert source.passed_over == {"hidden": 5, "not images": 3}
 
@@ -433,13 +432,13 @@ def test_links_are_followed_but_not_in_circles() -> None:
     os.symlink(Path("elsewhere/dogs/b.jpg").absolute(), "images/cat/link.jpg")
     os.symlink("..", "images/cat/up")
     os.symlink(Path("images").absolute(), "elsewhere/dogs/round")
-    uris = read_source("images").frame.image_uri.tolist()
+    uris = source_of("images").frame.image_uri.tolist()
     assert uris == ["cat/a.jpg", "cat/link.jpg", "dog/b.jpg"]
 
 
 def test_a_folder_has_no_columns_to_map() -> None:
     with pytest.raises(OptionError, match="a folder has no columns"):
-        read_source(folder("cat/a.jpg"), columns={"a": "label"})
+        source_of(folder("cat/a.jpg"), columns={"a": "label"})
 
 
 def test_a_file_name_that_is_not_unicode_is_reported() -> None:
@@ -461,5 +460,5 @@ def test_a_folder_that_may_not_be_listed_is_an_error_not_fewer_rows(plain_user) 
 def test_digits_of_a_csv_are_names_where_the_labels_say_so(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("split,image_uri,label\nTRAIN,a.jpg,9\nTRAIN,b.jpg,7\n")
-    assert read_source(path).frame["label"].tolist() == [9, 7]
-    assert read_source(path, labels=["7", "9"]).frame["label"].tolist() == ["9", "7"]
+    assert source_of(path).frame["label"].tolist() == [9, 7]
+    assert source_of(path, labels=["7", "9"]).frame["label"].tolist() == ["9", "7"]

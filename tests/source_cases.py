@@ -1,0 +1,39 @@
+"""A source as a conversion sees it: the inner law of what becomes of each row, without its image.
+
+A user sees it in records, which need an image each; these tests have no images, or millions of
+texts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfrecorder.options.text_form import TextForm
+from tfrecorder.plan.plan import fingerprint
+from tfrecorder.sources.source import Source, read_source
+from tfrecorder.validation.rules import Checked, check_source
+
+#: What pandas reads, whatever the file holds: an encoding was given.
+BY_PANDAS = TextForm(encoding="utf-8-sig")
+
+
+def source_of(source: Any, *args: Any, **options: Any) -> Source:
+    """The table that a source is, or a SourceError."""
+    return read_source(source, *args, **options)
+
+
+def judged(source: Source) -> Checked:
+    """A source with the report on it, and its rows by splits."""
+    return check_source(source)
+
+
+def digest_of(checked: Checked) -> str:
+    """What says that two sources are the same."""
+    return fingerprint(checked.frame["split"], checked.values)
+
+
+def large_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take small files for large ones, which Arrow reads."""
+    monkeypatch.setattr("tfrecorder.sources.files.ARROW_BYTES", 0)
