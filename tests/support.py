@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tfrecorder
-from tfrecorder import Schema, parse_example
+from tfrecorder import Schema, parse_example, storage
 from tfrecorder.cli.main import main
 from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.example import encode_parts
@@ -124,6 +123,21 @@ def set_patience(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
     monkeypatch.setattr("tfrecorder.storage.patience._PATIENCE", changed)
 
 
+def put(directory: str, name: str, data: bytes) -> None:
+    """Write a file as we write each, to whatever storage."""
+    storage.publish_bytes(directory, name, data)
+
+
+def remove(directory: str, name: str) -> None:
+    """Remove a file as we remove each."""
+    storage.remove(directory, name)
+
+
+def content_of(uri: str) -> bytes:
+    """The bytes of a file in whatever storage."""
+    return storage.read_bytes(uri)
+
+
 def forget_services() -> None:
     """Drop what this process knows of services: clients for another server, and what failed."""
     files._remote_store.cache_clear()
@@ -189,10 +203,7 @@ def invoke(*arguments: Any, piped: bytes | None = None) -> Result:
         Exception: what the command does not catch, and would show with a traceback.
     """
     words = [str(argument) for argument in arguments]
-    with pytest.MonkeyPatch.context() as patched:
-        # The command shows warnings in its own way, for the whole life of its process.
-        patched.setattr(warnings, "showwarning", warnings.showwarning)
-        return CliRunner().invoke(main, words, input=piped, catch_exceptions=False)
+    return CliRunner().invoke(main, words, input=piped, catch_exceptions=False)
 
 
 def dry_run(source: Any, output_dir: str = "out", **options: Any) -> dict[str, Any]:

@@ -14,34 +14,25 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
-from support import CSV, PHOTOS, done_shards, photo_frame, public_files, run, wait_for
+from support import (
+    COMMAND,
+    CSV,
+    PHOTOS,
+    done_shards,
+    invoke,
+    photo_frame,
+    public_files,
+    run,
+    wait_for,
+)
+from terminal_cases import in_terminal
 
 import tfrecorder
 from tfrecorder import ConvertOptions
-from tfrecorder.cli.main import main
-
-#: A process of the command that listens to Ctrl-C even if its parent ignores it.
-COMMAND = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-COMMAND += "import tfrecorder.cli.main; tfrecorder.cli.main.main()"
-
-
-@pytest.fixture(autouse=True)
-def _warnings_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line shows warnings in its own way, for its process's whole life."""
-    import warnings
-
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-
-def call(*arguments: object) -> Result:
-    """The command in this process."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def test_convert_writes_a_dataset_and_prints_what_it_made(dataset: Path) -> None:
@@ -105,8 +96,8 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
         given["options"] = ConvertOptions.of(options)
         return ""
 
-    monkeypatch.setattr("tfrecorder.conversion.convert.convert", take)
-    assert call("convert", "x.csv", "out", *arguments).exit_code == 0
+    monkeypatch.setattr(sys.modules[tfrecorder.convert.__module__], "convert", take)
+    assert invoke("convert", "x.csv", "out", *arguments).exit_code == 0
     expected = {"kind": "label", "path": "image_uri"} if option == "columns" else value
     runner = {"runner": "DataflowRunner"} if "DataflowRunner" in arguments else {}
     changed = dataclasses.replace(ConvertOptions(), **runner, **{option: expected})
@@ -114,7 +105,7 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
 
 
 def test_help_has_every_option_with_its_words() -> None:
-    words = " ".join(call("convert", "--help").output.split())
+    words = " ".join(invoke("convert", "--help").output.split())
     for item in dataclasses.fields(ConvertOptions):
         singular = {"columns": "column", "labels": "label", "runner_options": "runner_option"}
         name = singular.get(item.name, item.name)
@@ -126,7 +117,7 @@ def test_help_has_every_option_with_its_words() -> None:
 def test_columns_and_labels_do_what_they_say() -> None:
     photo_frame(6).rename(columns={"image_uri": "path"}).to_csv("a.csv", index=False)
     options = ["--column", "path=image_uri", "--label", "gravel", "--label", "brick"]
-    assert call("convert", "a.csv", "out", *options).exit_code == 0
+    assert invoke("convert", "a.csv", "out", *options).exit_code == 0
     labels = public_files("out")["image.class.label.labels.txt"]
     assert labels == b"gravel\nbrick\n"
 
@@ -159,7 +150,7 @@ def test_columns_and_labels_do_what_they_say() -> None:
     ids=str,
 )
 def test_a_mistake_is_one_line_and_an_exit_code(arguments: list, code: int, words: str) -> None:
-    ended = call(*arguments)
+    ended = invoke(*arguments)
     assert ended.exit_code == code
     assert words in ended.stderr
     assert re.fullmatch("error: .+\n", ended.stderr)
@@ -169,16 +160,16 @@ def test_a_mistake_is_one_line_and_an_exit_code(arguments: list, code: int, word
 
 def test_the_remedy_is_written_as_the_command_line_has_it() -> None:
     Path("a.csv").write_text(f"image_uri\n{PHOTOS[0]}\n")
-    assert call("convert", "a.csv", "out").exit_code == 0
-    ended = call("convert", "a.csv", "out", "--seed", "3")
+    assert invoke("convert", "a.csv", "out").exit_code == 0
+    ended = invoke("convert", "a.csv", "out", "--seed", "3")
     assert ended.exit_code == 1
     assert "Give --overwrite to replace it" in ended.stderr
-    assert call("convert", "a.csv", "out", "--overwrite").exit_code == 0
+    assert invoke("convert", "a.csv", "out", "--overwrite").exit_code == 0
 
 
 def test_a_faulty_table_is_reported_with_its_rows() -> None:
     Path("a.csv").write_text("image_uri,label\na.jpg,x\nb.jpg,\n")
-    ended = call("convert", "a.csv", "out")
+    ended = invoke("convert", "a.csv", "out")
     assert ended.exit_code == 1
     words = "error: null_label (1)\n  line 3: the label is missing\n  -> Label the row"
     assert words in ended.stderr
@@ -186,16 +177,16 @@ def test_a_faulty_table_is_reported_with_its_rows() -> None:
 
 def test_validate_lists_what_is_wrong_and_ends_with_1_for_errors_alone() -> None:
     unseen = "images: not opened; --check-images opens and checks each"
-    assert call("validate", CSV).stdout == f"{CSV}: no problems in 52 rows\n{unseen}\n"
+    assert invoke("validate", CSV).stdout == f"{CSV}: no problems in 52 rows\n{unseen}\n"
     Path("a.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\n{PHOTOS[1]},\n")
-    bad = call("validate", "a.csv")
+    bad = invoke("validate", "a.csv")
     assert (bad.exit_code, bad.stderr) == (1, "")
     assert "line 3: the label is missing" in bad.stdout
     Path("b.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\nmissing.jpg,x\n")
-    warned = call("validate", "b.csv")
+    warned = invoke("validate", "b.csv")
     assert warned.exit_code == 0
     assert "note: few_images" in warned.stdout
-    opened = call("validate", "b.csv", "--check-images")
+    opened = invoke("validate", "b.csv", "--check-images")
     assert opened.exit_code == 1
     assert "line 3: 'missing.jpg': not_found: " in opened.stdout
 
@@ -203,7 +194,7 @@ def test_validate_lists_what_is_wrong_and_ends_with_1_for_errors_alone() -> None
 def test_validate_prints_the_whole_report_as_csv() -> None:
     rows = "".join(f"{number}.jpg,\n" for number in range(50))
     Path("a.csv").write_text("image_uri,label\nx.jpg,x\n" + rows)
-    ended = call("validate", "a.csv", "--csv")
+    ended = invoke("validate", "a.csv", "--csv")
     Path("report.csv").write_text(ended.stdout)
     report = pd.read_csv("report.csv")
     assert report.columns.tolist() == tfrecorder.validate("a.csv").columns.tolist()
@@ -263,23 +254,6 @@ def test_what_fails_in_a_worker_process_is_one_line_too() -> None:
     ended = run("-W", "ignore", "-m", "tfrecorder", "convert", "a.csv", "out", *words)
     assert ended.returncode == 1
     assert re.fullmatch(r"error: row 3, image 'broken.jpg' was rejected .+\n", ended.stderr)
-
-
-def in_terminal(*arguments: str, seconds: float = 60) -> str:
-    """All that a command writes to the terminal it runs in."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execv(sys.executable, [sys.executable, *arguments])
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
-    shown, end = b"", time.monotonic() + seconds
-    while time.monotonic() < end and select.select([terminal], [], [], seconds)[0]:
-        try:
-            shown += os.read(terminal, 65536)
-        except OSError:
-            break
-    os.waitpid(child, 0)
-    os.close(terminal)
-    return shown.decode()
 
 
 def fed_when(words: bytes, text: bytes, *arguments: str) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from gcs.control import Gcs
 from growing_cases import QUIET, table
@@ -15,7 +16,6 @@ from support import PHOTOS, shorten_pauses
 
 import tfrecorder
 from tfrecorder import OutputError
-from tfrecorder.conversion import staged
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -79,13 +79,14 @@ def test_of_two_appends_at_once_one_has_the_number(
     grown: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both_planned = threading.Barrier(2)
-    stage_plan = staged.stage_plan
+    open_writer = pq.ParquetWriter.__init__
 
-    def staged_together(*given: Any) -> None:
+    def staged_together(*given: Any, **more: Any) -> None:
+        """At the rows of the plan, which is what is written first."""
         both_planned.wait(60)
-        stage_plan(*given)
+        open_writer(*given, **more)
 
-    monkeypatch.setattr(staged, "stage_plan", staged_together)
+    monkeypatch.setattr(pq.ParquetWriter, "__init__", staged_together)
     errors: list[str] = []
 
     def add(first: int) -> None:

@@ -1,5 +1,6 @@
 """A dataset directory is one of TFDS's: its own builder reads splits, shapes and class names."""
 
+import json
 import os
 from pathlib import Path
 
@@ -13,9 +14,6 @@ from PIL import Image
 from support import photo_frame, records
 
 import tfrecorder
-from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import read_done
-from tfrecorder.output.staging import read_plan
 
 SIZES = ("height", "width", "channels")
 
@@ -218,32 +216,40 @@ def test_a_shape_is_over_all_shards():
 # ---------------------------------------------------------------------------------------------
 # Done-records.
 
-FIRST = Shard("TRAIN", 0, 2)
+FIRST = "train-00000-of-00002"
+SHARD, DONE = Path(f"out/{FIRST}.tfrecord"), Path(f"out/_tfrecorder/done/{FIRST}.json")
 
 
 @pytest.fixture
-def done_of():
+def _written():
+    """A conversion of two shards that are written, and not committed."""
     tfrecorder.convert(photo_frame(4), "out", num_shards=2)
-    digest = read_plan("out").digest
-    return lambda plan=digest: read_done("out", FIRST, plan)
+    os.remove("out/dataset_info.json")
+    assert tfrecorder.status("out").shards_done == 2
 
 
-def test_a_done_record_tells_what_was_written(done_of):
-    done = done_of()
-    assert (done.shard, done.rows, done.records, done.rejects) == (FIRST.name, 2, 2, 0)
-    assert done.formats == {"jpeg": 2}
-    data = Path("out", FIRST.file).read_bytes()
-    assert (done.bytes, done.crc32c) == (len(data), google_crc32c.value(data))
+@pytest.mark.usefixtures("_written")
+def test_a_done_record_tells_what_was_written():
+    done = json.loads(DONE.read_bytes())
+    counts = [done[name] for name in ("shard", "rows", "records", "rejects")]
+    assert counts == [FIRST, 2, 2, 0]
+    assert done["formats"] == {"jpeg": 2}
+    data = SHARD.read_bytes()
+    assert (done["bytes"], done["crc32c"]) == (len(data), google_crc32c.value(data))
 
 
-def test_a_done_record_of_another_plan_does_not_count(done_of):
-    assert done_of("another") is None
+@pytest.mark.usefixtures("_written")
+def test_a_done_record_of_another_plan_does_not_count():
+    done = json.loads(DONE.read_bytes())
+    DONE.write_text(json.dumps({**done, "plan": "another"}))
+    assert tfrecorder.status("out").shards_done == 1
 
 
+@pytest.mark.usefixtures("_written")
 @pytest.mark.parametrize("change", ["cut", "removed"])
-def test_a_done_record_without_its_whole_shard_does_not_count(done_of, change):
+def test_a_done_record_without_its_whole_shard_does_not_count(change):
     if change == "cut":
-        os.truncate(f"out/{FIRST.file}", 100)
+        os.truncate(SHARD, 100)
     else:
-        os.remove(f"out/{FIRST.file}")
-    assert done_of() is None
+        os.remove(SHARD)
+    assert tfrecorder.status("out").shards_done == 1

@@ -15,16 +15,18 @@ from support import (
     CSV,
     PHOTOS,
     SAMPLES,
+    content_of,
     error_of,
     photo_frame,
     public_files,
+    put,
     run,
     shorten_patience,
     shorten_pauses,
 )
 
 import tfrecorder
-from tfrecorder import OutputError, UnreachableError, storage
+from tfrecorder import OutputError, UnreachableError
 
 pytest_plugins = ["objects.fixtures"]
 
@@ -67,15 +69,15 @@ def test_source_images_and_output_on_s3(photos: S3, dataset: Path) -> None:
 
 @pytest.mark.slow
 def test_the_same_on_azure(azure: str, dataset: Path) -> None:
-    storage.publish_bytes(azure, "photos.csv", CSV.read_bytes())
+    put(azure, "photos.csv", CSV.read_bytes())
     for path in PHOTOS:
         name = path.relative_to(SAMPLES).as_posix()
-        storage.publish_bytes(azure, name, path.read_bytes())
+        put(azure, name, path.read_bytes())
     out = f"{azure}/sets/out"
     result = tfrecorder.convert(f"{azure}/photos.csv", out, num_shards=SHARDS, **QUIET)
     assert result.records == len(PHOTOS)
     for name, data in public_files(dataset).items():
-        assert storage.read_bytes(f"{out}/{name}") == data
+        assert content_of(f"{out}/{name}") == data
     assert tfrecorder.verify(out, progress=False).ok
     assert len(tfrecorder.Records(out, "TRAIN", decode=False)) == 36
     tfrecorder.convert(CSV, out, num_shards=1, overwrite=True, **QUIET)
@@ -208,7 +210,7 @@ def test_a_dataset_grows(photos: S3) -> None:
     tfrecorder.append(table(0, 20), "out", **QUIET)
     below = [path for path in Path("out").rglob("*") if path.is_file() and path.name != "lock"]
     here = {path.relative_to("out").as_posix(): path.read_bytes() for path in below}
-    there = {name: photos.get(f"{OUT}/{name}") for name in storage.files_below(OUT)}
+    there = {name: photos.get(f"{OUT}/{name}") for name in photos.names(f"{OUT}/")}
     assert there == here
     assert tfrecorder.append(table(0, 20), OUT, **QUIET).was_finished
     assert tfrecorder.verify(OUT, progress=False).ok

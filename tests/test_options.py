@@ -12,7 +12,6 @@ import pytest
 
 import tfrecorder
 from tfrecorder import ConvertOptions, OptionError
-from tfrecorder.core.checks import parse_size
 
 FIELDS = [item.name for item in dataclasses.fields(ConvertOptions)]
 
@@ -290,7 +289,7 @@ def test_shards_are_asked_for_all_splits_or_for_each_in_any_spelling():
     ],
 )
 def test_sizes(size, expected):
-    assert parse_size(size) == ConvertOptions(shard_size=size).shard_bytes == expected
+    assert ConvertOptions(shard_size=size).shard_bytes == expected
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from looking_cases import ReadPage, noise, png, write_records
 from support import CSV, PHOTOS, SAMPLES, invoke, photo_frame, run
-from test_cli import in_terminal
+from terminal_cases import in_terminal
 from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder

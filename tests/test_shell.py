@@ -12,28 +12,24 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
-from support import CSV, PHOTOS, SAMPLES, filenames, photo_frame, public_files, run
-from test_cli import in_terminal
+from support import (
+    CSV,
+    PHOTOS,
+    SAMPLES,
+    commands,
+    filenames,
+    invoke,
+    photo_frame,
+    public_files,
+    run,
+)
+from terminal_cases import in_terminal
 from wall_cases import COMMAND, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder.cli.main import main
 
 #: A class of two names in which an encoding shows.
 CAFE = f"image_uri;label\n{PHOTOS[0]};café\n{PHOTOS[1]};thé\n"
-
-
-@pytest.fixture(autouse=True)
-def _warnings_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line shows warnings in its own way, for its process's whole life."""
-    import warnings
-
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-
-def call(*arguments: object, piped: bytes | None = None) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=piped)
 
 
 def texts(output_dir: str = "out") -> set[str]:
@@ -57,16 +53,16 @@ def test_relative_uris_of_a_pipe_are_taken_from_the_current_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(SAMPLES)
-    assert call("convert", "-", tmp_path / "out", piped=CSV.read_bytes()).exit_code == 0
+    assert invoke("convert", "-", tmp_path / "out", piped=CSV.read_bytes()).exit_code == 0
     assert sorted(filenames(tmp_path / "out")) == sorted(pd.read_csv(CSV)["image_uri"])
 
 
 def test_the_faults_of_a_pipe_are_named(tmp_path: Path) -> None:
-    ended = call("convert", "-", "out", piped=b"image_uri,label\na.jpg,x\nb.jpg,\n")
+    ended = invoke("convert", "-", "out", piped=b"image_uri,label\na.jpg,x\nb.jpg,\n")
     assert (ended.exit_code, "line 3: the label is missing" in ended.stderr) == (1, True)
-    ended = call("validate", "-", piped=b"image_uri,label\na.jpg,caf\xe9\n")
+    ended = invoke("validate", "-", piped=b"image_uri,label\na.jpg,caf\xe9\n")
     assert ended.stderr.startswith("error: standard input: line 2 is not UTF-8; ")
-    ended = call("validate", "-", piped=b"")
+    ended = invoke("validate", "-", piped=b"")
     assert ended.stderr == "error: standard input: the file is empty.\n"
 
 
@@ -78,9 +74,9 @@ def test_lines_of_a_pipe_are_counted_as_those_of_a_file(
     Path("spool").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spool"))
     for words in (("--strict",), ("--sep", ",", "--encoding", "cp1252")):
-        of_file = call("validate", "a.csv", *words).stdout
+        of_file = invoke("validate", "a.csv", *words).stdout
         assert "line 5: the label is missing" in of_file
-        assert call("validate", "-", *words, piped=text).stdout == of_file.replace("a.csv:", "-:")
+        assert invoke("validate", "-", *words, piped=text).stdout == of_file.replace("a.csv:", "-:")
     assert list(Path("spool").iterdir()) == []
 
 
@@ -99,32 +95,32 @@ def test_separator_and_encoding_are_read_as_they_are_said(encoding: str, header:
     text = CAFE if header else CAFE.partition("\n")[2]
     Path("a.csv").write_bytes(text.encode(encoding))
     words = ("a.csv", "--sep", ";", "--encoding", encoding)
-    assert call("convert", words[0], "out", *words[1:]).exit_code == 0
+    assert invoke("convert", words[0], "out", *words[1:]).exit_code == 0
     assert texts() == {"café", "thé"}
-    ended = call("validate", *words)
+    ended = invoke("validate", *words)
     assert (ended.exit_code, "label 'café' has 1 image," in ended.stdout) == (0, True)
 
 
 def test_a_mark_at_the_start_of_utf_8_is_no_part_of_the_first_name() -> None:
     Path("a.csv").write_bytes(b"\xef\xbb\xbf" + CAFE.encode())
-    assert call("convert", "a.csv", "out", "--sep", ";", "--encoding", "utf-8").exit_code == 0
+    assert invoke("convert", "a.csv", "out", "--sep", ";", "--encoding", "utf-8").exit_code == 0
     assert texts() == {"café", "thé"}
 
 
 def test_tabs_may_be_typed(tmp_path: Path) -> None:
     Path("a.csv").write_text(CAFE.replace(";", "\t"))
-    found = call("validate", "a.csv")
+    found = invoke("validate", "a.csv")
     assert r"give --sep '\t', or save it with commas" in found.stderr
-    assert call("validate", "a.csv", "--sep", r"\t").exit_code == 0
-    schema = call("schema", "a.csv", "--sep", "\t").stdout
+    assert invoke("validate", "a.csv", "--sep", r"\t").exit_code == 0
+    schema = invoke("schema", "a.csv", "--sep", "\t").stdout
     assert schema.startswith("image_uri:")
-    assert call("schema", "-", "--sep", "\t", piped=Path("a.csv").read_bytes()).stdout == schema
+    assert invoke("schema", "-", "--sep", "\t", piped=Path("a.csv").read_bytes()).stdout == schema
 
 
 def test_another_encoding_is_suggested_and_then_wrong_ones_are_said() -> None:
     Path("a.csv").write_bytes(CAFE.replace(";", ",").encode("cp1252"))
-    assert "give its encoding, such as --encoding cp1252," in call("validate", "a.csv").stderr
-    found = call("validate", "a.csv", "--encoding", "utf-16")
+    assert "give its encoding, such as --encoding cp1252," in invoke("validate", "a.csv").stderr
+    found = invoke("validate", "a.csv", "--encoding", "utf-16")
     assert (found.exit_code, "cannot be read with --encoding utf-16;" in found.stderr) == (1, True)
 
 
@@ -159,7 +155,7 @@ def test_convert_prints_its_result_as_json() -> None:
 def test_validate_prints_all_problems_as_json() -> None:
     rows = "".join(f"{number}.jpg,\n" for number in range(50))
     Path("a.csv").write_text("image_uri,label,price\nx.jpg,x,1\n" + rows)
-    ended = call("validate", "a.csv", "--json")
+    ended = invoke("validate", "a.csv", "--json")
     found = json.loads(ended.stdout)
     assert (ended.exit_code, found["ok"], found["source"]) == (1, False, "a.csv")
     assert [one["row"] for one in found["problems"] if one["code"] == "null_label"] == [
@@ -168,14 +164,14 @@ def test_validate_prints_all_problems_as_json() -> None:
     assert {one["row"] for one in found["problems"] if one["code"] == "column_left_out"} == {None}
     report = tfrecorder.validate("a.csv")
     assert [one["message"] for one in found["problems"]] == report["message"].tolist()
-    assert json.loads(call("validate", CSV, "--json").stdout)["problems"] == []
+    assert json.loads(invoke("validate", CSV, "--json").stdout)["problems"] == []
 
 
 def test_verify_prints_all_faults_as_json(tmp_path: Path) -> None:
     tfrecorder.convert(CSV, "out", num_shards=1)
-    assert json.loads(call("verify", "out", "--json").stdout)["ok"] is True
+    assert json.loads(invoke("verify", "out", "--json").stdout)["ok"] is True
     Path("out/train-00000-of-00001.tfrecord").unlink()
-    ended = call("verify", "out", "--json")
+    ended = invoke("verify", "out", "--json")
     found = json.loads(ended.stdout)
     assert (ended.exit_code, found["ok"], found["files"] > 3) == (1, False, True)
     assert [(one["file"], one["code"]) for one in found["faults"]] == [
@@ -185,7 +181,7 @@ def test_verify_prints_all_faults_as_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["validate", "verify"])
 def test_two_forms_at_once_are_refused(command: str) -> None:
-    ended = call(command, CSV, "--json", "--csv")
+    ended = invoke(command, CSV, "--json", "--csv")
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert "--json and --csv cannot be combined" in ended.stderr
 
@@ -205,21 +201,21 @@ def test_quiet_prints_errors_alone() -> None:
         ("repair", "out"),
         ("preview", "out", "--html", "page.html"),
     ):
-        ended = call(*words, "--quiet")
+        ended = invoke(*words, "--quiet")
         assert (ended.exit_code, ended.output) == (0, ""), words
-    assert call("verify", "nowhere", "-q").stderr.startswith("error: nowhere: ")
-    assert json.loads(call("verify", "out", "-q", "--json").stdout)["ok"] is True
+    assert invoke("verify", "nowhere", "-q").stderr.startswith("error: nowhere: ")
+    assert json.loads(invoke("verify", "out", "-q", "--json").stdout)["ok"] is True
 
 
 def test_quiet_prints_the_errors_that_a_check_finds() -> None:
     Path("a.csv").write_text(f"image_uri,label,price\n{PHOTOS[0]},x,1\n{PHOTOS[1]},,2\n")
-    ended = call("validate", "a.csv", "-q")
+    ended = invoke("validate", "a.csv", "-q")
     assert (ended.exit_code, ended.stderr) == (1, "")
     assert ended.stdout.startswith("a.csv: 1 error in 2 rows\nerror: null_label (1)\n")
     assert "warning" not in ended.stdout
     tfrecorder.convert(CSV, "out", num_shards=1)
     Path("out/train-00000-of-00001.tfrecord").unlink()
-    ended = call("verify", "out", "-q")
+    ended = invoke("verify", "out", "-q")
     assert (ended.exit_code, ended.stderr) == (1, "")
     assert "train-00000-of-00001.tfrecord: 1 fault" in ended.stdout
 
@@ -255,12 +251,12 @@ def test_a_dry_run_says_what_the_conversion_then_does(tmp_path: Path) -> None:
 
 def test_a_dry_run_for_people_has_all_of_it_too() -> None:
     photo_frame(60).assign(price=1).to_csv("a.csv", index=False)
-    shown = call("convert", "a.csv", "out", "--dry-run").stdout
+    shown = invoke("convert", "a.csv", "out", "--dry-run").stdout
     assert shown.startswith("dry run: 60 rows would go to out; nothing was written\n")
     assert re.search(r"TRAIN +60 +8 +about \d+\.\d KiB", shown)
     assert "classes: 4: 'brick', 'cat', 'coffee', 'gravel'" in shown
     assert "warning: duplicate_row" in shown
-    resized = call("convert", "a.csv", "out", "--dry-run", "--image-size", "32").stdout
+    resized = invoke("convert", "a.csv", "out", "--dry-run", "--image-size", "32").stdout
     assert re.search(r"TRAIN +60 +\d +unknown", resized)
 
 
@@ -287,17 +283,17 @@ def test_a_dry_run_fails_where_the_conversion_would(
     Path("foreign/thesis.txt").write_text("mine")
     tfrecorder.convert("good.csv", "done")
     before = below(tmp_path)
-    dry = call("convert", *words, "--dry-run")
+    dry = invoke("convert", *words, "--dry-run")
     assert below(tmp_path) == before
     assert (dry.exit_code, message in dry.stderr) == (code, True)
-    true = call("convert", *words)
+    true = invoke("convert", *words)
     assert true.exit_code == dry.exit_code
     assert true.stderr.endswith(dry.stderr)  # it may warn before
 
 
 def test_a_dry_run_over_a_finished_dataset_says_so(dataset: Path) -> None:
     shards = "TRAIN=3,VALIDATION=2,TEST=1"
-    shown = call("convert", CSV, dataset, "--num-shards", shards, "--dry-run").stdout
+    shown = invoke("convert", CSV, dataset, "--num-shards", shards, "--dry-run").stdout
     assert shown.startswith(f"dry run: {dataset} is finished; nothing would be written")
 
 
@@ -306,7 +302,7 @@ def test_a_dry_run_over_what_was_begun_says_what_is_left(tmp_path: Path) -> None
     Path("out/dataset_info.json").unlink()
     next(Path("out/_tfrecorder/done").glob("train*")).unlink()
     before = below(tmp_path)
-    shown = call("convert", CSV, "out", "--num-shards", "2", "--dry-run").stdout
+    shown = invoke("convert", CSV, "out", "--num-shards", "2", "--dry-run").stdout
     assert "the conversion in out would continue with 1 of 6 shards; nothing was written" in shown
     assert below(tmp_path) == before
 
@@ -333,8 +329,8 @@ def test_errors_and_warnings_are_coloured_in_a_terminal_alone(
 
 def test_a_command_in_a_program_leaves_its_warnings_alone() -> None:
     before = warnings.showwarning
-    assert call("validate", CSV).exit_code == 0
-    assert call("info", "nowhere").exit_code == 1
+    assert invoke("validate", CSV).exit_code == 0
+    assert invoke("info", "nowhere").exit_code == 1
     assert warnings.showwarning is before
 
 
@@ -362,7 +358,7 @@ def test_a_command_in_a_program_leaves_its_warnings_alone() -> None:
 def test_every_wrong_option_is_exit_code_2_and_one_line(
     dataset: Path, words: tuple[object, ...]
 ) -> None:
-    ended = call(*(dataset if word == "out" else word for word in words))
+    ended = invoke(*(dataset if word == "out" else word for word in words))
     assert ended.exit_code == 2
     assert re.fullmatch("error: .+\n", ended.stderr)
     assert ended.stdout == ""
@@ -390,7 +386,7 @@ def test_every_wrong_option_is_exit_code_2_and_one_line(
 )
 def test_errors_spell_options_as_the_shell_does(words: tuple[str, ...], said: str) -> None:
     Path("schema.yaml").write_text("image_uri: image\n")
-    ended = call("convert", CSV, "out", *(word.format(schema="schema.yaml") for word in words))
+    ended = invoke("convert", CSV, "out", *(word.format(schema="schema.yaml") for word in words))
     assert ended.exit_code == 2
     assert re.fullmatch("error: .+\n", ended.stderr)
     assert said in ended.stderr
@@ -399,7 +395,7 @@ def test_errors_spell_options_as_the_shell_does(words: tuple[str, ...], said: st
 
 def test_a_list_in_an_error_is_one_line() -> None:
     Path("a.csv").write_text("image_uri,label\n/a.jpg,x\n/b.jpg,x\n")
-    ended = call("convert", "a.csv", "out", "--max-reject-fraction", "0.2")
+    ended = invoke("convert", "a.csv", "out", "--max-reject-fraction", "0.2")
     assert re.fullmatch("error: .+\n", ended.stderr)
     words = "cannot be read: /a.jpg: No such file or directory; /b.jpg: No such file or directory. "
     assert words + "Nothing was written." in ended.stderr
@@ -408,12 +404,12 @@ def test_a_list_in_an_error_is_one_line() -> None:
 def test_names_in_data_are_left_as_they_are() -> None:
     Path("seed=3").mkdir()
     Path("seed=3/num_shards.csv").write_text("image_uri,label\nimage_size=2/a.jpg,\n")
-    shown = call("validate", "seed=3/num_shards.csv").stdout
+    shown = invoke("validate", "seed=3/num_shards.csv").stdout
     assert shown.startswith("seed=3/num_shards.csv: 1 error")
     Path("a.csv").write_text(
         "image_uri,label,num_shards\n/x/seed=3/a.jpg,x,1\n/x/seed=3/a.jpg,y,1\n"
     )
-    shown = call("validate", "a.csv").stdout
+    shown = invoke("validate", "a.csv").stdout
     assert "'/x/seed=3/a.jpg' has the label" in shown
     assert "column 'num_shards' is left out" in shown
 
@@ -468,6 +464,6 @@ with quiet_start():
 
 
 def test_help_has_whole_summaries() -> None:
-    words = " ".join(call("--help").stdout.split())
-    for command in main.commands.values():
+    words = " ".join(invoke("--help").stdout.split())
+    for command in commands().values():
         assert command.get_short_help_str(1000) in words

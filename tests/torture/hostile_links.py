@@ -15,10 +15,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from support import CSV
+from support import CSV, put, remove
 
 import tfrecorder
-from tfrecorder import TfrecorderError, storage
+from tfrecorder import TfrecorderError
 from torture.counts import Count, demand
 from torture.sandbox import listing, sandbox
 
@@ -103,7 +103,10 @@ def race(folder: Path, name: str, times: int) -> int:
         with _exchanged(box.out / name, other / name, folder / "aside"):
             for number in range(2500 * times):
                 with contextlib.suppress(OSError):
-                    (storage.remove if number % 2 else _write)(str(box.out), f"{name}/note")
+                    if number % 2:
+                        remove(str(box.out), f"{name}/note")
+                    else:
+                        put(str(box.out), f"{name}/note", b"ours")
             for _ in range(times):
                 (box.out / SHARD).unlink(missing_ok=True)
                 with contextlib.suppress(TfrecorderError):
@@ -113,10 +116,6 @@ def race(folder: Path, name: str, times: int) -> int:
         demand(listing(box.folder, box.out) == before, f"{name}: changed through a link")
     shutil.rmtree(folder)
     return 2 * times
-
-
-def _write(directory: str, name: str) -> None:
-    storage.publish_bytes(directory, name, b"ours")
 
 
 #: Exchanges a folder and a link, in one step each time, as fast as can be.
