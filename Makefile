@@ -11,6 +11,7 @@
 #   make docs         the site in site/
 #   make package      build the wheel and use it in a fresh environment
 #   make interop      read a dataset with DALI, the Model Garden and others (3 GB)
+#   make engines      the tests marked `engines`: engines and peers of over 100 MB (3 GB)
 #   make torture      the long tests: kills, full disks, damaged and hostile files
 #   make bench        our benchmarks
 #   make bench-peers  the same work next to other formats (8 GB)
@@ -22,8 +23,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS := $(VENV)/peers
 INTEROP := $(VENV)/interop
+ENGINES := $(VENV)/engines
 
-.PHONY: help demo test test-slow lint format docs plots package bench bench-peers interop torture clean
+.PHONY: help demo test test-slow lint format docs plots package bench bench-peers interop engines torture clean
 
 help:
 	@sed -n '/^PYTHON/q; s/^# \{0,1\}//p' Makefile
@@ -69,6 +71,9 @@ interop: $(INTEROP)/installed
 	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/test_docs.py tests/test_model_garden*.py \
 	  -k "interop or garden"
 
+engines: $(ENGINES)/installed
+	$(ENGINES)/bin/python -m pytest --durations=25 -m engines tests
+
 torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture.run
 
@@ -88,6 +93,13 @@ $(PEERS)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt
 	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
 	$(PEERS)/bin/python -m pip install --quiet --editable ".[dev]" -r benchmarks/requirements.txt
 	$(PEERS)/bin/python -m pip install --quiet --no-deps mosaicml-streaming
+	touch $@
+
+# Apart: what .ci/run does not install, because an engine or a peer alone is over 100 MB.
+$(ENGINES)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt)
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --upgrade pip
+	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
 # Apart: the Model Garden asks for an earlier TensorFlow.

@@ -16,6 +16,8 @@ from support import CSV, error_of, public_files, run, wait_for
 import tfrecorder
 from tfrecorder import RejectedError
 
+pytestmark = pytest.mark.engines
+
 SHARDS = 6
 
 

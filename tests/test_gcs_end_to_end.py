@@ -37,13 +37,14 @@ from tfrecorder import (
     OutputError,
     SourceError,
     UnreachableError,
-    storage,
 )
 
 pytest_plugins = ["gcs.fixtures"]
 
 #: Images that are opened before the launch, and images of which the sizes are asked for.
 OPENED_ROWS, SAMPLE_ROWS = 100, 1000
+#: Requests that a process makes at the same time.
+THREADS = 16
 
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}  # those of the fixture `dataset`
 SOURCE = "gs://bkt/photos.csv"
@@ -204,7 +205,7 @@ def test_a_bucket_that_is_down_is_not_asked_for_a_thousand_images(
     shorten_patience(monkeypatch)
     gcs.inject("status", status=503, object="bkt/many/*")
     assert "could not be reached" in error_of(ImagesUnreachableError, many, OUT)
-    assert gcs.count("*", "bkt/many/*") <= 12 * storage.REMOTE_THREADS
+    assert gcs.count("*", "bkt/many/*") <= 12 * THREADS
     assert gcs.names("gs://bkt/sets/") == []
 
 

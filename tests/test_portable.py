@@ -14,6 +14,8 @@ from support import CSV, public_files, run, wait_for
 import tfrecorder
 from tfrecorder import RunnerError
 
+pytestmark = pytest.mark.engines
+
 SHARDS = 6
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -448,17 +449,21 @@ def test_what_tensorflow_writes_when_it_starts_is_not_shown(words: tuple[object,
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.slow
-def test_an_import_that_fails_is_shown_with_its_lines(tmp_path: Path) -> None:
-    code = """
+#: What a TensorFlow is to us that writes of its start, and then cannot be imported.
+BROKEN = """
 import os
-from tfrecorder.cli.quiet_start import quiet_start
-os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
-with quiet_start():
-    import tensorflow
-    raise ImportError("tensorflow")
+os.write(2, b"All log messages go to stderr\\n")
+raise ImportError("tensorflow")
 """
-    words = run("-c", code).stderr
+
+
+def test_an_import_that_fails_is_shown_with_its_lines(dataset: Path) -> None:
+    Path("tensorflow").mkdir()
+    Path("tensorflow/__init__.py").write_text(BROKEN)
+    path = os.pathsep.join([str(Path.cwd()), *sys.path])
+    own = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    verify = ("-m", "tfrecorder", "verify", dataset, "--decode")
+    words = run(*verify, env={**own, "PYTHONPATH": path}).stderr
     assert "All log messages" in words  # the lines that are kept away where all goes well
     assert words.endswith("ImportError: tensorflow\n")
 

@@ -13,29 +13,24 @@ import http.server
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-
-import google_crc32c
-import pytest
-from google.auth.credentials import AnonymousCredentials
-
-from tfrecorder.storage import connections
-from tfrecorder.storage.gcs_requests import asker, read_object
-from tfrecorder.storage.store import TransientError, UnreadableError
-import os
-from collections.abc import Callable
 from pathlib import Path
 
+import google_crc32c
 import pandas as pd
 import pytest
 from gcs.control import Gcs
 from gcs.server import PAGE
 from gcs.tls_proxy import TlsProxy
+from google.auth.credentials import AnonymousCredentials
 from support import PHOTOS, error_of, run, shorten_patience, shorten_pauses
 
 import tfrecorder
 from tfrecorder import UnreachableError, storage
+from tfrecorder.storage import connections
+from tfrecorder.storage.gcs_requests import asker, read_object
+from tfrecorder.storage.store import TransientError, UnreadableError
 
 pytest_plugins = ["gcs.fixtures"]
 
