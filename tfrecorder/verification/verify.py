@@ -123,7 +123,8 @@ def check_all(
     shards = check_shards(expected, groups, decode, advance)
     done = {one.shard: one.done for one in shards if one.done is not None}
     faults = [*expected.faults, *(fault for one in shards for fault in one.faults)]
-    return shards, _sorted([*faults, *check_common(expected, done, faults)])
+    # Those of a shard are no more already: what stands for the others is not counted with them.
+    return shards, _sorted([*faults, *at_most(check_common(expected, done, faults))])
 
 
 def check_shards(
@@ -167,7 +168,7 @@ def _sorted(faults: list[Fault]) -> list[Fault]:
     for fault in faults:
         places.setdefault(fault.file, len(places))
     distinct = dict.fromkeys(faults)
-    return list(at_most(sorted(distinct, key=lambda fault: places[fault.file])))
+    return sorted(distinct, key=lambda fault: places[fault.file])
 
 
 @contextlib.contextmanager
