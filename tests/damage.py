@@ -25,6 +25,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import read_plan, read_shard_rows
+from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.writing.commit import commit
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
@@ -78,9 +79,21 @@ def sealed(document: str) -> bytes:
     return seal(document.encode())
 
 
+def plan_of(out: str | Path) -> Plan:
+    """What was planned for a directory."""
+    plan = read_plan(str(out))
+    assert plan is not None
+    return plan
+
+
+def rows_of(out: str | Path, shard: int) -> list[PlannedRow]:
+    """The rows that were planned for a shard, in its order."""
+    return list(read_shard_rows(str(out), shard))
+
+
 def planned(out: Path, shard: int) -> list[tuple[int, str]]:
     """The number and the image of each row that was planned for a shard."""
-    return [(row.row, row.image_uri) for row in read_shard_rows(str(out), shard)]
+    return [(row.row, row.image_uri) for row in rows_of(out, shard)]
 
 
 def flip(data: bytes, at: int, by: int) -> bytes:
@@ -107,8 +120,7 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
 
     With "" for the shard, make the commit say what the done-records do.
     """
-    plan = read_plan(str(out))
-    assert plan is not None
+    plan = plan_of(out)
     done = {}
     for one in plan.shards:
         found = _done(out, one)

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from damage import plan_of, rows_of
 from PIL import Image as Pictures
 from support import examples, rejects
 
 import tfrecorder
-from tfrecorder.output.staging import read_plan, read_shard_rows
-from tfrecorder.plan.plan import Plan
 
 #: Keys of the default schema with a value that the source gives.
 DEFAULT = ("image/filename", "image/class/label", "image/class/text")
@@ -28,11 +27,10 @@ SIDES = ("height", "width", "channels")
 
 def check_records(out: str | Path) -> None:
     """Check every record of a dataset: sizes, classes, boxes, masks, and each row in its place."""
-    plan = read_plan(str(out))
-    assert plan is not None
+    plan = plan_of(out)
     rejected = set(rejects(out)["row"])
     for group, shard in enumerate(plan.shards):
-        rows = [row for row in read_shard_rows(str(out), group) if row.row not in rejected]
+        rows = [row for row in rows_of(out, group) if row.row not in rejected]
         found = examples(Path(out, shard.file))
         assert [int(record["image/source_id"][0]) for record in found] == [one.row for one in rows]
         for record, row in zip(found, rows, strict=True):
@@ -45,7 +43,7 @@ def check_records(out: str | Path) -> None:
     )
 
 
-def _check_record(record: dict[str, Any], plan: Plan) -> None:
+def _check_record(record: dict[str, Any], plan: Any) -> None:
     assert record.keys() == {feature.key for feature in plan.features}
     images = [key.removesuffix("/height") for key in record if key.endswith("/height")]
     for stem in images:
