@@ -1,6 +1,8 @@
 """Attempts at a shard that overlap, and the commit's look at what stands: whose files count.
 
 On a loopback bucket, which honours preconditions as the real one does; on the local disk by sizes.
+
+The inner law: whoever writes a shard or commits may be replaced, a worker of Beam too.
 """
 
 from __future__ import annotations

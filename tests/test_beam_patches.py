@@ -1,4 +1,7 @@
-"""A Beam whose inner names differ from those we know: conversions run, as Beam alone runs them."""
+"""A Beam whose inner names differ from those we know: conversions run, as Beam alone runs them.
+
+The inner law: what we reach of Beam that is not public may be gone, and options become its flags.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Jobs on Dataflow, and what is checked before them: they run truly, in an environment like a
-worker's, which holds neither TensorFlow nor this package (see tests/dataflow)."""
+worker's, which holds neither TensorFlow nor this package (see tests/dataflow).
+
+The inner law: the settings of a job, its notes of failure, and how long its end is waited for.
+"""
 
 from __future__ import annotations
 

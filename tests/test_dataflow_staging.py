@@ -1,4 +1,7 @@
-"""What a launch on Dataflow stages for its workers, and whether they can live by it."""
+"""What a launch on Dataflow stages for its workers, and whether they can live by it.
+
+The inner law: the wheels and options of a worker, without a service that starts one.
+"""
 
 from __future__ import annotations
 

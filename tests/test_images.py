@@ -1,4 +1,7 @@
-"""`tfrecorder.images` against TensorFlow, which has the last word on what decodes, and to what."""
+"""`tfrecorder.images` against TensorFlow, which has the last word on what decodes, and to what.
+
+The inner law: the limits of images, and the bytes that are kept of each.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What may pass is waited for: together, for two minutes, and until nobody wants it any more.
 
 A missing image is a property of its row; a service or a disk that is away is not.
+
+The inner law: how requests of storage wait for what may pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The plan: every row once, in balanced shards, the same on every machine and every rerun."""
+"""The plan: every row once, in balanced shards, the same on every machine and every rerun.
+
+The inner law: the arithmetic of a plan, with rows that have no images.
+"""
 
 import dataclasses
 import itertools

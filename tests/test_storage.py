@@ -1,4 +1,7 @@
-"""Files elsewhere: uris, other schemes by fsspec, and stores that fail in passing."""
+"""Files elsewhere: uris, other schemes by fsspec, and stores that fail in passing.
+
+The inner law: the contract of storage, which images, plans and readers share.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files on gs://, as `tfrecorder.storage` reads and publishes them; against a loopback server."""
+"""Files on gs://, as `tfrecorder.storage` reads and publishes them; against a loopback server.
+
+The inner law: the contract of storage, where only gs:// does a thing in this way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files on s3:// and az:// by obstore, against moto and Azurite on loopback."""
+"""Files on s3:// and az:// by obstore, against moto and Azurite on loopback.
+
+The inner law: the contract of storage, where only s3:// and az:// do a thing in this way.
+"""
 
 from __future__ import annotations
 

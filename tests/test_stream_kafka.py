@@ -1,4 +1,7 @@
-"""A Kafka topic as the source of a stream, against two brokers that speak the protocol."""
+"""A Kafka topic as the source of a stream, against two brokers that speak the protocol.
+
+The inner law: what becomes of a message, and how often the brokers are asked.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Each wall is proved twice: by running the code in a fresh process in which the forbidden packages
 cannot be imported, and by import-linter, which reads every import statement, also those inside
 functions.  Other tests break what is proved, and see the proofs fail.
+
+The inner law: which folder imports what.
 """
 
 import re

@@ -4,6 +4,8 @@
 the memory it took; it loads no TensorFlow.  `decode` is the reading side: every way in which the
 reader decodes.  `contradiction` says where a reject's reason is not true, by decoders that are
 not ours.
+
+The inner law: one file is checked, and decoded, without a conversion around it.
 """
 
 from __future__ import annotations
