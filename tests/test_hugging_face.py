@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cell_cases import DATA, content, data_uri, images_of, spooled
 from PIL import Image
 from support import PHOTOS, dry_run, records, run, skip_without
-from test_images_in_cells import DATA, content, data_uri, images_of, spooled
 
 import tfrecorder
 from tfrecorder import OptionError, Records, SourceError, ValidationError

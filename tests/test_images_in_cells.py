@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
 import os
 import shutil
@@ -16,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from cell_cases import DATA, content, data_uri, images_of, spooled
 from PIL import Image
 from support import PHOTOS, done_shards, dry_run, photo_frame, public_files, records, rejects
 from torture.steps import Moment, convert_until
@@ -24,17 +23,6 @@ import tfrecorder
 from tfrecorder import OutputError, RejectedError, SourceError, ValidationError
 
 pytest_plugins = ["gcs.fixtures"]
-
-DATA = [path.read_bytes() for path in PHOTOS]
-
-
-def content(data: bytes, ending: str = ".jpg") -> str:
-    """The name of an image by its bytes."""
-    return hashlib.sha256(data).hexdigest()[:32] + ending
-
-
-def data_uri(data: bytes) -> str:
-    return f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
 
 
 def of_cells(cells: list[Any], **columns: Any) -> pd.DataFrame:
@@ -46,18 +34,6 @@ def of_cells(cells: list[Any], **columns: Any) -> pd.DataFrame:
 def of_bytes(rows: int = len(DATA)) -> pd.DataFrame:
     """The frame of `photo_frame` with the bytes of each image in the place of its path."""
     return photo_frame(rows).assign(image_uri=[DATA[row % len(DATA)] for row in range(rows)])
-
-
-def spooled(out: str | Path = "out") -> list[str]:
-    """The names of the files that wait in the spool."""
-    folder = Path(out, "_tfrecorder/spool/00000")
-    return sorted(os.listdir(folder)) if folder.exists() else []
-
-
-def images_of(out: str | Path) -> dict[str, bytes]:
-    """The stored bytes of each image, by its name."""
-    found = records(out)
-    return {one["image/filename"].decode(): one["image/encoded"] for one in found}
 
 
 # -------------------------------------------------------------------------------- forms of a cell
