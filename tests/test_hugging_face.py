@@ -227,7 +227,7 @@ made = datasets.Dataset.from_generator(
     writer_batch_size=50,
 )
 made = made.shuffle(seed=0)  # whose rows are copied, not mapped
-tfrecorder.stage(made.select(range(3)), "warm", num_shards=1, progress=False)
+tfrecorder.stage(made.select(range(3)), "warm", num_shards=1)
 before = most = own()
 import threading, time
 def watch():
@@ -236,7 +236,7 @@ def watch():
         most = max(most, own())
         time.sleep(0.01)
 threading.Thread(target=watch, daemon=True).start()
-tfrecorder.stage(made, "out", num_shards=1, progress=False)
+tfrecorder.stage(made, "out", num_shards=1)
 print(most - before)
 """
 

@@ -255,7 +255,7 @@ def test_a_foreign_file_stops_the_exchange_before_it_begins(stop, old, frame) ->
 
 
 def test_a_foreign_file_that_comes_during_an_overwrite_stays(old, frame) -> None:
-    tfrecorder.stage(frame, "out", **NEW, overwrite=True)
+    tfrecorder.stage(frame, "out", num_shards=2, overwrite=True)
     tfrecorder.work("out", progress=False)
     mine = Path("out/train-00001-of-00002.tfrecord")
     mine.write_text("mine")
