@@ -65,7 +65,7 @@ def plan(source: str, out: str) -> Timed:
             steps[name], last = now - last, now
 
         options = ConvertOptions()
-        table = read_source(source, options.columns, options.labels)
+        table = read_source(source, options)
         step("read_s")
         checked = check_source(table, options.division)
         assert not has_errors(checked.report), checked.report

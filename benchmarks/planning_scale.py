@@ -74,7 +74,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
             tenth = shards // 10
             counts = {"TRAIN": shards - 2 * tenth, "VALIDATION": tenth, "TEST": tenth}
             options = ConvertOptions(num_shards=counts)
-            table = step("read", lambda: read_source(source, options.columns, options.labels))
+            table = step("read", lambda: read_source(source, options))
             checked = step("validate", lambda: check_source(table, options.division))
             assert not has_errors(checked.report), checked.report
             return step("plan", lambda: make_plan(checked, table.base, options))

@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from tfrecorder.options.text_form import TextForm
+from tfrecorder import ConvertOptions
 from tfrecorder.plan.plan import fingerprint
-from tfrecorder.sources.source import Source, read_source
+from tfrecorder.sources.source import read_source
+from tfrecorder.sources.table import Source
 from tfrecorder.validation.rules import Checked, check_source
 
 #: What pandas reads, whatever the file holds: an encoding was given.
-BY_PANDAS = TextForm(encoding="utf-8-sig")
+BY_PANDAS = "utf-8-sig"
 
 
-def source_of(source: Any, *args: Any, **options: Any) -> Source:
+def source_of(source: Any, **options: Any) -> Source:
     """The table that a source is, or a SourceError."""
-    return read_source(source, *args, **options)
+    return read_source(source, ConvertOptions(**options))
 
 
 def judged(source: Source) -> Checked:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from source_cases import BY_PANDAS, Checked, digest_of, judged, large_from_here, source_of
 
-from tfrecorder import ConvertOptions, SourceError
+from tfrecorder import SourceError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -67,7 +67,7 @@ def outcome(path: str, **form: Any) -> Any:
 @example(HEADERS[0], " TRAIN,NA,\n\tTRAIN,null,nan\n")
 def test_a_csv_is_read_as_pandas_reads_it(header: str, body: str) -> None:
     Path("t.csv").write_bytes((header + body).encode())
-    found, expected = outcome("t.csv"), outcome("t.csv", form=BY_PANDAS)
+    found, expected = outcome("t.csv"), outcome("t.csv", encoding=BY_PANDAS)
     if isinstance(expected, str):
         assert found == expected
     else:
@@ -88,7 +88,7 @@ SPLITS = ["TRAIN", "train ", "val", "TEST", "", "unassigned", "trian", None]
 
 def checked(rows: list[tuple[Any, ...]], dtype: Any, labels: list[str] | None) -> Checked:
     table = pd.DataFrame(rows, columns=["split", "image_uri", "label"], dtype=object)
-    return judged(source_of(table.astype(dtype), labels=ConvertOptions(labels=labels).labels))
+    return judged(source_of(table.astype(dtype), labels=labels))
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ def plan_of(frame=None, sizes=(100_000,), base="/data", **options):
     """The plan of a frame, and its rows."""
     chosen = ConvertOptions(**options)
     frame = make_frame() if frame is None else frame
-    checked = check_source(read_source(frame, chosen.columns, chosen.labels), chosen.division)
+    checked = check_source(read_source(frame, chosen), chosen.division)
     plan, rows = make_plan(checked, base, chosen)
     counts = shard_counts(plan.split_rows, sizes, chosen)
     return dataclasses.replace(plan, split_shards=counts), rows.to_pandas()

@@ -535,7 +535,7 @@ def test_the_command_says_what_it_made(dataset: Path) -> None:
     arguments = ["preview", str(dataset), "--html", "page.html", "--num-records", "30"]
     result = invoke(*arguments)
     assert result.exit_code == 0
-    assert re.match(r"page\.html \(\d+\.\d KiB\)\nSampled: ", result.output)
+    assert re.match(r"page\.html \(\d+\.\d KiB\)\n\nSampled: ", result.output)
     assert "in more than one split: 0 images" in result.output
 
 

@@ -104,13 +104,13 @@ def test_no_word_is_cut(window: Page, report: Path, width: int) -> None:
     """Nothing runs into its neighbour, and short words stand on one line."""
     window.open(report, width)
     cut = window.evaluate(
-        "[...document.querySelectorAll('[role=row] > div, th, dt, dd, .mark, .keys label, nav a')]"
+        "[...document.querySelectorAll('th, dt, dd, .mark, nav a')]"
         ".filter(one => one.scrollWidth > one.clientWidth + 1 && one.clientWidth)"
         ".map(one => one.textContent)"
     )
     assert cut == []
     broken = window.evaluate(
-        "[...document.querySelectorAll('.mark, dt, dd, nav a, [role=columnheader], .keys label')]"
+        "[...document.querySelectorAll('.mark, dt, dd, nav a, th')]"
         ".filter(one => { const range = document.createRange(); range.selectNodeContents(one);"
         " return new Set([...range.getClientRects()].map(at => Math.round(at.top))).size > 1 })"
         ".map(one => one.textContent)"
@@ -144,31 +144,6 @@ def test_the_sections_stay_in_reach(window: Page, report: Path, width: int) -> N
     )
     assert nav[0] == 0
     assert nav[1] <= section[0]
-
-
-@pytest.mark.parametrize("width", [400, 1400])
-def test_labels_are_sorted_by_what_is_chosen(window: Page, report: Path, width: int) -> None:
-    window.open(report, width)
-
-    def names_by(key: str) -> list[str]:
-        window.evaluate(
-            "[...document.querySelectorAll('.keys label')]"
-            f".find(one => one.textContent === {key!r}).click()"
-        )
-        return window.evaluate(
-            "[...document.querySelectorAll('[role=row]:not(.head)')].sort((one, other) =>"
-            " one.getBoundingClientRect().top - other.getBoundingClientRect().top)"
-            ".map(one => one.firstElementChild.textContent)"
-        )
-
-    assert names_by("class")[0].startswith("<script>")
-    assert [name for name in names_by("class") if len(name) < 9] == [
-        *("brick", "cat", "coffee", "gravel", "all")
-    ]
-    assert names_by("total")[:2] == ["cat", "brick"]
-    assert names_by("TEST")[0] == "cat"
-    assert names_by("VALIDATION")[0].startswith("a_class_with")
-    assert names_by("VALIDATION")[-1] == "all"
 
 
 #: Of each text that can be seen: its words, and the contrast with what is behind it (WCAG 2.1).

@@ -154,7 +154,7 @@ def test_columns_with_other_names_are_mapped() -> None:
     frame = TABLE.rename(columns={"image_uri": "path", "label": "kind"}).assign(price=1)
     columns = {"path": "image_uri", "kind": "label"}
     assert rows(frame, columns=columns) == ROWS
-    assert source_of(frame, columns).left_out == ("price",)
+    assert source_of(frame, columns=columns).left_out == ("price",)
 
 
 def test_a_mapped_column_may_take_the_place_of_one_that_is_mapped_away() -> None:

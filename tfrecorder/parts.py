@@ -23,7 +23,7 @@ from tfrecorder.conversion.staged import stage as stage_rows
 from tfrecorder.conversion.table import rows_of_source, warn_of_source
 from tfrecorder.core.checks import is_whole
 from tfrecorder.display.bars import is_shown
-from tfrecorder.display.tables import Report, Table, counted, readable_bytes
+from tfrecorder.display.tables import Report, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
@@ -124,9 +124,6 @@ class PartResult(Report):
             f"{self.output_dir}, part {number} of {parts}: {written}, "
             f"{readable_bytes(self.bytes)} ({self.seconds:.1f} s)"
         )
-
-    def _tables(self) -> list[Table]:
-        return []
 
     def _notes(self) -> list[str]:
         notes = []

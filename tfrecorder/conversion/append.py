@@ -34,7 +34,7 @@ from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation, before_next
 from tfrecorder.reading.open import open_generations
 from tfrecorder.runners import run
-from tfrecorder.sources.source import read_with
+from tfrecorder.sources.source import read_source
 from tfrecorder.storage import folders
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _rows(
     folder = layout.generation_of(where, number)
     run.check_runner(options)
     say("reading the table")
-    table = fit_texts(read_with(source, options), stored.fields, source)
+    table = fit_texts(read_source(source, options), stored.fields, source)
     rows_there = 0
     if not keeps:
         say("looking for images already there")

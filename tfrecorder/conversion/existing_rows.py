@@ -96,7 +96,7 @@ def _part(table: Source, rows: np.ndarray) -> Source:
 
 def _checked(table: Source, fields: Sequence[Field]) -> Checked | None:
     """A table with its values; None if it has faults or other columns than the dataset."""
-    checked = check_source(table, known=fields)
+    checked = check_source(table, existing=fields)
     fits = {field.column for field in checked.fields} == {field.column for field in fields}
     return checked if fits and not has_faults(checked.findings) else None
 

@@ -24,7 +24,7 @@ from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
 from tfrecorder.runners import run
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.hugging_face import is_hugging_face
-from tfrecorder.sources.source import read_with, refuse_idle
+from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import ValidationReport, has_errors
 from tfrecorder.validation.rules import Checked, check_source
@@ -45,8 +45,7 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     refuse_nested(where, options)
     run.check_runner(options)
     say("reading the table")
-    table = read_with(source, options)
-    refuse_idle(table, options)
+    table = read_source(source, options)
     say("checking the table")
     checked, report = check_table(table, where, options)
     return planned_rows(where, table, checked, report, options)

@@ -1,9 +1,8 @@
-"""Progress bars: where there is one, of which kind, and one that counts the items of each stage."""
+"""Progress bars: where there is one, and one that counts the items of each stage."""
 
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import sys
 import threading
@@ -20,7 +19,7 @@ Advance = Callable[[int], object]
 Stage = Callable[[str, int], Advance]
 
 
-#: Seconds of a stage that are nothing to speak of.
+#: Seconds after which a stage is shown, so that a short one does not flash.
 SHOWN_AFTER = 1.0
 
 #: A bar before there is anything to count.
@@ -60,32 +59,28 @@ def counting(items: Iterable[T], advance: Advance) -> Iterator[T]:
 
 @contextlib.contextmanager
 def stage_line(shown: bool) -> Iterator[Callable[[str], None]]:
-    """A line for work that nothing can be counted of: what is done, and for how long.
+    """A status line for work without a count: the current stage, and its time so far.
 
-    It comes after a second, so that it does not flash, and is gone at the end.  The function that
-    it gives begins a stage.
+    It appears after a second, and is gone at the end.  The function that it yields begins a stage.
     """
     if not shown:
         yield lambda stage: None
         return
     stages, ended = deque(["starting"], maxlen=1), threading.Event()
-    # Whether somebody watches, the thread of the cell knows alone.
-    watcher = threading.Thread(
-        target=_tell, args=(bar_class(), stages, ended), name="stage", daemon=True
-    )
+    drawer = threading.Thread(target=_draw_stages, args=(stages, ended), name="stage", daemon=True)
     with contextlib.suppress(RuntimeError, MemoryError):  # no thread to spare: no line
-        watcher.start()
+        drawer.start()
     try:
         yield stages.append
     finally:
         ended.set()
-        if watcher.ident is not None:
-            watcher.join()
+        if drawer.ident is not None:
+            drawer.join()
 
 
-def _tell(bar: type[Any], stages: Sequence[str], ended: threading.Event) -> None:
+def _draw_stages(stages: Sequence[str], ended: threading.Event) -> None:
     form = "{desc}[{elapsed}]"
-    with bar(dynamic_ncols=True, leave=False, bar_format=form, delay=SHOWN_AFTER) as line:
+    with bar_class()(dynamic_ncols=True, leave=False, bar_format=form, delay=SHOWN_AFTER) as line:
         pause = SHOWN_AFTER
         while not ended.wait(pause):
             line.set_description_str(f"{stages[-1]} ", refresh=False)
@@ -95,7 +90,7 @@ def _tell(bar: type[Any], stages: Sequence[str], ended: threading.Event) -> None
 
 @contextlib.contextmanager
 def instead_of_the_log() -> Iterator[None]:
-    """A block with a bar that says itself what the package would log: lines would tear it apart."""
+    """Silence the package's log while a bar is shown: its lines would tear the bar apart."""
     logger = logging.getLogger("tfrecorder")
     logger.addFilter(_no_record)
     try:
@@ -109,58 +104,30 @@ def _no_record(record: logging.LogRecord) -> bool:
 
 
 def is_shown(progress: bool | None) -> bool:
-    """Whether to show a bar: as asked, or in a terminal and in a notebook."""
+    """Whether to show a bar: as asked, or in a terminal and in a notebook that somebody watches."""
     if progress is not None:
         return progress
-    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    ipython: Any = sys.modules.get("IPython")
+    if "ipykernel" in sys.modules and ipython and (shell := ipython.get_ipython()):
+        return not _run_by_nbclient(shell)
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
-def _in_notebook() -> bool:
-    kernel = sys.modules.get("ipykernel")
-    ipython = sys.modules.get("IPython")
-    return kernel is not None and ipython is not None and ipython.get_ipython() is not None
+def _run_by_nbclient(shell: Any) -> bool:
+    """True if nbclient runs the notebook, as papermill and `jupyter nbconvert --execute` do.
 
-
-def _nobody_watches() -> bool:
-    """True in a notebook that is executed from its first cell to its last, and looked at later.
-
-    nbclient, and with it papermill and `jupyter nbconvert --execute`, says of each cell that nobody
+    Each state of a bar of text would stay in the notebook.  nbclient says of each cell that nobody
     is there to answer `input()`; what people look at says the opposite.  `allow_stdin` is a field
     of Jupyter's messaging protocol; `get_parent` is seen in ipykernel 7.4.  Without either, the
-    bar is drawn as if somebody watched.
+    bar is drawn.
     """
-    if not _in_notebook():
-        return False
-    kernel: Any = getattr(sys.modules["IPython"].get_ipython(), "kernel", None)
-    with contextlib.suppress(Exception):  # another kernel than ipykernel: as if watched
-        return kernel.get_parent()["content"]["allow_stdin"] is False
+    with contextlib.suppress(Exception):  # another kernel than ipykernel
+        return shell.kernel.get_parent()["content"]["allow_stdin"] is False
     return False
 
 
-def _line_at_the_end() -> type[Any]:
-    """A bar that shows nothing on its way: each of its states would stay in the notebook."""
-    from tqdm.std import tqdm
-
-    class LineAtTheEnd(tqdm):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **{**kwargs, "file": io.StringIO()})
-
-        def display(self, *args: Any, **kwargs: Any) -> None:
-            pass
-
-        def close(self) -> None:
-            if not self.disable and self.leave:
-                shown = "{desc}{n_fmt}/{total_fmt}{unit} [{elapsed}, {rate_fmt}{postfix}]"
-                print(self.format_meter(**{**self.format_dict, "bar_format": shown, "rate": None}))
-            super().close()
-
-    return LineAtTheEnd
-
-
 def bar_class() -> type[Any]:
-    """tqdm's bar for where this runs: a terminal, a notebook, or one that nobody watches."""
-    if _nobody_watches():
-        return _line_at_the_end()
+    """tqdm's bar for where this runs: a terminal or a notebook."""
     from tqdm import TqdmWarning
 
     with warnings.catch_warnings():

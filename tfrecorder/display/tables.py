@@ -17,8 +17,8 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
-            cell.ljust(width) if at == 0 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     ]
@@ -66,20 +66,22 @@ class Report:
         raise NotImplementedError
 
     def _tables(self) -> list[Table]:
-        raise NotImplementedError
+        return []
 
     def _notes(self) -> list[str]:
-        raise NotImplementedError
+        return []
 
     def __str__(self) -> str:
-        tables = [[*text_table(one.rows), *filter(None, [one.below])] for one in self._tables()]
+        tables = [
+            [*text_table(table.rows), *filter(None, [table.below])] for table in self._tables()
+        ]
         blocks = [[self._headline()], *tables, self._notes()]
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
     def _repr_html_(self) -> str:
         tables = "".join(
-            html_table(one.rows) + (f"<p>{html.escape(one.below)}</p>" if one.below else "")
-            for one in self._tables()
+            html_table(table.rows) + (f"<p>{html.escape(table.below)}</p>" if table.below else "")
+            for table in self._tables()
         )
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self._notes())
         return f"<p>{html.escape(self._headline())}</p>{tables}<ul>{notes}</ul>"
@@ -91,7 +93,7 @@ def one_line(text: str, limit: int = 40) -> str:
     >>> one_line("a\nb"), one_line("abcdef", limit=4)
     ('a\\nb', 'abc…')
     """
-    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
@@ -121,14 +123,14 @@ def passed_over_words(counts: Mapping[str, int]) -> str:
     return f"skipped in the folder: {passed}" if passed else ""
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, singular: str, plural: str = "") -> str:
     """A number with its noun.
 
     >>> counted(2000, "row"), counted(3, "class"), counted(2, "image is", "images are")
     ('2,000 rows', '3 classes', '2 images are')
     """
-    plural = many or one + ("es" if one.endswith(("s", "x", "ch")) else "s")
-    return f"{number:,} {one if number == 1 else plural}"
+    ending = "es" if singular.endswith(("s", "x", "ch")) else "s"
+    return f"{number:,} {singular if number == 1 else plural or singular + ending}"
 
 
 def readable_bytes(size: int) -> str:

@@ -17,15 +17,9 @@ import numpy as np
 from tfrecorder.display.bars import Advance, Stage
 from tfrecorder.format.example import find_value
 from tfrecorder.format.tfrecord import HEADER_BYTES
-from tfrecorder.inspection.facts import filename_of, image_of, labels_of, row_of
+from tfrecorder.inspection.record_values import RecordView, image_of, view_of
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.stored_records import (
-    Record,
-    open_shard,
-    read_at,
-    read_numbered,
-    read_places,
-)
+from tfrecorder.reading.stored_records import open_shard, read_at, read_numbered, read_places
 
 #: How many copies of an image are kept in full; the others are only counted.
 KEPT_COPIES = 4
@@ -34,20 +28,9 @@ KEPT_COPIES = 4
 _ROUND = 256
 
 
-@dataclass(frozen=True)
-class Copy:
-    """One of several records with the same image."""
-
-    split: str
-    number: int
-    row: str
-    filename: str
-    labels: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Group:
-    """The records that share one image.
+@dataclass
+class SameImage:
+    """The records that share one image, gathered one after the other.
 
     Attributes:
         counts: the number of these records, by split.
@@ -55,32 +38,44 @@ class Group:
         labels: all their labels; more than one is a contradiction.
     """
 
-    counts: dict[str, int]
-    copies: tuple[Copy, ...]
-    labels: tuple[tuple[str, ...], ...]
+    counts: Counter[str] = field(default_factory=Counter)
+    copies: list[RecordView] = field(default_factory=list)
+    labels: set[tuple[str, ...]] = field(default_factory=set)
 
     @property
     def records(self) -> int:
-        return sum(self.counts.values())
+        return self.counts.total()
 
     @property
     def leaks(self) -> bool:
         """Whether the image is in more than one split."""
         return len(self.counts) > 1
 
+    def add(self, copy: RecordView) -> None:
+        # Keep the first copies from each split, so that a leak is shown from both sides.
+        if self.counts[copy.split] < KEPT_COPIES // 2 or len(self.copies) < KEPT_COPIES:
+            self.copies.append(copy)
+        self.counts[copy.split] += 1
+        self.labels.add(copy.labels)
+
+    def sort(self, splits: list[str]) -> None:
+        """Put the splits into this order."""
+        self.counts = Counter({name: self.counts[name] for name in splits if self.counts[name]})
+        self.copies.sort(key=lambda copy: (splits.index(copy.split), copy.number))
+
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What was found.
+    """The images that occur more than once.
 
     Attributes:
-        groups: images with more than one record; those in several splits first, of these the
-            ones with different labels first, then the largest.
+        groups: the records of each image with more than one; those in several splits first, of
+            these the ones with different labels first, then the largest.
         compared: the number of records, by split, that were all compared with each other.
         records: the number of records in the dataset.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[SameImage, ...]
     compared: dict[str, int]
     records: int
 
@@ -89,11 +84,11 @@ class Duplicates:
         return sum(self.compared.values()) == self.records
 
     @property
-    def leaks(self) -> tuple[Group, ...]:
+    def leaks(self) -> tuple[SameImage, ...]:
         return tuple(group for group in self.groups if group.leaks)
 
     @property
-    def repeats(self) -> tuple[Group, ...]:
+    def repeats(self) -> tuple[SameImage, ...]:
         """Images that occur more than once in one split, whether they are in others or not."""
         return tuple(group for group in self.groups if max(group.counts.values()) > 1)
 
@@ -119,24 +114,24 @@ def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Dupl
     splits = sorted(stored.splits, key=lambda split: stored.records(split) or 0)
     records = sum(stored.records(split) or 0 for split in splits)
     advance = stage("comparing", records)
-    keys, at = _head_keys(stored, splits, started + seconds / 2, advance)
-    compared = Counter({splits[split]: len(keys[split]) for split in range(len(splits))})
-    found: dict[bytes, _Gathered] = {}
-    unread = _candidates(keys)
-    advance = stage("comparing similar records", sum(map(len, unread)))
-    for split, places in zip(splits, unread, strict=True):
-        numbers = at[split][places]
+    keys = [_head_keys(stored, split, started + seconds / 2, advance) for split in splits]
+    compared = {split: len(of_split) for split, of_split in zip(splits, keys, strict=True)}
+    by_content: dict[bytes, SameImage] = {}
+    candidates = _candidates(keys)
+    advance = stage("comparing similar records", sum(map(len, candidates)))
+    for split, numbers in zip(splits, candidates, strict=True):
         for done, record in enumerate(read_numbered(stored, split, numbers)):
             if done % _ROUND == 0 and time.monotonic() > started + seconds:
                 compared[split] -= len(numbers) - done
                 break
             advance(1)
             image = image_of(record.features, stored)
-            if not image:
-                continue
-            digest = hashlib.blake2b(image, digest_size=32).digest()
-            found.setdefault(digest, _Gathered()).add(record, stored)
-    groups = [one.group(tuple(stored.splits)) for one in found.values() if one.records > 1]
+            if image:
+                digest = hashlib.blake2b(image, digest_size=32).digest()
+                by_content.setdefault(digest, SameImage()).add(view_of(record, stored, image))
+    groups = [group for group in by_content.values() if group.records > 1]
+    for group in groups:
+        group.sort(list(stored.splits))
     groups.sort(key=lambda group: (not group.leaks, len(group.labels) == 1, -group.records))
     return Duplicates(
         groups=tuple(groups),
@@ -145,62 +140,28 @@ def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Dupl
     )
 
 
-@dataclass
-class _Gathered:
-    """The records that share one image, as they are found."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    copies: list[Copy] = field(default_factory=list)
-    labels: dict[tuple[str, ...], None] = field(default_factory=dict)
-
-    @property
-    def records(self) -> int:
-        return self.counts.total()
-
-    def add(self, record: Record, stored: StoredDataset) -> None:
-        features = record.features
-        labels = labels_of(features, stored)
-        # Keep the first copies from each split, so that a leak is shown from both sides.
-        if self.counts[record.split] < KEPT_COPIES // 2 or len(self.copies) < KEPT_COPIES:
-            names = (row_of(features), filename_of(features, stored))
-            self.copies.append(Copy(record.split, record.number, *names, labels))
-        self.counts[record.split] += 1
-        self.labels[labels] = None
-
-    def group(self, splits: tuple[str, ...]) -> Group:
-        counts = {split: self.counts[split] for split in splits if self.counts[split]}
-        copies = sorted(self.copies, key=lambda copy: (splits.index(copy.split), copy.number))
-        return Group(counts, tuple(copies), tuple(self.labels))
-
-
-def _head_keys(
-    stored: StoredDataset, splits: list[str], deadline: float, advance: Advance
-) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """A key of each record's head, and the records' numbers, by split in the given order."""
-    keys, numbers = [], {}
-    for split in splits:
-        of_split: list[int] = []
-        for shard in stored.splits[split]:
-            if time.monotonic() > deadline:
-                break
-            places = read_places(stored, shard).tolist()
-            with open_shard(shard) as file:
-                for done, (offset, size) in enumerate(places):
-                    if done % _ROUND == 0 and time.monotonic() > deadline:
-                        break
-                    head = read_at(file, offset, min(size, HEAD_BYTES))
-                    key = head_key(head, stored.image_key)
-                    if key is None:
-                        key = head_key(read_at(file, offset, size), stored.image_key) or 0
-                    of_split.append(key)
-                    advance(1)
-        keys.append(np.array(of_split, dtype=np.uint64))
-        numbers[split] = np.arange(len(of_split))
-    return keys, numbers
+def _head_keys(stored: StoredDataset, split: str, deadline: float, advance: Advance) -> np.ndarray:
+    """A key of the head of each record of a split, in their order, until the time is up."""
+    keys: list[int] = []
+    for shard in stored.splits[split]:
+        if time.monotonic() > deadline:
+            break
+        places = read_places(stored, shard).tolist()
+        with open_shard(shard) as file:
+            for done, (offset, size) in enumerate(places):
+                if done % _ROUND == 0 and time.monotonic() > deadline:
+                    break
+                head = read_at(file, offset, min(size, HEAD_BYTES))
+                key = head_key(head, stored.image_key)
+                if key is None:
+                    key = head_key(read_at(file, offset, size), stored.image_key) or 0
+                keys.append(key)
+                advance(1)
+    return np.array(keys, dtype=np.uint64)
 
 
 def _candidates(keys: list[np.ndarray]) -> list[np.ndarray]:
-    """For each split, the positions of its keys that occur more than once in all splits."""
+    """For each split, the numbers of the records whose keys occur more than once in all splits."""
     if not keys:
         return []
     _, inverse, counts = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)

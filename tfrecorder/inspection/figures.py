@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfrecorder.display.tables import counted
-from tfrecorder.inspection.duplicates import Copy
-from tfrecorder.inspection.facts import Box
-from tfrecorder.inspection.gather import Shown
 from tfrecorder.inspection.pictures import PALETTE
+from tfrecorder.inspection.record_values import Box, RecordView
 
 
-def source_row(one: Shown | Copy) -> str:
+def source_row(view: RecordView) -> str:
     """Where a record came from: its row in the source, else its number in its split."""
-    return f"row {one.row}" if one.row else f"record {one.number:,}"
+    return f"row {view.row}" if view.row else f"record {view.number:,}"
 
 
 def file_name(uri: str) -> str:
@@ -21,12 +19,13 @@ def file_name(uri: str) -> str:
     return uri.rstrip("/").rpartition("/")[2] or uri
 
 
-def description(one: Shown) -> str:
+def description(view: RecordView) -> str:
     """A picture in words, for those who cannot see it."""
-    names = [box.name or "object" for box in one.boxes]
+    names = [box.name or "object" for box in view.boxes]
     objects = f"; {counted(len(names), 'box')}: {', '.join(names)}" if names else ""
-    mask = "; with its mask" if one.masked else ""
-    return f"{one.split} record {one.number}: {', '.join(one.labels) or 'no label'}{objects}{mask}"
+    mask = "; with its mask" if view.masked else ""
+    labels = ", ".join(view.labels) or "no label"
+    return f"{view.split} record {view.number}: {labels}{objects}{mask}"
 
 
 def box_colours(boxes: Sequence[Box]) -> dict[str, str]:
@@ -38,6 +37,6 @@ def box_colours(boxes: Sequence[Box]) -> dict[str, str]:
     }
 
 
-def boxes_name_labels(one: Shown) -> bool:
+def boxes_name_labels(view: RecordView) -> bool:
     """Whether a record's labels are those of its boxes, which the colours already name."""
-    return bool(one.boxes) and {box.name for box in one.boxes} == set(one.labels)
+    return bool(view.boxes) and {box.name for box in view.boxes} == set(view.labels)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfrecorder.display.tables import counted
-from tfrecorder.inspection.duplicates import Group
+from tfrecorder.inspection.duplicates import SameImage
 from tfrecorder.inspection.figures import source_row
 from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
 
@@ -47,13 +47,8 @@ class Remark:
 
 def find(gathered: Gathered) -> list[Remark]:
     """The findings, errors first, then warnings."""
-    found = [
-        *_leaks(gathered),
-        *_rejects(gathered),
-        *_pictures(gathered),
-        *_labels(gathered),
-    ]
-    return sorted(found, key=lambda one: SEVERITIES.index(one.severity))
+    remarks = [*_leaks(gathered), *_rejects(gathered), *_pictures(gathered), *_labels(gathered)]
+    return sorted(remarks, key=lambda remark: SEVERITIES.index(remark.severity))
 
 
 def _leaks(gathered: Gathered) -> Iterator[Remark]:
@@ -63,9 +58,9 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
         count = duplicates.leaked(split, other)
         if count:
             share = count / duplicates.compared[split]
-            also = "record is" if count == 1 else "records are"
+            records = counted(count, f"{split} record is", f"{split} records are")
             yield Remark(
-                f"Leakage: {count:,} {split} {also} also in {other}, byte for byte "
+                f"Leakage: {records} also in {other}, byte for byte "
                 f"({_percent(share)} of the {split} records compared): "
                 f"{_files(duplicates.leaks, split, other)}. The evaluation looks too good by that "
                 "much.",
@@ -75,27 +70,21 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
     if duplicates.repeats:
         extra = sum(group.records - len(group.counts) for group in duplicates.repeats)
         yield Remark(
-            f"{extra:,} {_plural(extra, 'record repeats', 'records repeat')} an image of the "
-            f"same split, byte for byte: {_files(duplicates.repeats)}.",
+            f"{counted(extra, 'record repeats', 'records repeat')} an image of the same split, "
+            f"byte for byte: {_files(duplicates.repeats)}.",
             "duplicates",
         )
     contrary = [group for group in duplicates.groups if len(group.labels) > 1]
     if contrary:
-        words = _plural(len(contrary), "image has", "images have")
+        images = counted(len(contrary), "image has", "images have")
         yield Remark(
-            f"{len(contrary):,} {words} different labels in different records: {_files(contrary)}.",
-            "duplicates",
+            f"{images} different labels in different records: {_files(contrary)}.", "duplicates"
         )
     if not duplicates.groups and splits:
-        yield Remark(f"No image appears twice among {_compared(gathered)}.", "duplicates", "note")
-
-
-def _compared(gathered: Gathered) -> str:
-    duplicates = gathered.duplicates
-    compared = sum(duplicates.compared.values())
-    if duplicates.complete:
-        return f"all {counted(compared, 'record')}"
-    return f"the {counted(compared, 'record')} compared, of {duplicates.records:,}"
+        compared = counted(sum(duplicates.compared.values()), "record")
+        partly = f"the {compared} compared, of {duplicates.records:,}"
+        among = f"all {compared}" if duplicates.complete else partly
+        yield Remark(f"No image appears twice among {among}.", "duplicates", "note")
 
 
 def _rejects(gathered: Gathered) -> Iterator[Remark]:
@@ -104,20 +93,18 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         return
     count = sum(info.rejects.values())
     if count:
-        words = _plural(count, "row gave", "rows gave")
-        reasons = _some([f"{why} ({rows:,})" for why, rows in info.rejects.items()])
-        yield Remark(f"{count:,} {words} no record: {reasons}.", "rejects")
+        reasons = _first_few([f"{why} ({rows:,})" for why, rows in info.rejects.items()])
+        rows = counted(count, "row gave", "rows gave")
+        yield Remark(f"{rows} no record: {reasons}.", "rejects")
     else:
         yield Remark("Every row of the source became a record.", "rejects", "note")
     if info.suspects:
-        words = _plural(info.suspects, "image decodes", "images decode")
-        yield Remark(f"{info.suspects:,} {words} with a decoder's warning.", "rejects")
+        images = counted(info.suspects, "image decodes", "images decode")
+        yield Remark(f"{images} with a decoder's warning.", "rejects")
     if info.oriented:
-        words = _plural(info.oriented, "image carries", "images carry")
-        yield Remark(
-            f"{info.oriented:,} {words} an EXIF orientation, which training does not apply.",
-            "images",
-        )
+        images = counted(info.oriented, "image carries", "images carry")
+        words = "an EXIF orientation, which training does not apply"
+        yield Remark(f"{images} {words}.", "images")
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:
@@ -125,12 +112,13 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
     unshown = len(gathered.all_seen) - len(gathered.usable)
     if unshown:
         records = counted(len(gathered.all_seen), "record")
-        words = f"{unshown:,} of {records} looked at {_plural(unshown, 'has', 'have')} no image"
-        yield Remark(f"{words} that Pillow decodes.", "images")
+        verb = "has" if unshown == 1 else "have"
+        words = f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes."
+        yield Remark(words, "images")
     if gathered.constants:
-        words = _plural(gathered.constants, "is", "are")
+        verb = "is" if gathered.constants == 1 else "are"
         yield Remark(
-            f"{gathered.constants:,} of {seen} looked at {words} near-constant: their "
+            f"{gathered.constants:,} of {seen} looked at {verb} near-constant: their "
             f"grey levels vary by less than {NEAR_CONSTANT:g} of 255.",
             "images",
         )
@@ -146,9 +134,9 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
         if len(absent) == 1:
             yield Remark(f"Class {_quoted(absent[0])} has no TRAIN record.", "labels")
         else:
-            named = _some([_quoted(name) for name in absent])
+            named = _first_few([_quoted(name) for name in absent])
             yield Remark(f"{len(absent):,} classes have no TRAIN record: {named}.", "labels")
-    most, least = max(train, key=lambda one: train[one]), min(train, key=lambda one: train[one])
+    most, least = max(train, key=train.__getitem__), min(train, key=train.__getitem__)
     if train[most] > IMBALANCE * train[least]:
         yield Remark(
             f"Class {_quoted(most)} has {train[most] / train[least]:,.0f} times the TRAIN records "
@@ -157,12 +145,11 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
         )
 
 
-def _files(groups: Iterable[Group], *splits: str) -> str:
+def _files(groups: Iterable[SameImage], *splits: str) -> str:
     """The first few images of some groups, those in the given splits."""
     firsts = [group.copies[0] for group in groups if set(splits) <= set(group.counts)]
-    return _some(
-        [_short(_name(one.filename) or f"{one.split} {source_row(one)}") for one in firsts]
-    )
+    names = [_name(copy.filename) or f"{copy.split} {source_row(copy)}" for copy in firsts]
+    return _first_few(list(map(_short, names)))
 
 
 def _name(uri: str) -> str:
@@ -179,10 +166,10 @@ def _short(name: str) -> str:
     return f"{NAME}{shown.replace(NAME, '␀')}{NAME}"
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_few(names: Sequence[str]) -> str:
     """The first few of some names, as a phrase.
 
-    >>> _some(["a", "b", "c", "d", "e"])
+    >>> _first_few(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
     more = len(names) - NAMED
@@ -191,7 +178,3 @@ def _some(names: Sequence[str]) -> str:
 
 def _percent(share: float) -> str:
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
-
-
-def _plural(count: int, one: str, many: str) -> str:
-    return one if count == 1 else many

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
 from tfrecorder.core.checks import Whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
-from tfrecorder.display.tables import counted, one_line, text_table
+from tfrecorder.display.tables import Report, Table, counted, one_line
 from tfrecorder.errors import SourceError
 from tfrecorder.images.check import check_image
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
@@ -24,11 +24,12 @@ from tfrecorder.inspection.pictures import (
     to_jpeg,
 )
 from tfrecorder.inspection.rendering import render
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import require
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.cells import Fault, File, file_in, name_of
-from tfrecorder.sources.source import read_source
+from tfrecorder.sources.source import read_table
 from tfrecorder.sources.table import Source
 
 MOST_ROWS = 200
@@ -50,14 +51,14 @@ class FrameRow:
     split: str
     label: str
     image_uri: str
-    width: int
-    height: int
-    jpeg: bytes = field(repr=False)
-    fault: str
+    width: int = 0
+    height: int = 0
+    jpeg: bytes = field(default=b"", repr=False)
+    fault: str = ""
 
 
 @dataclass(frozen=True)
-class FramePreview:
+class FramePreview(Report):
     """Some images of a frame, which a notebook shows.
 
     Attributes:
@@ -68,13 +69,13 @@ class FramePreview:
     rows: tuple[FrameRow, ...]
     total: int
 
-    def __str__(self) -> str:
+    def _tables(self) -> list[Table]:
         table = [["row", "split", "label", "size", "image"]]
-        for one in self.rows:
-            size = one.fault or f"{one.width} x {one.height}"
-            table.append([str(one.row), *map(one_line, (one.split, one.label, size))])
-            table[-1].append(one_line(one.image_uri, 80))
-        return "\n".join([self._headline(), "", *text_table(table)])
+        for row in self.rows:
+            size = row.fault or f"{row.width} x {row.height}"
+            cells = map(one_line, (row.split, row.label, size))
+            table.append([str(row.row), *cells, one_line(row.image_uri, 80)])
+        return [Table(table)]
 
     def _repr_html_(self) -> str:
         return render("frame.html.jinja", headline=self._headline(), rows=self.rows)
@@ -113,7 +114,7 @@ def preview_frame(
     """
     require(Whole(1, MOST_ROWS), num_rows=num_rows)
     require(Whole(0), seed=seed)
-    source = read_source(frame, columns)
+    source = read_table(frame, ConvertOptions(columns=columns))
     if URI_COLUMN not in source.frame:
         raise SourceError(
             f"the frame has no column {URI_COLUMN!r}; rename the column of the images, or map it: "
@@ -130,19 +131,21 @@ def _read_row(source: Source, row: int) -> FrameRow:
         _text(source.frame[name].iloc[row]) if name in source.frame else ""
         for name in (SPLIT_COLUMN, LABEL_COLUMN)
     )
-    found = file_in(source.frame[URI_COLUMN].iloc[row])
-    uri = found.name or name_of(found.data) if isinstance(found, File) else _text(found)
-    known = (row, split, label, found.shown if isinstance(found, Fault) else uri)
-    if isinstance(found, Fault) or not uri:
-        words = found.words if isinstance(found, Fault) else "the image is missing"
-        return FrameRow(*known, 0, 0, b"", words)
+    cell = file_in(source.frame[URI_COLUMN].iloc[row])
+    if isinstance(cell, Fault):
+        return FrameRow(row, split, label, cell.shown, fault=cell.reason)
+    uri = cell.name or name_of(cell.data) if isinstance(cell, File) else _text(cell)
+    shown = FrameRow(row, split, label, uri)
+    if not uri:
+        return replace(shown, fault="the image is missing")
     try:
-        data = found.data if isinstance(found, File) else read_image(uri, source.base)
+        data = cell.data if isinstance(cell, File) else read_image(uri, source.base)
         image = check_image(data, "header", DEFAULT_MAX_PIXELS)
         picture = read_picture(image.data, SMALL_SIDE)
     except (Reject, UnshownError) as error:
-        return FrameRow(*known, 0, 0, b"", str(error))
-    return FrameRow(*known, picture.width, picture.height, to_jpeg(picture.pixels), "")
+        return replace(shown, fault=str(error))
+    jpeg = to_jpeg(picture.pixels)
+    return replace(shown, width=picture.width, height=picture.height, jpeg=jpeg)
 
 
 def _text(value: Any) -> str:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from tfrecorder.core.threads import ThreadPool, map_ahead
-from tfrecorder.display.bars import Advance, Stage, counting
+from tfrecorder.display.bars import Stage, counting
 from tfrecorder.format import layout
 from tfrecorder.inspection.duplicates import Duplicates, find_duplicates
-from tfrecorder.inspection.facts import (
-    Box,
-    boxes_of,
-    filename_of,
-    image_of,
-    labels_of,
-    mask_of,
-    row_of,
-)
 from tfrecorder.inspection.pictures import (
     SIDE,
     SMALL_SIDE,
@@ -31,6 +23,7 @@ from tfrecorder.inspection.pictures import (
     read_picture,
     to_jpeg,
 )
+from tfrecorder.inspection.record_values import RecordView, boxes_of, image_of, mask_of, view_of
 from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import DatasetInfo, summed
@@ -50,58 +43,6 @@ SHOWN_ROWS = 20
 #: Records that the pool of threads holds at once.
 _AHEAD = 16
 
-#: Identifies a record: its split and its number.
-Which = tuple[str, int]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One record that was decoded.
-
-    Attributes:
-        split, number: identify the record.
-        labels: its class names.
-        width, height: in pixels; 0 if it cannot be decoded.
-        bytes: the size of the encoded image.
-        brightness, contrast: mean and standard deviation of the grey levels, 0 to 255.
-        fault: why it cannot be shown; empty if it can.
-    """
-
-    split: str
-    number: int
-    labels: tuple[str, ...]
-    width: int
-    height: int
-    bytes: int
-    brightness: float = 0.0
-    contrast: float = 0.0
-    fault: str = ""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """One record as the page shows it.
-
-    Attributes:
-        jpeg: the picture, with any mask laid over it; empty if there is none.
-        thumb: the picture's width and height.
-        width, height: the size of the stored image.
-        fault: why there is no picture, or no boxes.
-    """
-
-    split: str
-    number: int
-    row: str
-    filename: str
-    labels: tuple[str, ...]
-    jpeg: bytes
-    thumb: tuple[int, int]
-    width: int
-    height: int
-    boxes: tuple[Box, ...]
-    masked: bool
-    fault: str
-
 
 @dataclass(frozen=True)
 class Gathered:
@@ -111,30 +52,37 @@ class Gathered:
         info: counts, classes, rejects by reason, options.
         seed: for the random records.
         seen: the records that were decoded, by split.
-        class_counts: records by split and class.
-        counted: whether these counts cover all records, or only those decoded.
         sheet: random records, by split.
-        darkest, brightest, constant: extremes among the decoded records.
-        constants: how many of the decoded records are near-constant.
+        darkest, brightest, constant: extremes among the decoded records, a few of each kind.
         duplicates: images with several records.
-        pictures: the first record of each duplicate that is shown.
+        pictures: the first record of each duplicate that is shown, by its place.
         rejects, suspects: the first rows of the two lists; None if they are not known.
     """
 
     info: DatasetInfo
     seed: int
-    seen: Mapping[str, Sequence[Seen]]
-    class_counts: Mapping[str, Mapping[str, int]]
-    counted: bool
-    sheet: Mapping[str, Sequence[Shown]]
-    darkest: Sequence[Shown]
-    brightest: Sequence[Shown]
-    constant: Sequence[Shown]
-    constants: int
+    seen: Mapping[str, Sequence[RecordView]]
+    sheet: Mapping[str, Sequence[RecordView]]
+    darkest: Sequence[RecordView]
+    brightest: Sequence[RecordView]
+    constant: Sequence[RecordView]
     duplicates: Duplicates
-    pictures: Mapping[Which, Shown]
+    pictures: Mapping[tuple[str, int], RecordView]
     rejects: Sequence[Sequence[str]] | None
     suspects: Sequence[Sequence[str]] | None
+
+    @property
+    def counted(self) -> bool:
+        """Whether the counts of classes cover all records, or only those decoded."""
+        return bool(self.info.class_counts)
+
+    @cached_property
+    def class_counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Records by split and class."""
+        return self.info.class_counts or {
+            split: Counter(label for view in views for label in view.labels)
+            for split, views in self.seen.items()
+        }
 
     @property
     def class_totals(self) -> dict[str, int]:
@@ -142,14 +90,19 @@ class Gathered:
         names = dict.fromkeys(self.info.class_names or (), 0) if self.counted else {}
         return summed([names, *self.class_counts.values()])
 
-    @property
-    def all_seen(self) -> list[Seen]:
-        return [seen for of_split in self.seen.values() for seen in of_split]
+    @cached_property
+    def all_seen(self) -> list[RecordView]:
+        return [view for of_split in self.seen.values() for view in of_split]
+
+    @cached_property
+    def usable(self) -> list[RecordView]:
+        """The decoded records whose image can be shown."""
+        return [view for view in self.all_seen if view.width]
 
     @property
-    def usable(self) -> list[Seen]:
-        """The decoded records whose image can be shown."""
-        return [seen for seen in self.all_seen if seen.width]
+    def constants(self) -> int:
+        """How many of the decoded records are near-constant."""
+        return sum(view.contrast < NEAR_CONSTANT for view in self.usable)
 
 
 def gather(
@@ -178,33 +131,45 @@ def gather(
     """
     drawn = draw(stored, num_records, seed)
     with large_images_allowed(), ThreadPool() as pool:
-        advance = stage("decoding", sum(map(len, drawn.values())))
-        seen = {
-            split: _look(pool, stored, split, numbers, advance) for split, numbers in drawn.items()
-        }
+
+        def views(
+            numbers: Mapping[str, Collection[int]], verb: str, side: int | None = None
+        ) -> list[RecordView]:
+            records = itertools.chain.from_iterable(
+                read_numbered(stored, split, of_split) for split, of_split in numbers.items()
+            )
+            made = map_ahead(pool, lambda record: look(record, stored, side), records, _AHEAD)
+            return list(counting(made, stage(verb, sum(map(len, numbers.values())))))
+
+        def pictures(
+            places: Iterable[tuple[str, int]], side: int
+        ) -> dict[tuple[str, int], RecordView]:
+            numbers: dict[str, set[int]] = {}
+            for split, number in places:
+                numbers.setdefault(split, set()).add(number)
+            return {view.place: view for view in views(numbers, "drawing", side)}
+
+        seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
+        for view in views(drawn, "decoding"):
+            seen[view.split].append(view)
         duplicates = find_duplicates(stored, seconds, stage)
-        extremes = _extremes([one for of_split in seen.values() for one in of_split if one.width])
-        sheet = [(split, n) for split, numbers in drawn.items() for n in numbers[:per_split]]
+        extremes = _extremes([view for of_split in seen.values() for view in of_split])
+        sheet = {split: [(split, n) for n in drawn[split][:per_split]] for split in drawn}
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]
-        firsts = [(group.copies[0].split, group.copies[0].number) for group in groups]
-        large = _show(pool, stored, sheet, SIDE, stage)
-        small = _show(pool, stored, [*itertools.chain(*extremes), *firsts], SMALL_SIDE, stage)
-    darkest, brightest, constant = ([small[one] for one in some] for some in extremes)
+        firsts = [group.copies[0].place for group in groups]
+        large = pictures(itertools.chain.from_iterable(sheet.values()), SIDE)
+        small = pictures([*itertools.chain.from_iterable(extremes), *firsts], SMALL_SIDE)
+    darkest, brightest, constant = ([small[place] for place in places] for places in extremes)
     return Gathered(
         info=info,
         seed=seed,
         seen=seen,
-        class_counts=info.class_counts or _counted(seen),
-        counted=bool(info.class_counts),
-        sheet={split: [large[one] for one in sheet if one[0] == split] for split in drawn},
+        sheet={split: [large[place] for place in places] for split, places in sheet.items()},
         darkest=darkest,
         brightest=brightest,
         constant=constant,
-        constants=sum(
-            one.contrast < NEAR_CONSTANT for of in seen.values() for one in of if one.width
-        ),
         duplicates=duplicates,
-        pictures={one: small[one] for one in firsts},
+        pictures={place: small[place] for place in firsts},
         rejects=_first_rows(stored, layout.REJECTS),
         suspects=_first_rows(stored, layout.SUSPECTS),
     )
@@ -221,102 +186,47 @@ def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[i
     return drawn
 
 
-def _look(
-    pool: ThreadPool,
-    stored: StoredDataset,
-    split: str,
-    numbers: list[int],
-    advance: Advance,
-) -> list[Seen]:
-    records = read_numbered(stored, split, numbers)
-    seen = map_ahead(pool, lambda record: _see(record, stored), records, _AHEAD)
-    return list(counting(seen, advance))
-
-
-def _see(record: Record, stored: StoredDataset) -> Seen:
-    labels = labels_of(record.features, stored)
-    image = image_of(record.features, stored)
-    known = (record.split, record.number, labels)
-    try:
-        picture = read_picture(image)
-    except UnshownError as error:
-        return Seen(*known, 0, 0, len(image), fault=str(error))
-    grey = (picture.brightness, picture.contrast)
-    return Seen(*known, picture.width, picture.height, len(image), *grey)
-
-
-def _extremes(seen: list[Seen]) -> tuple[list[Which], list[Which], list[Which]]:
-    """The darkest, the brightest and the near-constant records, a few of each kind."""
-    by_brightness = sorted(seen, key=lambda one: one.brightness)
-    by_contrast = sorted(seen, key=lambda one: one.contrast)
-    constant = [one for one in by_contrast if one.contrast < NEAR_CONSTANT]
-    ends = by_brightness[:EXAMPLES], by_brightness[::-1][:EXAMPLES], constant[:EXAMPLES]
-    darkest, brightest, constant_few = ([(one.split, one.number) for one in some] for some in ends)
-    return darkest, brightest, constant_few
-
-
-def _show(
-    pool: ThreadPool,
-    stored: StoredDataset,
-    wanted: Iterable[Which],
-    side: int,
-    stage: Stage,
-) -> dict[Which, Shown]:
-    numbers: dict[str, set[int]] = {}
-    for split, number in wanted:
-        numbers.setdefault(split, set()).add(number)
-    records: Iterator[Record] = itertools.chain.from_iterable(
-        read_numbered(stored, split, of_split) for split, of_split in numbers.items()
-    )
-    shown = map_ahead(pool, lambda record: show(record, stored, side), records, _AHEAD)
-    advance = stage("drawing", sum(map(len, numbers.values())))
-    return {(one.split, one.number): one for one in counting(shown, advance)}
-
-
-def show(record: Record, stored: StoredDataset, side: int) -> Shown:
-    """A record with its picture."""
+def look(record: Record, stored: StoredDataset, side: int | None = None) -> RecordView:
+    """A record whose image is decoded; with its picture, if the longer side of one is given."""
     features = record.features
-    mask = mask_of(features, stored)
-    jpeg, thumb, size, fault = b"", (0, 0), (0, 0), ""
-    boxes: tuple[Box, ...] = ()
+    image = image_of(features, stored)
+    view = view_of(record, stored, image)
     try:
-        picture = read_picture(image_of(features, stored), side)
-        size = (picture.width, picture.height)
-        thumb = picture.pixels.size
-        jpeg = to_jpeg(picture.pixels)  # kept if the mask does not decode
-        if mask:
-            jpeg = to_jpeg(lay_mask(picture.pixels, mask))
-        boxes = boxes_of(features, stored, size)
+        picture = read_picture(image, side or SIDE)
+        view = replace(
+            view,
+            width=picture.width,
+            height=picture.height,
+            brightness=picture.brightness,
+            contrast=picture.contrast,
+        )
+        if side is None:
+            return view
+        # The picture is kept if its mask does not decode, or its boxes are unsound.
+        view = replace(view, jpeg=to_jpeg(picture.pixels), thumb=picture.pixels.size)
+        if view.masked:
+            mask = mask_of(features, stored)
+            view = replace(view, jpeg=to_jpeg(lay_mask(picture.pixels, mask)))
+        return replace(view, boxes=boxes_of(features, stored, (view.width, view.height)))
     except (UnshownError, ValueError) as error:
-        fault = str(error)
-    return Shown(
-        split=record.split,
-        number=record.number,
-        row=row_of(features),
-        filename=filename_of(features, stored),
-        labels=labels_of(features, stored),
-        jpeg=jpeg,
-        thumb=thumb,
-        width=size[0],
-        height=size[1],
-        boxes=boxes,
-        masked=bool(mask),
-        fault=fault,
-    )
+        return replace(view, fault=str(error))
 
 
-def _counted(seen: Mapping[str, Sequence[Seen]]) -> dict[str, dict[str, int]]:
-    return {
-        split: dict(Counter(label for one in of_split for label in one.labels))
-        for split, of_split in seen.items()
-    }
+def _extremes(seen: Iterable[RecordView]) -> list[list[tuple[str, int]]]:
+    """The places of the darkest, the brightest and the near-constant records, a few of each."""
+    usable = [view for view in seen if view.width]
+    by_brightness = sorted(usable, key=lambda view: view.brightness)
+    constant = [view for view in usable if view.contrast < NEAR_CONSTANT]
+    constant.sort(key=lambda view: view.contrast)
+    kinds = by_brightness, by_brightness[::-1], constant
+    return [[view.place for view in kind[:EXAMPLES]] for kind in kinds]
 
 
 def _first_rows(stored: StoredDataset, name: str) -> Sequence[Sequence[str]] | None:
     """The first rows of a list; None for what other tools wrote, which has no such list."""
     if stored.form != "tfrecorder":
         return None
-    found: list[Sequence[str]] = []
+    rows: list[Sequence[str]] = []
     for directory in stored.generations:
-        found += read_side_file(directory, name)[: SHOWN_ROWS - len(found)]
-    return found
+        rows += read_side_file(directory, name)[: SHOWN_ROWS - len(rows)]
+    return rows

@@ -20,7 +20,14 @@ from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.format.example import Values
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
-from tfrecorder.inspection.facts import MASK, encoded_of, image_of, mask_key, mask_of, text_of
+from tfrecorder.inspection.record_values import (
+    MASK,
+    encoded_of,
+    image_of,
+    mask_key,
+    mask_of,
+    text_of,
+)
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import StoredDataset

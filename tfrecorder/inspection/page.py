@@ -39,7 +39,7 @@ def render_page(gathered: Gathered) -> str:
         classes=class_table(gathered) if "labels" in sections else None,
         plotted=list(usable),
         plots=image_plots(usable) if usable else [],
-        unshown=[one for one in gathered.all_seen if not one.width],
+        unshown=[view for view in gathered.all_seen if not view.width],
         at_once=_AT_ONCE,
         shown_faults=_SHOWN_FAULTS,
         shown_groups=SHOWN_GROUPS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, record_bar
-from tfrecorder.display.tables import counted, readable_bytes
+from tfrecorder.display.tables import Report, counted, readable_bytes
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.inspection.gather import gather
@@ -24,7 +24,7 @@ _NOTEBOOK_HEIGHT = 720
 
 
 @dataclass(frozen=True)
-class Preview:
+class Preview(Report):
     """A page that shows a dataset; in a notebook it shows itself.
 
     Attributes:
@@ -53,21 +53,20 @@ class Preview:
     near_constant: int
     sampling: str
 
-    def __str__(self) -> str:
+    def _headline(self) -> str:
         size = readable_bytes(len(self.page.encode()))
+        return f"{self.html} ({size})" if self.html else f"a page of {size}"
+
+    def _notes(self) -> list[str]:
         looked_at, decoded = self.looked_at, self.looked_at - self.undecodable
-        first = f"{self.html} ({size})" if self.html else f"a page of {size}"
-        return "\n".join(
-            [
-                first,
-                self.sampling,
-                f"compared: {self.compared:,} of {counted(self.records, 'record')} by content",
-                f"in more than one split: {counted(self.leaks, 'image')}",
-                f"more than once in one split: {counted(self.repeats, 'image')}",
-                f"without an image that decodes: {self.undecodable:,} of {looked_at:,} looked at",
-                f"near-constant: {self.near_constant:,} of {counted(decoded, 'image')} looked at",
-            ]
-        )
+        return [
+            self.sampling,
+            f"compared: {self.compared:,} of {counted(self.records, 'record')} by content",
+            f"in more than one split: {counted(self.leaks, 'image')}",
+            f"more than once in one split: {counted(self.repeats, 'image')}",
+            f"without an image that decodes: {self.undecodable:,} of {looked_at:,} looked at",
+            f"near-constant: {self.near_constant:,} of {counted(decoded, 'image')} looked at",
+        ]
 
     def _repr_html_(self) -> str:
         page = markup.escape(self.page)

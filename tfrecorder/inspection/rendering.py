@@ -62,7 +62,4 @@ def _visible(value: Any) -> Any:
 
 def _picture(match: re.Match[str]) -> str:
     """A control character as Unicode's picture of it, from U+2400."""
-    code = ord(match[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else "�"
+    return chr(0x2400 + ord(match[0])) if match[0] < " " else "�"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfrecorder.inspection import plots
-from tfrecorder.inspection.gather import Gathered, Seen
+from tfrecorder.inspection.gather import Gathered
+from tfrecorder.inspection.record_values import RecordView
 
 #: Beyond the first number the most frequent classes come first; beyond the second, the rest are
 #: left out.
@@ -37,13 +38,11 @@ class ClassRow:
     Attributes:
         name, total: the class, and its records in all splits.
         counts: its records by split.
-        place: its position among the classes in their own order, from 0.
     """
 
     name: str
     total: int
     counts: Sequence[ClassCount]
-    place: int
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,8 @@ def section_titles(gathered: Gathered) -> dict[str, str]:
 def class_table(gathered: Gathered) -> ClassTable:
     """The classes; if there are many, the most frequent first."""
     totals = gathered.class_totals
-    names = list(totals)
-    places = {name: place for place, name in enumerate(names)}
-    by_total = len(names) > MANY_CLASSES
-    if by_total:
-        names.sort(key=lambda name: -totals[name])
+    by_total = len(totals) > MANY_CLASSES
+    names = sorted(totals, key=lambda name: -totals[name]) if by_total else list(totals)
     counts = gathered.class_counts
     records = {split: sum(in_split.values()) for split, in_split in counts.items()}
     most = max(
@@ -105,42 +101,38 @@ def class_table(gathered: Gathered) -> ClassTable:
     return ClassTable(
         splits=list(counts),
         totals=list(records.values()),
-        rows=[
-            ClassRow(name, totals[name], counted(name), places[name])
-            for name in names[:SHOWN_CLASSES]
-        ],
+        rows=[ClassRow(name, totals[name], counted(name)) for name in names[:SHOWN_CLASSES]],
         by_total=by_total,
         classes=len(names),
     )
 
 
-def shown_by_split(gathered: Gathered) -> dict[str, list[Seen]]:
+def shown_by_split(gathered: Gathered) -> dict[str, list[RecordView]]:
     """The decoded records whose image can be shown, for each split that has any."""
-    usable: dict[str, list[Seen]] = {}
-    for one in gathered.usable:
-        usable.setdefault(one.split, []).append(one)
+    usable: dict[str, list[RecordView]] = {}
+    for view in gathered.usable:
+        usable.setdefault(view.split, []).append(view)
     return usable
 
 
-def image_plots(seen: Mapping[str, Sequence[Seen]]) -> list[plots.Plot]:
+def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[plots.Plot]:
     """Sizes, aspect ratio and grey levels of each split's images."""
 
-    def series(value: str) -> plots.Series:
-        return {split: [getattr(one, value) for one in some] for split, some in seen.items()}
+    def series(value: Callable[[RecordView], float]) -> plots.Series:
+        return {split: [value(view) for view in views] for split, views in seen.items()}
 
-    sizes = {split: [(one.width, one.height) for one in some] for split, some in seen.items()}
-    aspects = {split: [w / h for w, h in some] for split, some in sizes.items()}
-    shorter = {split: [min(size) for size in some] for split, some in sizes.items()}
-    kilobytes = {split: [size / 1000 for size in some] for split, some in series("bytes").items()}
+    sizes = {split: [(view.width, view.height) for view in views] for split, views in seen.items()}
+    shorter = series(lambda view: min(view.width, view.height))
+    aspects = series(lambda view: view.width / view.height)
+    kilobytes = series(lambda view: view.size / 1000)
+    brightness = series(lambda view: view.brightness)
+    contrast = series(lambda view: view.contrast)
+    whole = "{:.0f}".format
     return [
         plots.scatter(sizes, "Size: height by width, in pixels"),
         plots.histogram(shorter, "{:,.0f}".format, "Shorter side in pixels"),
         plots.histogram(aspects, "{:.3g}".format, "Aspect: width ÷ height"),
         plots.histogram(kilobytes, "{:,.4g}".format, "File size in kB"),
-        plots.histogram(
-            series("brightness"), "{:.0f}".format, "Brightness: mean grey level", (0, 255)
-        ),
-        plots.histogram(
-            series("contrast"), "{:.0f}".format, "Contrast: deviation of grey levels", (0, 128)
-        ),
+        plots.histogram(brightness, whole, "Brightness: mean grey level", (0, 255)),
+        plots.histogram(contrast, whole, "Contrast: deviation of grey levels", (0, 128)),
     ]

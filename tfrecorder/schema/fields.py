@@ -7,7 +7,7 @@ of TensorFlow's own tools; with several, each key starts with the name of its co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -91,19 +91,11 @@ class Field:
             shape = () if isinstance(kind, Label) else (None,)
             return Feature(f"{key}/label", "label", shape), Feature(f"{key}/text", "text", shape)
         if isinstance(kind, Boxes):
-            edges = (Feature(edge, "float", (None,)) for edge in self.edges)
-            named = [(f"{key}/class/label", "label"), (f"{key}/class/text", "text")]
-            # First, because boxes are counted by the last one, which is the class or an edge.
-            whole = (
-                ()
-                if self.tfds_boxes_key is None
-                else (Feature(self.tfds_boxes_key, "float", (None,)),)
-            )
-            return (
-                *whole,
-                *edges,
-                *(Feature(name, word, (None,)) for name, word in named if kind.label is not None),
-            )
+            # Whole boxes first, because boxes are counted by the last key: the class or an edge.
+            made = dict.fromkeys([*filter(None, [self.tfds_boxes_key]), *self.edges], "float")
+            if kind.label is not None:
+                made |= {f"{key}/class/label": "label", f"{key}/class/text": "text"}
+            return tuple(Feature(name, word, (None,)) for name, word in made.items())
         if isinstance(kind, Number):
             return (Feature(key, _NUMBER_KINDS[kind.dtype], kind.shape),)
         if isinstance(kind, (Text, Bytes)):
@@ -121,16 +113,14 @@ class Field:
 
         None for any other column, and for boxes that are stored only by their edges.
         """
-        if not isinstance(self.kind, Boxes) or not self.kind.tfds_features:
-            return None
-        return f"{self.key}/bbox"
+        whole = isinstance(self.kind, Boxes) and self.kind.tfds_features
+        return f"{self.key}/bbox" if whole else None
 
     @property
     def label_map(self) -> tuple[str, ...] | None:
         """The class names of boxes whose class 0 is the background; None for any other column."""
-        if not isinstance(self.kind, Boxes) or not self.kind.background_class:
-            return None
-        return self.class_names
+        reserved = isinstance(self.kind, Boxes) and self.kind.background_class
+        return self.class_names if reserved else None
 
     @cached_property
     def box_key(self) -> str | None:
@@ -138,7 +128,7 @@ class Field:
 
         None if each edge has a key, as in everything that this package writes.
         """
-        arrays = (one.key for one in self.held or () if one.shape[-1:] == (4,))
+        arrays = (feature.key for feature in self.held or () if feature.shape[-1:] == (4,))
         return next(arrays, None) if isinstance(self.kind, Boxes) else None
 
     @cached_property
@@ -154,13 +144,13 @@ class Field:
     @cached_property
     def masks_key(self) -> str | None:
         """For boxes with a mask for each object, the key of the masks; None if there are none."""
-        masks = (one.key for one in self.held or () if one.kind == "mask")
+        masks = (feature.key for feature in self.held or () if feature.kind == "mask")
         return next(masks, None) if isinstance(self.kind, Boxes) else None
 
     @cached_property
     def encoded_key(self) -> str:
         """For an image or a mask, the key of its bytes."""
-        return next(one.key for one in self.features if one.kind in ("image", "mask"))
+        return next(self._keys("image", "mask"))
 
     @property
     def uri_key(self) -> str:
@@ -175,19 +165,20 @@ class Field:
     @cached_property
     def size_keys(self) -> tuple[str, ...]:
         """For an image, the keys of its height, width and channels; empty if there are none."""
-        return tuple(one.key for one in self.features if one.kind == "int64")
+        return tuple(self._keys("int64"))
 
     @cached_property
     def label_key(self) -> str | None:
         """The key of its classes; None if it has none."""
-        return next((one.key for one in self.features if one.kind == "label"), None)
+        return next(self._keys("label"), None)
 
     @property
     def text_key(self) -> str | None:
         """The key of its classes' texts; None if it has none."""
-        if self.label_key is None:
-            return None
-        return next((one.key for one in self.features if one.kind == "text"), None)
+        return None if self.label_key is None else next(self._keys("text"), None)
+
+    def _keys(self, *kinds: str) -> Iterator[str]:
+        return (feature.key for feature in self.features if feature.kind in kinds)
 
     @property
     def is_unlabelled(self) -> bool:
@@ -217,7 +208,7 @@ def fields_of(schema: Schema) -> tuple[Field, ...]:
             made.append(Field(name, kind, "image/object"))
         elif isinstance(kind, (Number, Text, Bytes)):
             made.append(Field(name, kind, name))
-    counts = Counter(one.key for one in record_features(made))
+    counts = Counter(feature.key for feature in record_features(made))
     for key, count in counts.items():
         if count > 1 or not key:
             raise OptionError(
@@ -247,8 +238,8 @@ def primary_image(fields: Iterable[Field]) -> Field | None:
 
 def class_field(fields: Iterable[Field]) -> Field | None:
     """The only column with classes; None if there are several, or none."""
-    found = [field for field in fields if field.label_key is not None]
-    return found[0] if len(found) == 1 else None
+    classes = [field for field in fields if field.label_key is not None]
+    return classes[0] if len(classes) == 1 else None
 
 
 def image_of(mask: Field, fields: Sequence[Field]) -> Field:
@@ -274,7 +265,7 @@ def to_json(fields: Sequence[Field]) -> list[dict[str, Any]]:
     ]
 
 
-def from_json(found: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
+def from_json(fields: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
     """The fields that `to_json` wrote.
 
     Raises:
@@ -282,13 +273,13 @@ def from_json(found: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
     """
     return tuple(
         Field(
-            column=one["column"],
-            kind=kind_of(one["column"], one["kind"]),
-            key=one["key"],
-            names=None if one["names"] is None else tuple(one["names"]),
-            num_classes=one["num_classes"],
-            gathered=one["gathered"],
-            integer=one.get("integer", False),
+            column=field["column"],
+            kind=kind_of(field["column"], field["kind"]),
+            key=field["key"],
+            names=None if field["names"] is None else tuple(field["names"]),
+            num_classes=field["num_classes"],
+            gathered=field["gathered"],
+            integer=field.get("integer", False),
         )
-        for one in found
+        for field in fields
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -293,11 +294,8 @@ class Schema:
 
     def source_columns(self) -> list[str]:
         """The columns of the source that the schema needs, each once."""
-        found: dict[str, None] = {}
-        for name, kind in self.fields:
-            if not isinstance(kind, Ignore):
-                found.update(dict.fromkeys(columns_of(name, kind)))
-        return list(found)
+        kept = (columns_of(*field) for field in self.fields if not isinstance(field[1], Ignore))
+        return list(dict.fromkeys(itertools.chain.from_iterable(kept)))
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(f'{name}={kind}' for name, kind in self.fields)})"
@@ -313,9 +311,9 @@ def columns_of(name: str, kind: Kind) -> tuple[str, ...]:
 
 
 def _check_together(schema: Schema) -> None:
-    for one in (Split, Boxes):
-        if len(several := schema.of(one)) > 1:
-            raise OptionError(f"schema: {several} are all {one.__name__}(); there can be only one.")
+    for cls in (Split, Boxes):
+        if len(several := schema.of(cls)) > 1:
+            raise OptionError(f"schema: {several} are all {cls.__name__}(); there can be only one.")
     if not schema.of(Image, Mask, Label, Labels, Boxes, Number, Text, Bytes):
         raise OptionError("schema: no column makes a feature; name at least one, such as Image().")
     images = schema.of(Image)

@@ -23,26 +23,25 @@ def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def number_labels(
-    column: pd.Series, given: tuple[str, ...] | None, known: tuple[str, ...] = ()
+    column: pd.Series, given: tuple[str, ...] | None, existing: tuple[str, ...] = ()
 ) -> tuple[np.ndarray, np.ndarray | pd.Series, tuple[str, ...] | None]:
     """Integers and texts of checked labels, and the class names if there are any.
 
     Args:
         column: holds int64, or texts.
-        given: all class names in the order of their integers; None takes those found.
-        known: the class names that a dataset already has; others get the next integers.
+        given: all class names in the order of their integers; None takes those of the column.
+        existing: the class names that a dataset already has; others get the next integers.
     """
     if column.dtype == np.int64:
         numbers = column.to_numpy(dtype=np.int64)
         lookup, inverse = np.unique(numbers, return_inverse=True)
         texts = [str(number) if given is None else given[number] for number in lookup]
         return numbers, np.array(texts, dtype=object)[inverse], given
-    codes, texts_found = pd.factorize(column)
-    distinct = texts_found.tolist()  # taken one by one, texts in Arrow are five times as slow
-    found = (*known, *build_vocabulary(set(distinct).difference(known)))
-    names = found if given is None else given
-    place = {name: number for number, name in enumerate(names)}
-    numbers = np.array([place[label] for label in distinct], dtype=np.int64)[codes]
+    codes, uniques = pd.factorize(column)
+    distinct = uniques.tolist()  # taken one by one, texts in Arrow are five times as slow
+    names = given or (*existing, *build_vocabulary(set(distinct).difference(existing)))
+    number_of = {name: number for number, name in enumerate(names)}
+    numbers = np.array([number_of[label] for label in distinct], dtype=np.int64)[codes]
     return numbers, column, names
 
 
@@ -70,8 +69,7 @@ def _escape(name: str) -> str:
     body = name.strip()
     if not body:
         return "".join(map(_code, name)) or "\\"
-    at = name.index(body)
-    head, tail = name[:at], name[at + len(body) :]
+    head, _, tail = name.partition(body)
     body = _LINE_BREAKS.sub(lambda match: _code(match[0]), body)
     return "".join(map(_code, head)) + body + "".join(map(_code, tail))
 
@@ -107,4 +105,4 @@ def to_label_map_pbtxt(names: Sequence[str]) -> str:
 def _in_quotes(name: str) -> str:
     """A text as protocol buffers' text form writes it."""
     escaped = re.sub(r'["\\]', r"\\\g<0>", name)
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda one: f"\\{ord(one[0]):03o}", escaped) + '"'
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\{ord(match[0]):03o}", escaped) + '"'

@@ -63,11 +63,11 @@ def kind_of(name: str, value: Any) -> Kind:
         hint = f"did you mean {near[0]}?" if near else f"the kinds are {', '.join(KINDS)}."
         raise OptionError(f"schema: {name}: there is no kind {word!r}; {hint}")
     cls = KINDS[word]
-    known = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    names = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for option in given:
-        if option not in known:
-            words = f"it knows {', '.join(known)}." if known else "it has no settings."
-            raise OptionError(f"schema: {name}: {word} has no setting {option!r}; {words}")
+        if option not in names:
+            hint = f"it knows {', '.join(names)}." if names else "it has no settings."
+            raise OptionError(f"schema: {name}: {word} has no setting {option!r}; {hint}")
     return cls(**{option: _value(item) for option, item in given.items()})
 
 
@@ -90,13 +90,13 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
         with open(where, encoding="utf-8") as file:
             # JSON is YAML, except for tabs.
             read = json.load if where.lower().endswith(".json") else yaml.safe_load
-            found = read(file)
+            columns = read(file)
     except OSError as error:
         raise OptionError.of("schema", where, f"cannot be read: {error.strerror}.") from error
     except (ValueError, yaml.YAMLError) as error:
-        words = " ".join(str(error).split())
-        raise OptionError.of("schema", where, f"neither YAML nor JSON: {words}.") from error
-    return from_plain(found)
+        reason = " ".join(str(error).split())
+        raise OptionError.of("schema", where, f"neither YAML nor JSON: {reason}.") from error
+    return from_plain(columns)
 
 
 def write_schema(schema: Schema) -> str:

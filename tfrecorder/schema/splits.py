@@ -60,11 +60,11 @@ class Division:
 
     def bounds(self, many: int) -> list[tuple[str, int]]:
         """The splits, each with the end of its part of `many`, rounded."""
-        found, total = [], Fraction(0)
+        ends, total = [], Fraction(0)
         for name in (split for split in SPLITS if split in self.shares):
             total += Fraction(str(self.shares[name]))
-            found.append((name, int(many * total + Fraction(1, 2))))
-        return [*found[:-1], (found[-1][0], many)]
+            ends.append((name, int(many * total + Fraction(1, 2))))
+        return [*ends[:-1], (ends[-1][0], many)]
 
 
 def parse_splits(column: pd.Series) -> pd.Series:
@@ -111,7 +111,7 @@ def assign_splits(
     else:
         splits = [""] * len(distinct)
         first = np.unique(codes, return_index=True)[1]
-        of_keys = pd.Series([labels[at] for at in first], dtype=object)
+        of_keys = pd.Series([labels[row] for row in first], dtype=object)
         for _, members in of_keys.groupby(of_keys, sort=False):
             ordered = sorted(members.index, key=hashes.__getitem__)
             for name, end in reversed(division.bounds(len(ordered))):

@@ -19,23 +19,14 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Image, Labels, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS
 
-#: A table, and its schema if its form has one.
-Table = tuple[pd.DataFrame, Schema | None]
-
 _ML_USE = "aiplatform.googleapis.com/ml_use"
 
 #: How many values follow the label in a row with a box: two or four corners, x before y.
 _BOX_VALUES = (6, 8)
 
 
-def detection_schema(unit: str = "fraction", label: str | None = LABEL_COLUMN) -> Schema:
-    """An image, and the boxes of its objects."""
-    boxes = Boxes(unit=unit, label=label)
-    return Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), "boxes": boxes})
-
-
-def _several_labels() -> Schema:
-    return Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), LABEL_COLUMN: Labels()})
+_DETECTION = Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), "boxes": Boxes()})
+_SEVERAL_LABELS = Schema({SPLIT_COLUMN: Split(), URI_COLUMN: Image(), LABEL_COLUMN: Labels()})
 
 
 #: Characters of a cell that holds an image itself: more than a reader accepts by default.
@@ -52,7 +43,9 @@ def wide_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form: TextForm) -> Table:
+def read_headerless(
+    path: str, copy: str, is_image: Callable[[str], bool], form: TextForm
+) -> tuple[pd.DataFrame, Schema | None]:
     """A CSV in the order `[split,]uri[,label,…]` or `[split,]uri,label,x,y,x,y,x,y,x,y`.
 
     Args:
@@ -60,6 +53,9 @@ def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form:
         copy: where it can be opened.
         is_image: True for a cell that can only be an image.
         form: how the text is written.
+
+    Returns:
+        The table, and its schema if its form has one.
     """
     splits, uris, given = [], [], []
     with open(copy, newline="", encoding=form.codec) as file, wide_fields():
@@ -77,9 +73,9 @@ def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form:
             given.append(_without_empty_end(rest[1:]))
     table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=str)
     if any(map(_holds_box, given)):
-        return _with_boxes(path, table, given), detection_schema()
+        return _with_boxes(path, table, given), _DETECTION
     if max(map(len, given), default=0) > 1:
-        return table.assign(label=pd.Series(given, dtype=object)), _several_labels()
+        return table.assign(label=pd.Series(given, dtype=object)), _SEVERAL_LABELS
     labels = [values[0] if values else "" for values in given]
     if any(labels):
         table[LABEL_COLUMN] = pd.Series(labels, dtype=table[URI_COLUMN].dtype)
@@ -87,7 +83,7 @@ def read_headerless(path: str, copy: str, is_image: Callable[[str], bool], form:
 
 
 def _without_empty_end(cells: list[str]) -> list[str]:
-    end = max((at + 1 for at, cell in enumerate(cells) if cell), default=0)
+    end = max((place for place, cell in enumerate(cells, 1) if cell), default=0)
     return cells[:end]
 
 
@@ -116,12 +112,15 @@ def _with_boxes(path: str, table: pd.DataFrame, given: list[list[str]]) -> pd.Da
         x, y = (sorted(float(cell) for cell in corners[axis::2] if cell) for axis in (0, 1))
         edges = (x[0], y[0], x[-1], y[-1]) if x and y else (None,) * 4
         rows.append((label or None, *edges))
-    found = pd.DataFrame(rows, columns=[LABEL_COLUMN, *BOX_COLUMNS], dtype=object)
-    return pd.concat([table, found], axis=1)
+    boxes = pd.DataFrame(rows, columns=[LABEL_COLUMN, *BOX_COLUMNS], dtype=object)
+    return pd.concat([table, boxes], axis=1)
 
 
-def read_json_lines(path: str, copy: str) -> Table:
+def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
     """Vertex AI's JSON Lines: one image per line, with one class, several, or boxes.
+
+    Returns:
+        The table, and its schema if its form has one.
 
     Raises:
         SourceError: a line is not JSON of this form.
@@ -134,22 +133,16 @@ def read_json_lines(path: str, copy: str) -> Table:
         keys = ("displayName", "xMin", "yMin", "xMax", "yMax")
         names = (LABEL_COLUMN, *BOX_COLUMNS)
         for key, name in zip(keys, names, strict=True):
-            table[name] = _cells([[one.get(key) for one in _list(path, row)] for row in lines])
-        return table, detection_schema()
+            cells = [[box.get(key) for box in _boxes(path, *line)] for line in lines]
+            table[name] = pd.Series(cells, dtype=object)
+        return table, _DETECTION
     if any("classificationAnnotations" in line for _, line in lines):
-        table[LABEL_COLUMN] = _cells([_names(line) for _, line in lines])
-        return table, _several_labels()
+        table[LABEL_COLUMN] = pd.Series([_names(line) for _, line in lines], dtype=object)
+        return table, _SEVERAL_LABELS
     labels = [line.get("classificationAnnotation", {}).get("displayName") for _, line in lines]
     if any(label is not None for label in labels):
         table[LABEL_COLUMN] = pd.Series(labels, dtype=object)
     return table, None
-
-
-def _cells(lists: list[Any]) -> pd.Series:
-    column = pd.Series(index=range(len(lists)), dtype=object)
-    for row, values in enumerate(lists):
-        column.iat[row] = values
-    return column
 
 
 def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -181,15 +174,14 @@ def _ml_use(line: dict[str, Any]) -> str:
     return str(line.get("dataItemResourceLabels", {}).get(_ML_USE, ""))
 
 
-def _list(path: str, row: tuple[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    number, line = row
+def _boxes(path: str, number: int, line: dict[str, Any]) -> list[dict[str, Any]]:
     boxes = line.get("boundingBoxAnnotations", [])
-    if not isinstance(boxes, list) or not all(isinstance(one, dict) for one in boxes):
+    if not isinstance(boxes, list) or not all(isinstance(box, dict) for box in boxes):
         raise SourceError(f"{path}: line {number}: boundingBoxAnnotations is not a list of boxes.")
     return boxes
 
 
 def _names(line: dict[str, Any]) -> list[Any]:
-    found = [one.get("displayName") for one in line.get("classificationAnnotations", [])]
-    one = line.get("classificationAnnotation", {}).get("displayName")
-    return found + ([one] if one is not None else [])
+    several = [label.get("displayName") for label in line.get("classificationAnnotations", [])]
+    single = line.get("classificationAnnotation", {}).get("displayName")
+    return several if single is None else [*several, single]

@@ -61,11 +61,11 @@ class Fault:
     """Takes the place of a cell that should hold an image and does not.
 
     Attributes:
-        words: what is wrong with it.
+        reason: what is wrong with it.
         shown: the cell, shortened.
     """
 
-    words: str
+    reason: str
     shown: str
 
 
@@ -97,11 +97,11 @@ def file_in(cell: Any) -> Any:
 
 def content_in(cell: Any) -> Any:
     """Like `file_in`, with a `Content` in place of the `File`."""
-    found = file_in(cell)
-    if not isinstance(found, File):  # or already a `Content`, for an image that was spooled
-        return found
-    file = name_of(found.data)
-    return Content(file, found.name or file, len(found.data))
+    file = file_in(cell)
+    if not isinstance(file, File):  # or already a `Content`, for an image that was spooled
+        return file
+    name = name_of(file.data)
+    return Content(name, file.name or name, len(file.data))
 
 
 def name_of(data: bytes) -> str:

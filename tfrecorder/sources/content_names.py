@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,9 @@ from tfrecorder.sources.table import Source, as_texts
 #: How many rows have their names as Python values before the names go to Arrow.
 BLOCK = 2**13
 
+#: Stands for a cell without an image.
+_NO_CONTENT = Content("", "", -1)
+
 
 def with_contents(source: Source) -> Source:
     """A source in which each image that came as bytes has its content's name as its uri."""
@@ -29,10 +33,10 @@ def with_contents(source: Source) -> Source:
         cells = source.cells.get(name)
         if cells is None and not _may_hold_images(frame[name]):
             continue
-        column, found = _look(cells or FrameCells(frame[name]), frame[name])
+        column, of_column = _look(cells or FrameCells(frame[name]), frame[name])
         frame = frame.assign(**{name: column})
-        if found is not None:
-            contents[name] = found
+        if of_column is not None:
+            contents[name] = of_column
     return replace(source, frame=frame, contents=contents, cells={})
 
 
@@ -55,31 +59,29 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     files, names, sizes = [], [], np.full(len(cells), -1, np.int64)
     start = 0
     with ThreadPool() as pool:
-        found = map_ahead(pool, _contents_in, _grouped(cells), ahead=AHEAD)
-        every = itertools.chain.from_iterable(found)
+        looked_at = map_ahead(pool, _contents_in, _grouped(cells), ahead=AHEAD)
+        every = itertools.chain.from_iterable(looked_at)
         while block := list(itertools.islice(every, BLOCK)):
-            held = [one if isinstance(one, Content) else Content("", "", -1) for one in block]
-            sizes[start : start + len(block)] = [one.size for one in held]
-            of_block = pa.array([one.file for one in held], pa.large_string())
-            named = any(one.name != one.file for one in held)
-            all_held = not (sizes[start : start + len(block)] < 0).any()
+            contents = [cell if isinstance(cell, Content) else _NO_CONTENT for cell in block]
+            sizes[start : start + len(block)] = [content.size for content in contents]
+            of_block = pa.array([content.file for content in contents], pa.large_string())
+            named = any(content.name != content.file for content in contents)
             # If only the hashes are known, keep them in memory only once.
             files.append(of_block)
-            names.append(_texts([one.name for one in held]) if named else of_block)
-            uris.append(of_block if all_held else _texts(block))
+            names.append(_texts([content.name for content in contents]) if named else of_block)
+            uris.append(of_block if _NO_CONTENT not in contents else _texts(block))
             start += len(block)
     whole = _joined(uris, column)
     if not (sizes >= 0).any():
         return whole, None
     by_hash = pa.concat_arrays(files)
-    same = all(one is other for one, other in zip(files, names, strict=True))
-    named_as = by_hash if same else pa.concat_arrays(names)
-    return whole, Contents(by_hash, named_as, sizes, cells)
+    same = all(map(operator.is_, files, names))
+    return whole, Contents(by_hash, by_hash if same else pa.concat_arrays(names), sizes, cells)
 
 
 def _grouped(cells: Cells) -> Iterator[list[Any]]:
-    found = cells.read(range(len(cells)))
-    while group := list(itertools.islice(found, TOGETHER)):
+    every = cells.read(range(len(cells)))
+    while group := list(itertools.islice(every, TOGETHER)):
         yield group
 
 
@@ -91,7 +93,7 @@ def _texts(block: Sequence[Any]) -> Any:
     """What the column holds for some cells: in Arrow, if all of them are texts."""
     import pyarrow as pa
 
-    uris = [one.file if isinstance(one, Content) else one for one in block]
+    uris = [cell.file if isinstance(cell, Content) else cell for cell in block]
     try:
         return pa.array(uris, pa.large_string(), from_pandas=False)
     except (pa.ArrowException, UnicodeError, TypeError):
@@ -101,9 +103,9 @@ def _texts(block: Sequence[Any]) -> Any:
 def _joined(blocks: Sequence[Any], column: pd.Series) -> pd.Series:
     import pyarrow as pa
 
-    if all(isinstance(one, pa.Array) and not one.null_count for one in blocks):
+    if all(isinstance(block, pa.Array) and not block.null_count for block in blocks):
         whole = pa.chunked_array(blocks, pa.large_string()).to_pandas()
     else:
-        lists = (one if isinstance(one, list) else one.to_pylist() for one in blocks)
+        lists = (block if isinstance(block, list) else block.to_pylist() for block in blocks)
         whole = pd.Series(list(itertools.chain.from_iterable(lists)), dtype=object)
     return whole.set_axis(column.index).rename(column.name)

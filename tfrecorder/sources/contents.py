@@ -68,7 +68,7 @@ class Contents:
         with ThreadPool() as pool:
             yield from map_ahead(pool, _data, self.cells.read(rows), ahead=TOGETHER * AHEAD)
 
-    def one(self, row: int) -> bytes:
+    def file(self, row: int) -> bytes:
         """The file of a row."""
         return _data(next(self.cells.read([row])))
 
@@ -86,6 +86,6 @@ class Contents:
 
 
 def _data(cell: Any) -> bytes:
-    found = file_in(cell)
-    assert isinstance(found, File)
-    return found.data
+    file = file_in(cell)
+    assert isinstance(file, File)
+    return file.data

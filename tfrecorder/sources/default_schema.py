@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -21,39 +19,31 @@ from tfrecorder.schema.kinds import (
     Split,
     with_names,
 )
-from tfrecorder.sources.table import as_objects
+from tfrecorder.sources.table import as_objects, is_list
 
 MASK_COLUMN = "mask_uri"
 
 
 def schema_of(table: pd.DataFrame, labels: Sequence[str] | None) -> Schema:
-    """The schema of a table.
+    """The schema of a table, which may have boxes or a mask in columns with the known names.
 
     Args:
         labels: all class names, if given.
     """
-    schema = obvious_schema(table) or DEFAULT_SCHEMA
-    return with_names(schema, labels) if labels else schema
-
-
-def obvious_schema(table: pd.DataFrame) -> Schema | None:
-    """The schema of a table with boxes or a mask in columns with the known names; else None."""
     names = [str(name) for name in table.columns]
     has_boxes, has_mask = set(BOX_COLUMNS) <= set(names), MASK_COLUMN in names
-    if URI_COLUMN not in names or not (has_boxes or has_mask):
-        return None
-    kinds: dict[str, Kind] = {}
-    if SPLIT_COLUMN in names:
-        kinds[SPLIT_COLUMN] = Split()
-    kinds[URI_COLUMN] = Image()
-    labelled = LABEL_COLUMN in names
-    if has_mask:
-        kinds[MASK_COLUMN] = Mask()
-    if has_boxes:
-        kinds["boxes"] = Boxes(unit=box_unit(table), label=LABEL_COLUMN if labelled else None)
-    elif labelled:
-        kinds[LABEL_COLUMN] = Label()
-    return Schema(kinds)
+    labelled, schema = LABEL_COLUMN in names, DEFAULT_SCHEMA
+    if URI_COLUMN in names and (has_boxes or has_mask):
+        kinds: dict[str, Kind] = {SPLIT_COLUMN: Split()} if SPLIT_COLUMN in names else {}
+        kinds[URI_COLUMN] = Image()
+        if has_mask:
+            kinds[MASK_COLUMN] = Mask()
+        if has_boxes:
+            kinds["boxes"] = Boxes(unit=box_unit(table), label=LABEL_COLUMN if labelled else None)
+        elif labelled:
+            kinds[LABEL_COLUMN] = Label()
+        schema = Schema(kinds)
+    return with_names(schema, labels) if labels else schema
 
 
 def box_unit(table: pd.DataFrame) -> str:
@@ -65,7 +55,3 @@ def box_unit(table: pd.DataFrame) -> str:
         if (numbers > 1).any():
             return "pixel"
     return "fraction"
-
-
-def is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple, np.ndarray))

@@ -30,7 +30,11 @@ def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
     Raises:
         SourceError: an image is at another depth, or no image was found.
     """
-    files, passed_over = _sorted_out(walk(folder) if storage.is_local(folder) else _list(folder))
+    if storage.is_local(folder):
+        files, passed_over = _sorted_out(walk(folder))
+    else:
+        listed = storage.files_below(folder)
+        files, passed_over = _sorted_out(tuple(file.split("/")) for file in listed)
     if not files:
         seen = sum(passed_over.values())
         raise SourceError(
@@ -63,12 +67,12 @@ def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
 
 
 def _sorted_out(
-    found: Iterable[tuple[str, ...]],
+    files: Iterable[tuple[str, ...]],
 ) -> tuple[list[tuple[str, ...]], dict[str, int]]:
     """The path parts of all images, sorted, and counts of the other files."""
     images: list[tuple[str, ...]] = []
     hidden = others = 0
-    for parts in found:
+    for parts in files:
         if any(part.startswith(".") for part in parts) or parts[-1] in layout.DESKTOP_FILES:
             hidden += 1
         elif parts[-1].lower().endswith(IMAGE_ENDINGS):
@@ -76,12 +80,6 @@ def _sorted_out(
         else:
             others += 1
     return sorted(images), {"hidden": hidden, "not images": others}
-
-
-def _list(folder: str) -> Iterator[tuple[str, ...]]:
-    """The path parts of all files below a folder on a remote store."""
-    for file in storage.files_below(folder):
-        yield tuple(file.split("/"))
 
 
 def walk(folder: str) -> Iterator[tuple[str, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,10 +18,12 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import BOX_COLUMNS, Schema, Split
+from tfrecorder.schema.kinds import BOX_COLUMNS, Kind, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources.default_schema import MASK_COLUMN
+from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of
+from tfrecorder.sources.table import RawTable
 
 #: How many rows of images are in memory at a time.
 PIECE = 16
@@ -37,14 +40,14 @@ def is_hugging_face(source: object) -> bool:
 def _names(value: object) -> set[str]:
     """The names of a value's classes that belong to the package `datasets`."""
     classes = type(value).__mro__
-    return {one.__name__ for one in classes if one.__module__.partition(".")[0] == "datasets"}
+    return {cls.__name__ for cls in classes if cls.__module__.partition(".")[0] == "datasets"}
 
 
 class DatasetCells:
     """The cells of a column of images in several datasets, one after the other."""
 
     def __init__(self, datasets: Sequence[Any], column: str) -> None:
-        self._parts = [one.select_columns([column]).with_format("arrow") for one in datasets]
+        self._parts = [_arrow(dataset, column) for dataset in datasets]
         self._starts = np.cumsum([0, *map(len, self._parts)]).tolist()
 
     def __len__(self) -> int:
@@ -64,142 +67,118 @@ class DatasetCells:
         return part, (row - self._starts[part]) // PIECE
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """The rows of a dataset.
-
-    Attributes:
-        frame: all of its columns.  Those of images hold empty texts, those that are not needed hold
-            False.
-        columns: which of them stand for which of ours.
-        cells: the cells of the image columns, by the dataset's name for the column.
-        classes: the class names of columns that have them, in the order of their integers.
-    """
-
-    frame: pd.DataFrame
-    columns: dict[str, str]
-    cells: dict[str, DatasetCells]
-    classes: dict[str, tuple[str, ...]]
+def _arrow(dataset: Any, column: str) -> Any:
+    return dataset.select_columns([column]).with_format("arrow")
 
 
-def read_rows(
-    source: Any, columns: Mapping[str, str], schema: Schema | None, split_by: str | None
-) -> Rows:
+def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
     """The rows of a `Dataset`, or of all splits of a `DatasetDict` one after the other.
 
-    Args:
-        columns, schema, split_by: as for `read_source`.
+    Cells of images are empty texts in the frame, cells that are not needed are False.  A column of
+    the schema without class names gets those of the dataset, in the order of their integers.
 
     Raises:
         OptionError: columns names a column that does not exist.
         SourceError: it is a stream, it has a split with another name, its splits have different
             columns, or more than one column could hold the images or the labels.
     """
-    parts = _parts(source)
+    parts, schema = _parts(source), options.schema
     features = parts[0][1].features
-    for word, one in parts:
-        if one.features != features:
+    for split, dataset in parts:
+        if dataset.features != features:
             raise SourceError(
-                f"split {word!r} of the dataset has different features from {parts[0][0]!r}: "
-                f"{dict(one.features)}, not {dict(features)}."
+                f"split {split!r} of the dataset has different features from {parts[0][0]!r}: "
+                f"{dict(dataset.features)}, not {dict(features)}."
             )
+    columns = dict(options.columns or {})
     for name in columns:
         if name not in features:
             raise OptionError(
                 f"columns: the dataset has no column {name!r}; it has: {[*features]}."
             )
-    named = dict(columns)
     if schema is None:
-        named |= _found(features, named)
-    datasets = [one for _, one in parts]
-    needed = {named.get(name, name): name for name in features}
+        columns |= _columns_by_type(features, columns)
+    datasets = [dataset for _, dataset in parts]
+    ours = {name: columns.get(name, name) for name in features}
     wanted = {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN} if schema is None else schema.source_columns()
-    kept = {name for ours, name in needed.items() if ours in wanted or name == split_by}
-    cells = {
-        name: DatasetCells(datasets, name)
-        for name, feature in features.items()
-        if name in kept and _kind(feature) == "Image"
-    }
-    classes = {name: found for name in kept if (found := _classes(features[name]))}
+    kept = [name for name in features if ours[name] in wanted or name == options.split_by]
+    classes = {name: names for name in kept if (names := _classes(features[name]))}
+    images = [name for name in kept if _kind(features[name]) == "Image"]
     rows = sum(map(len, datasets))
     frame: dict[str, pd.Series] = {}
     for name in features:
-        if name in cells:
+        if name in images:
             frame[name] = pd.Series("", index=range(rows))
         elif name in kept:
             frame[name] = _plain(datasets, name, classes.get(name))
         else:
             frame[name] = pd.Series(np.zeros(rows, dtype=bool))
+    schema = schema or schema_of(pd.DataFrame(frame).rename(columns=ours), options.labels)
+    kinds = dict(_with_classes(schema, {ours[name]: names for name, names in classes.items()}))
     if isinstance(source, Mapping):
-        split = SPLIT_COLUMN if schema is None else next(iter(schema.of(Split)), SPLIT_COLUMN)
-        if split in needed:
+        split_column = next(iter(schema.of(Split)), SPLIT_COLUMN)
+        if split_column in ours.values():
             raise SourceError(
-                f"the splits are the keys of the DatasetDict, and it has a column {split!r} too; "
-                "rename or remove that column."
+                f"the splits are the keys of the DatasetDict, and it has a column {split_column!r} "
+                "too; rename or remove that column."
             )
-        words = np.repeat([word for word, _ in parts], [len(one) for one in datasets])
-        frame[split] = pd.Series(pd.Categorical(words))
-    return Rows(pd.DataFrame(frame), named, cells, classes)
+        splits = np.repeat([split for split, _ in parts], list(map(len, datasets)))
+        frame[split_column] = pd.Series(pd.Categorical(splits))
+        kinds = kinds if split_column in kinds else {split_column: Split(), **kinds}
+    cells = {ours[name]: DatasetCells(datasets, name) for name in images}
+    return RawTable(pd.DataFrame(frame), os.getcwd(), Schema(kinds), columns, cells=cells)
 
 
-def with_classes(schema: Schema, classes: Mapping[str, Sequence[str]], split: bool) -> Schema:
-    """A schema with the class names of a dataset, where the schema has none itself.
-
-    Args:
-        classes: by the name of the column, as the schema has it.
-        split: the rows have splits that the schema may not name.
-    """
-    kinds = dict(schema.fields)
-    for name, kind in kinds.items():
+def _with_classes(
+    schema: Schema, classes: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, Kind]]:
+    """The kinds of a schema, with the class names of a dataset by column, where they have none."""
+    for name, kind in schema.fields:
         column = getattr(kind, "label", name) or name
         if hasattr(kind, "names") and kind.names is None and column in classes:
-            kinds[name] = dataclasses.replace(kind, names=tuple(classes[column]))  # type: ignore[type-var]
-    if split and not schema.of(Split):
-        kinds = {SPLIT_COLUMN: Split(), **kinds}
-    return Schema(kinds)
+            kind = dataclasses.replace(kind, names=tuple(classes[column]))  # type: ignore[type-var]
+        yield name, kind
 
 
 def _parts(source: Any) -> list[tuple[str, Any]]:
     """The datasets with their splits."""
-    streams = isinstance(source, Mapping) and any(
-        "IterableDataset" in _names(one) for one in source.values()
-    )
-    if streams or "IterableDataset" in _names(source):
+    several = source if isinstance(source, Mapping) else {"": source}
+    if any("IterableDataset" in _names(dataset) for dataset in several.values()):
         raise SourceError(
             "source is a stream of Hugging Face, whose rows cannot be read twice; load it without "
             "streaming=True, or give its rows to tfrecorder.stream."
         )
     if not isinstance(source, Mapping):
         return [("", source)]
-    for word in source:
-        if SPELLINGS.get(str(word).strip().lower()) not in SPLITS:
+    for split in source:
+        if SPELLINGS.get(str(split).strip().lower()) not in SPLITS:
             raise SourceError(
-                f"split {word!r} of the dataset is not train, validation or test; leave it out, or "
-                f"rename it: datasets.DatasetDict(train=found[{str(word)!r}])."
+                f"split {split!r} of the dataset is not train, validation or test; leave it out, "
+                f"or rename it: datasets.DatasetDict(train=dataset[{str(split)!r}])."
             )
     if not source:
         raise SourceError("source is a DatasetDict without a split.")
-    return [(str(word), one) for word, one in source.items()]
+    return [(str(split), dataset) for split, dataset in source.items()]
 
 
-def _found(features: Mapping[str, Any], named: Mapping[str, str]) -> dict[str, str]:
+def _columns_by_type(features: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
     """The columns that stand for ours, based on the types of their values."""
-    found = {}
-    ours = {named.get(name, name) for name in features}
-    for wanted, kind, words in (
+    columns = {}
+    ours = {given.get(name, name) for name in features}
+    for wanted, kind, noun in (
         (URI_COLUMN, "Image", "images"),
         (LABEL_COLUMN, "ClassLabel", "class labels"),
     ):
-        these = [name for name, one in features.items() if _kind(one) == kind and name not in named]
-        if wanted in ours or not these:
+        names = [name for name in features if _kind(features[name]) == kind and name not in given]
+        if wanted in ours or not names:
             continue
-        if len(these) > 1:
+        if len(names) > 1:
             raise SourceError(
-                f"the columns {these} of the dataset are all {words}: say which one to take, as "
-                f"columns={{{these[0]!r}: {wanted!r}}}; or give a schema."
+                f"the columns {names} of the dataset are all {noun}: say which one to take, as "
+                f"columns={{{names[0]!r}: {wanted!r}}}; or give a schema."
             )
-        found[these[0]] = wanted
-    return found
+        columns[names[0]] = wanted
+    return columns
 
 
 def _kind(feature: Any) -> str:
@@ -221,9 +200,9 @@ def _plain(datasets: Sequence[Any], name: str, classes: Sequence[str] | None) ->
     """A column without images."""
     import pyarrow as pa
 
-    found = [one.select_columns([name]).with_format("arrow")[:].column(0) for one in datasets]
-    chunks = itertools.chain.from_iterable(one.chunks for one in found)
-    whole = pa.chunked_array(chunks, found[0].type)
+    parts = [_arrow(dataset, name)[:].column(0) for dataset in datasets]
+    chunks = itertools.chain.from_iterable(part.chunks for part in parts)
+    whole = pa.chunked_array(chunks, parts[0].type)
     if classes is None:
         return whole.to_pandas()
     texts = np.array([*classes, None], dtype=object)  # -1 means no class

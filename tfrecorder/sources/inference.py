@@ -17,6 +17,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import (
     BOX_COLUMNS,
+    DEFAULT_SCHEMA,
     Boxes,
     Bytes,
     Ignore,
@@ -31,8 +32,11 @@ from tfrecorder.schema.kinds import (
     Text,
 )
 from tfrecorder.sources.cells import is_data_uri
-from tfrecorder.sources.default_schema import MASK_COLUMN, box_unit, is_list
-from tfrecorder.sources.table import as_objects
+from tfrecorder.sources.default_schema import MASK_COLUMN, box_unit
+from tfrecorder.sources.files import looks_like_image
+from tfrecorder.sources.hugging_face import is_hugging_face
+from tfrecorder.sources.source import read_raw, refuse_twice, with_integers
+from tfrecorder.sources.table import as_objects, is_list
 
 _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
@@ -61,18 +65,22 @@ def infer_schema(
     >>> print(infer_schema(pd.DataFrame({"image_uri": ["a.jpg"], "age": [3.5]})))
     Schema(image_uri=Image(), age=Number())
     """
-    from tfrecorder.sources.files import looks_like_image
-    from tfrecorder.sources.source import read_table
-
-    table, form = read_table(source, ConvertOptions(sep=sep, encoding=encoding).text_form)
-    if form is not None:
-        return form
-    names = [str(name) for name in table.columns]
+    if is_hugging_face(source):
+        raise SourceError(
+            "a dataset of Hugging Face names the types of its columns itself: give it to "
+            "tfrecorder.validate as it is, or some of its rows as a frame: source.to_pandas()."
+        )
+    raw = read_raw(source, ConvertOptions(sep=sep, encoding=encoding))
+    names = [str(name) for name in raw.frame.columns]
+    refuse_twice(names)
+    if raw.schema is not None:
+        return raw.schema
+    table = raw.frame if raw.typed else with_integers(raw.frame, DEFAULT_SCHEMA)
     kinds: dict[str, Kind] = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
     has_boxes = set(BOX_COLUMNS) <= set(names)
-    for at, name in enumerate(names):
-        column = as_objects(table.iloc[:, at])
+    for place, name in enumerate(names):
+        column = as_objects(table.iloc[:, place])
         if name in BOX_COLUMNS and has_boxes:
             label = LABEL_COLUMN if LABEL_COLUMN in names else None
             kinds.setdefault("boxes", Boxes(unit=box_unit(table), label=label))
@@ -81,8 +89,7 @@ def infer_schema(
         elif name in numbered and len(numbered) > 1:
             kinds.setdefault("labels", Labels(columns=tuple(numbered)))
         else:
-            guess = _guess(column, looks_like_image)
-            kinds[name] = _known(name, column) or _with_default(guess, column)
+            kinds[name] = _by_name(name, column) or _with_default(_guess(column), column)
     if all(isinstance(kind, (Ignore, Split)) for kind in kinds.values()):
         raise SourceError(f"no column could make a feature; the columns are {names}.")
     masks = [name for name, kind in kinds.items() if isinstance(kind, Mask)]
@@ -92,7 +99,7 @@ def infer_schema(
     return Schema(kinds)
 
 
-def _known(name: str, column: pd.Series) -> Kind | None:
+def _by_name(name: str, column: pd.Series) -> Kind | None:
     if name == SPLIT_COLUMN:
         return Split()
     if name == MASK_COLUMN:
@@ -104,7 +111,7 @@ def _known(name: str, column: pd.Series) -> Kind | None:
     return None
 
 
-def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
+def _guess(column: pd.Series) -> Kind:
     cells = column.dropna()
     if not len(cells):
         return Ignore()
@@ -118,7 +125,7 @@ def _guess(column: pd.Series, looks_like_image: Any) -> Kind:
     if cells.map(lambda cell: isinstance(cell, (bytes, bytearray))).all():
         return Bytes()
     if cells.map(lambda cell: isinstance(cell, str)).all():
-        return _guess_texts(cells, looks_like_image)
+        return _guess_texts(cells)
     if cells.map(lambda cell: isinstance(cell, (bool, np.bool_))).all():
         return Number(dtype="bool")
     if cells.map(lambda cell: isinstance(cell, (int, np.integer))).all():
@@ -162,7 +169,7 @@ def _holds_image(cell: Any) -> bool:
     return is_picture(cell) or (isinstance(cell, Mapping) and {*cell} == {"bytes", "path"})
 
 
-def _guess_texts(cells: pd.Series, looks_like_image: Any) -> Kind:
+def _guess_texts(cells: pd.Series) -> Kind:
     if cells.map(looks_like_image).all():
         return Image()
     filled = cells[cells != ""]
@@ -172,8 +179,8 @@ def _guess_texts(cells: pd.Series, looks_like_image: Any) -> Kind:
     if not len(filled) or numbers.isna().any():
         return Text()
     whole = filled.str.fullmatch(r"-?[0-9]{1,18}").all()
-    found = _numbers(numbers, "int64" if whole else "float32")
-    return Text() if isinstance(found, Ignore) else found
+    kind = _numbers(numbers, "int64" if whole else "float32")
+    return Text() if isinstance(kind, Ignore) else kind
 
 
 def _guess_lists(arrays: Sequence[np.ndarray]) -> Kind:

@@ -87,8 +87,8 @@ def _places_of_odd(uris: pa.Array, base: str) -> pa.Array:
     plain = [storage.resolve(uri, base) for uri in uris.filter(escaped).to_pylist()]
     uris = pc.replace_with_mask(uris, escaped, pa.array(plain, pa.large_string()))
     folders = pc.replace_substring_regex(uris, "[^/]*$", "").dictionary_encode()
-    found = [_place_of_folder(folder, base) for folder in folders.dictionary.to_pylist()]
-    wholes = pa.array(found, pa.large_string()).take(folders.indices)
+    distinct = [_place_of_folder(folder, base) for folder in folders.dictionary.to_pylist()]
+    wholes = pa.array(distinct, pa.large_string()).take(folders.indices)
     names = pc.replace_substring_regex(uris, "(?s)^.*/", "")
     return pc.binary_join_element_wise(wholes, names, pa.scalar("", pa.large_string()))
 

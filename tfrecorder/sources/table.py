@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from tfrecorder.options.text_form import TextForm
@@ -22,7 +23,12 @@ def as_objects(column: pd.Series) -> pd.Series:
     return column.astype(object).where(column.notna(), None)
 
 
-class Text(NamedTuple):
+def is_list(value: Any) -> bool:
+    """True for what holds the values of a cell with several."""
+    return isinstance(value, (list, tuple, np.ndarray))
+
+
+class TextFile(NamedTuple):
     """A text file on this machine, whose lines can be counted.
 
     Attributes:
@@ -30,12 +36,14 @@ class Text(NamedTuple):
         json_lines: it holds JSON Lines, not a CSV.
         headed: it starts with the names of its columns.
         form: how it is written.
+        spooled: what keeps the file there, if it came through a pipe.
     """
 
     path: str
     json_lines: bool
     headed: bool
     form: TextForm
+    spooled: object = None
 
 
 def as_texts(column: pd.Series) -> pa.LargeStringArray | None:
@@ -48,32 +56,54 @@ def as_texts(column: pd.Series) -> pa.LargeStringArray | None:
 
     if not isinstance(column.dtype, pd.StringDtype) or column.dtype.storage != "pyarrow":
         return None
-    found = pa.array(column.array, pa.large_string())
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
+    texts = pa.array(column.array, pa.large_string())
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
     try:
-        found.validate(full=True)
+        texts.validate(full=True)
     except pa.ArrowInvalid:
         return None
-    return None if found.null_count else found
+    return None if texts.null_count else texts
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """A source as its form has it: every column, under the source's own name.
+
+    Attributes:
+        frame: the rows.
+        base: the folder that relative uris start from.
+        schema: what the columns hold, as given, or as the form of the source states it.
+        columns: the source's names for our columns.
+        typed: False if every cell is a text, as in a CSV, even if it is a number.
+        passed_over, text, cells: as in `Source`.
+    """
+
+    frame: pd.DataFrame
+    base: str
+    schema: Schema | None
+    columns: Mapping[str, str]
+    typed: bool = True
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    text: TextFile | None = None
+    cells: Mapping[str, Cells] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table of images.
+    """A table of images: the rows of a source under our names.
 
     Attributes:
         frame: the rows in the source's order, index 0 to n-1, with those of the schema's columns
             that the source has.
         base: the folder that relative uris start from.
         left_out: the source's other columns, which make no feature.
-        is_folder: the uris are names of files in a folder, so none is an image itself.
-        passed_over: for a folder, how many hidden files and how many other files made no row.
+        passed_over: for a folder, how many hidden files and how many other files made no row;
+            empty for any other source.
         schema: what each column holds.
         groups: what the rows of a group have in common; all of them get the same split.
         split_like: for a source without splits, a left-out column whose words are all splits.
         text: the text file that the rows come from, if it is on this machine.
-        spooled: what keeps that file there, if it came through a pipe.
         cells: the cells of image columns that are not in the frame, which has empty texts for them.
         contents: the contents of columns whose images came as bytes, once they have been looked at.
     """
@@ -81,12 +111,10 @@ class Source:
     frame: pd.DataFrame
     base: str
     left_out: tuple[str, ...] = ()
-    is_folder: bool = False
     passed_over: Mapping[str, int] = field(default_factory=dict)
     schema: Schema = DEFAULT_SCHEMA
     groups: pd.Series | None = None
     split_like: str | None = None
-    text: Text | None = None
-    spooled: object = None
+    text: TextFile | None = None
     cells: Mapping[str, Cells] = field(default_factory=dict)
     contents: Mapping[str, Contents] = field(default_factory=dict)

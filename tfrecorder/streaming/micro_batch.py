@@ -24,7 +24,7 @@ from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
 from tfrecorder.schema.splits import SPLIT_TYPE, assign_splits
-from tfrecorder.sources.source import read_with
+from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.streaming.batch import Row
 from tfrecorder.streaming.stream_source import Unusable
@@ -166,7 +166,7 @@ def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertO
     frame = pd.DataFrame(
         {name: pd.Series([row.get(name) for row in cells], dtype=object) for name in names}
     )
-    return read_with(frame, options)
+    return read_source(frame, options)
 
 
 def _faults(findings: Sequence[Finding]) -> dict[int, str]:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.display.tables import Report, Table, counted
+from tfrecorder.display.tables import Report, counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
@@ -77,9 +77,6 @@ class StreamResult(Report):
     def _headline(self) -> str:
         written = f"{counted(self.records, 'record')} in {counted(self.generations, 'generation')}"
         return f"{self.output_dir}, from {self.source}: {written} ({self.seconds:.1f} s)"
-
-    def _tables(self) -> list[Table]:
-        return []
 
     def _notes(self) -> list[str]:
         notes = [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes
-from tfrecorder.sources.table import as_objects
+from tfrecorder.sources.table import as_objects, is_list
 from tfrecorder.validation.classes import Outcome, as_lists, flatten, number_flat
-from tfrecorder.validation.columns import at, has_faults
+from tfrecorder.validation.columns import flag, has_faults
 from tfrecorder.validation.report import Finding
 
 
@@ -47,7 +48,7 @@ def gather(
     names = [*kind.columns, *([kind.label] if kind.label else [])]
     boxes = pd.DataFrame({name: as_objects(source[name]) for name in names}, index=source.index)
     others = source.drop(columns=names)
-    if boxes[names].map(_is_list).any(axis=None):
+    if boxes[names].map(is_list).any(axis=None):
         rows, findings = _from_lists(boxes, names)
         return others, rows, findings
     codes, _ = pd.factorize(as_objects(source[image]).fillna(""))
@@ -58,10 +59,6 @@ def gather(
     kept = order[present[order]]
     sizes = np.bincount(codes[present], minlength=len(first)).astype(np.int64)
     return others.iloc[first], BoxRows(boxes.iloc[kept], sizes, gathered=True), findings
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, (list, tuple, np.ndarray))
 
 
 def _is_missing(value: object) -> bool:
@@ -76,7 +73,7 @@ def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Findin
         shown = column.map(repr).to_numpy()
         differs = shown != shown[first][codes]
         message = "{value!r} differs from the value in the first row of this image"
-        yield at("conflicting_rows", differs, column, message)
+        yield flag("conflicting_rows", differs, column, message)
 
 
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
@@ -85,7 +82,7 @@ def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Fi
     uneven = (sizes.nunique(axis=1) > 1).to_numpy(dtype=bool)
     shown = pd.Series([str(row.tolist()) for _, row in sizes.iterrows()], index=boxes.index)
     message = f"the lists {', '.join(names)} have different lengths: {{value}}"
-    findings = [at("bad_box", uneven, shown.rename(names[0]), message)]
+    findings = [flag("bad_box", uneven, shown.rename(names[0]), message)]
     counts = sizes[names[0]].to_numpy(dtype=np.int64)
     if uneven.any():
         return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings
@@ -93,11 +90,9 @@ def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Fi
     return BoxRows(pd.DataFrame(flat), counts, gathered=False), findings
 
 
-def _as_list(value: object) -> list[object]:
-    if isinstance(value, np.ndarray):
-        return list(value.tolist())
-    if _is_list(value):
-        return list(value)  # type: ignore[call-overload]
+def _as_list(value: Any) -> list[object]:
+    if is_list(value):
+        return value.tolist() if isinstance(value, np.ndarray) else list(value)
     return [] if _is_missing(value) else [value]
 
 
@@ -117,9 +112,10 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     if kind.label is not None:
         keys = f"{field.key}/class/label", f"{field.key}/class/text"
         labels = rows.frame[kind.label]
-        field, found, of_labels, *_ = number_flat(field, labels, rows.sizes, kind.names, keys)
-        values |= found
-        findings += of_labels
+        classes = number_flat(field, labels, rows.sizes, kind.names, keys)
+        field = classes.field
+        values |= classes.values
+        findings += classes.findings
     return Outcome(field, {} if has_faults(findings) else values, findings)
 
 
@@ -166,9 +162,9 @@ def _check_edges(kind: Boxes, boxes: pd.DataFrame) -> list[Finding]:
     limits = "from 0 to 1" if kind.unit == "fraction" else "0 or more"
     hint = " (or give Boxes(unit='pixel'))" if kind.unit == "fraction" else ""
     return [
-        at("bad_box", wrong, shown, f"{words} are not four numbers: {{value}}"),
-        at("bad_box", outside, shown, f"{words} must be {limits}{hint}: {{value}}"),
-        at(
+        flag("bad_box", wrong, shown, f"{words} are not four numbers: {{value}}"),
+        flag("bad_box", outside, shown, f"{words} must be {limits}{hint}: {{value}}"),
+        flag(
             "bad_box",
             empty,
             shown,

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from tfrecorder.display.tables import counted
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import BACKGROUND, NO_LABEL
 from tfrecorder.schema.kinds import Boxes, Label, Labels
 from tfrecorder.schema.labels import number_labels
 from tfrecorder.sources.table import as_objects, as_texts
-from tfrecorder.validation.columns import at, check_labels, has_faults
+from tfrecorder.validation.columns import check_labels, flag, has_faults
 from tfrecorder.validation.report import Finding
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
     classes, used = field.num_classes or 0, len(np.unique(numbers))
     if field.names is not None or used == classes:
         return Finding("label_gaps", [], column, [], "")
-    there = "1 is" if used == 1 else f"{used:,} are"
-    message = f"labels up to {classes - 1:,} make {classes:,} classes, but only {there} there"
+    present = counted(used, "is", "are")
+    message = f"labels up to {classes - 1:,} make {classes:,} classes, but only {present} there"
     return Finding("label_gaps", [None], column, [classes - 1], message)
 
 
@@ -116,25 +117,25 @@ def number_flat(
     import pyarrow as pa
 
     checked, findings = check_labels(as_objects(flat), given)
-    known = field.names or ()
+    names = field.names or ()
     if isinstance(field.kind, Boxes) and field.kind.background_class:
         findings.append(_check_reserved(checked))
-        known = known or ((BACKGROUND,) if len(checked) else ())
+        names = names or ((BACKGROUND,) if len(checked) else ())
     if has_faults(findings):
         return Outcome(field, {}, findings)
-    numbers, texts, names = number_labels(checked, given, known)
+    numbers, texts, all_names = number_labels(checked, given, names)
     values = {
         keys[0]: as_lists(sizes, pa.array(numbers, pa.int64())),
         keys[1]: as_lists(sizes, _arrow_texts(texts)),
     }
-    return Outcome(_with_classes(field, checked, numbers, names), values, findings)
+    return Outcome(_with_classes(field, checked, numbers, all_names), values, findings)
 
 
 def _check_reserved(labels: pd.Series) -> Finding:
     """Boxes of class 0, by its number or by its name."""
     zero = 0 if labels.dtype == np.int64 else BACKGROUND
     message = "label {value!r} is class 0, which background_class=True reserves for the background"
-    return at("reserved_label", labels.eq(zero).to_numpy(dtype=bool), labels, message)
+    return flag("reserved_label", labels.eq(zero).to_numpy(dtype=bool), labels, message)
 
 
 def _arrow_texts(texts: np.ndarray | pd.Series) -> pa.LargeStringArray:
@@ -167,14 +168,14 @@ def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, li
     first = columns[0]
     if kind.columns is not None:
         rows = zip(*columns, strict=True)
-        found = [[label for label in row if not _is_missing(label)] for row in rows]
-        return pd.Series(found, index=first.index, dtype=object), []
+        lists = [[label for label in row if not _is_missing(label)] for row in rows]
+        return pd.Series(lists, index=first.index, dtype=object), []
     missing = first.isna().to_numpy(dtype=bool)
-    findings = [at("missing_value", missing, first, "the labels are missing")]
+    findings = [flag("missing_value", missing, first, "the labels are missing")]
     made = first.map(lambda value: _list_of(value, kind.separator))
     wrong = ~missing & made.isna().to_numpy(dtype=bool)
     hint = "" if kind.separator else "; to split text, give a separator"
-    findings.append(at("wrong_value", wrong, first, f"{{value!r}} is not a list of labels{hint}"))
+    findings.append(flag("wrong_value", wrong, first, f"{{value!r}} is not a list of labels{hint}"))
     return made, findings
 
 
@@ -186,14 +187,14 @@ def _list_of(value: Any, separator: str | None) -> list[Any] | None:
     if isinstance(value, str):
         if separator is not None:
             return [part.strip() for part in value.split(separator)] if value.strip() else []
-        value = _from_json(value)
+        value = from_json(value)
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return list(value) if isinstance(value, (list, tuple)) else None
 
 
-def _from_json(text: str) -> Any:
-    """A list as a CSV writes it."""
+def from_json(text: str) -> Any:
+    """A list as a CSV writes it; None for any other text."""
     try:
         return json.loads(text)
     except ValueError:

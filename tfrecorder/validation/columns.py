@@ -28,7 +28,7 @@ _TOGETHER = 2**20
 
 def has_faults(findings: Iterable[Finding]) -> bool:
     """True if any finding is an error, beyond warnings."""
-    return any(len(one.rows) and CODES[one.code][0] == ERROR for one in findings)
+    return any(len(finding.rows) and CODES[finding.code][0] == ERROR for finding in findings)
 
 
 def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
@@ -57,14 +57,14 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     # Comparing an array with a text goes place by place, so only texts are compared.
     empty = column == "" if is_text else column.map(lambda uri: isinstance(uri, str) and not uri)
     null = (column.isna() | empty).to_numpy(dtype=bool)
-    findings = [at("null_uri", null, column, "the image is missing")]
+    findings = [flag("null_uri", null, column, "the image is missing")]
     if not is_text:
         wrong = ~null & ~column.map(lambda uri: isinstance(uri, str)).to_numpy(dtype=bool)
         given = column[wrong].map(_without_content)
         messages = [
-            value.words
+            value.reason
             if isinstance(value, Fault)
-            else f"the image is neither a path nor the bytes of a file, but {_words(value)}"
+            else f"the image is neither a path nor the bytes of a file, but {_described(value)}"
             for value in given
         ]
         findings.append(
@@ -96,10 +96,10 @@ def _without_content(value: Any) -> Any:
 
 
 def _shown(values: pd.Series) -> list[Any]:
-    return [one.shown if isinstance(one, Fault) else one for one in values]
+    return [value.shown if isinstance(value, Fault) else value for value in values]
 
 
-def _words(value: Any) -> str:
+def _described(value: Any) -> str:
     return value if isinstance(value, str) else f"of type {type(value).__name__}: {value!r:.60}"
 
 
@@ -120,24 +120,17 @@ def check_splits(column: pd.Series) -> tuple[pd.Series, Finding]:
     """The split of each row from its word: TRAIN, VALIDATION, TEST, or UNASSIGNED."""
     splits = parse_splits(column)
     wrong = splits.isna().to_numpy()
-    return splits, at("unknown_split", wrong, column, "{value!r} is not a split")
-
-
-def are_sound_labels(column: pd.Series, names: Sequence[str] | None) -> bool:
-    """True for texts in which `check_labels` would find nothing."""
-    texts = as_texts(column)
-    if texts is None:
-        return False
-    distinct = set(texts.unique().to_pylist())
-    return "" not in distinct and (names is None or distinct.issubset(names))
+    return splits, flag("unknown_split", wrong, column, "{value!r} is not a split")
 
 
 def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Series, list[Finding]]:
-    if are_sound_labels(column, names):
-        return column, []
+    if (texts := as_texts(column)) is not None:
+        distinct = set(texts.unique().to_pylist())
+        if "" not in distinct and (names is None or distinct.issubset(names)):
+            return column, []
     column = as_objects(column)
     null = (column.isna() | (column == "")).to_numpy(dtype=bool)
-    findings = [at("null_label", null, column, "the label is missing")]
+    findings = [flag("null_label", null, column, "the label is missing")]
     given = column[~null]
     kind = pd.api.types.infer_dtype(given, skipna=True)
     if kind == "boolean":
@@ -151,7 +144,7 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
         if names is not None:
             unknown = ~null & ~column.isin(list(names)).to_numpy()
             message = "label {value!r} is not among the given labels"
-            findings.append(at("unknown_label", unknown, column, message))
+            findings.append(flag("unknown_label", unknown, column, message))
         return column.where(~null, None), findings
     if kind == "integer":
         return _check_integers(column, null, names, findings)
@@ -167,12 +160,12 @@ def _check_types(column: pd.Series, given: pd.Series) -> Finding:
     if not usable.all():
         wrong = (~usable).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
         message = "label {value!r}, of type {type}, is neither text nor an integer"
-        return at("unsupported_label", wrong, column, message)
+        return flag("unsupported_label", wrong, column, message)
     counts = types.value_counts()
     odd = (types != counts.index[0]).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
-    found = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    message = f"labels are of several types ({found}): {{value!r}} is of type {{type}}"
-    return at("mixed_label_types", odd, column, message)
+    shown = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    message = f"labels are of several types ({shown}): {{value!r}} is of type {{type}}"
+    return flag("mixed_label_types", odd, column, message)
 
 
 def _is_text_or_whole(label: Any) -> bool:
@@ -187,25 +180,25 @@ def _check_integers(
     filled = column.where(~null, 0)
     too_large = filled.map(lambda label: abs(int(label)) >= 2**63).to_numpy(dtype=bool)
     message = "label {value!r} does not fit in 64 bits"
-    findings.append(at("unsupported_label", too_large, column, message))
+    findings.append(flag("unsupported_label", too_large, column, message))
     numbers = filled.where(~too_large, 0).astype("int64")
     negative = (numbers < 0).to_numpy()
-    findings.append(at("negative_label", negative, column, "label {value!r} is negative"))
+    findings.append(flag("negative_label", negative, column, "label {value!r} is negative"))
     if names is not None:
         beyond = (numbers >= len(names)).to_numpy()
         message = f"label {{value!r}} is too high: the given labels end at {len(names) - 1}"
-        findings.append(at("unknown_label", beyond, column, message))
+        findings.append(flag("unknown_label", beyond, column, message))
     wrong = null | too_large | negative
     return (numbers.astype(object).where(~wrong, None) if wrong.any() else numbers), findings
 
 
-def at(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
+def flag(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
     """A finding for each row under a mask; the message may use {value} and {type}."""
-    found = column[mask]
-    values = found.tolist()
+    flagged = column[mask]
+    values = flagged.tolist()
     messages = (
         [message.format(value=cut(value), type=type(value).__name__) for value in values]
         if "{" in message
         else message
     )
-    return Finding(code, list(found.index), str(column.name), values, messages)
+    return Finding(code, list(flagged.index), str(column.name), values, messages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,10 +39,6 @@ class _PixelBoxes:
     edges: np.ndarray
     starts: np.ndarray
 
-    def by_image(self) -> Iterator[np.ndarray]:
-        """The edges of each image's boxes."""
-        return (self.edges[a:b] for a, b in zip(self.starts, self.starts[1:], strict=False))
-
 
 @dataclass(frozen=True)
 class _Faults:
@@ -64,23 +60,27 @@ def unusable_files(
     if not fields:
         return
     boxes = _pixel_boxes(table, checked)
-    read = _reader(table)
-    check = _row_check(fields, read, options, None if boxes is None else boxes.image)
+    check = _row_check(table, fields, options, None if boxes is None else boxes.image)
     names = list(map(str, uris.columns))
     files = (
         (row, dict(zip(names, cells, strict=True)))
         for row, *cells in uris.itertuples(index=True, name=None)
     )
-    edges: Iterable[np.ndarray | None] = [None] * len(uris) if boxes is None else boxes.by_image()
+    edges: Sequence[np.ndarray | None] = [None] * len(uris)
+    if boxes is not None:
+        edges = np.split(boxes.edges, boxes.starts[1:-1])
     with ThreadPool() as pool:
         # Only the messages are kept, so that no image outlives the check of its row.
         checks = map_ahead(pool, check, zip(files, edges, strict=True), ahead=ROWS_AHEAD)
         faults = list(counting(checks, advance))
-    by_row = [(row, one.files) for row, one in zip(uris.index, faults, strict=True) if one.files]
     for name in uris.columns:
-        found = {row: words[name] for row, words in by_row if name in words}
-        values = [uris.at[row, name] for row in found]
-        yield Finding("unusable_image", list(found), name, values, list(found.values()))
+        reasons = {
+            row: faulty.files[name]
+            for row, faulty in zip(uris.index, faults, strict=True)
+            if name in faulty.files
+        }
+        values = [uris.at[row, name] for row in reasons]
+        yield Finding("unusable_image", list(reasons), name, values, list(reasons.values()))
     if boxes is not None:
         yield _outside(boxes, uris[boxes.image].tolist(), faults)
 
@@ -88,12 +88,12 @@ def unusable_files(
 def _sound_uris(checked: Checked) -> pd.DataFrame:
     """The uris of images and masks by column, None for faulty ones; a row for each record."""
     rows = checked.frame.index
-    found = pd.DataFrame({one.name: one for one in checked.files}, index=rows, dtype=object)
-    for one in checked.findings:
-        if one.column in found and CODES[one.code][0] == ERROR:
-            sound = ~rows.isin([row for row in one.rows if row is not None])
-            found[one.column] = found[one.column].where(sound, None)
-    return found
+    uris = pd.DataFrame({files.name: files for files in checked.files}, index=rows, dtype=object)
+    for finding in checked.findings:
+        if finding.column in uris and CODES[finding.code][0] == ERROR:
+            sound = ~rows.isin([row for row in finding.rows if row is not None])
+            uris[finding.column] = uris[finding.column].where(sound, None)
+    return uris
 
 
 def _pixel_boxes(table: Source, checked: Checked) -> _PixelBoxes | None:
@@ -114,38 +114,21 @@ def _pixel_boxes(table: Source, checked: Checked) -> _PixelBoxes | None:
 
 def _outside(boxes: _PixelBoxes, uris: list[Any], faults: list[_Faults]) -> Finding:
     """The boxes that reach outside their images, each under its own row."""
-    found = [
-        (start + number, f"{uri!r}: {words}")
-        for start, uri, one in zip(boxes.starts[:-1].tolist(), uris, faults, strict=True)
-        for number, words in one.boxes
-    ]
-    shown = boxes.shown.iloc[[place for place, _ in found]]
-    messages = [words for _, words in found]
+    places, messages = [], []
+    for start, uri, faulty in zip(boxes.starts[:-1].tolist(), uris, faults, strict=True):
+        for number, reason in faulty.boxes:
+            places.append(start + number)
+            messages.append(f"{uri!r}: {reason}")
+    shown = boxes.shown.iloc[places]
     return Finding("box_outside", list(shown.index), str(shown.name), shown.tolist(), messages)
 
-
-#: Reads an image: takes its column, row and uri; returns its bytes.
-_Read = Callable[[str, int, str], bytes]
 
 #: A row's number and its uris by column, and the edges of its boxes.
 _Row = tuple[tuple[int, dict[str, Any]], "np.ndarray | None"]
 
 
-def _reader(table: Source) -> _Read:
-    """The function that reads an image of a source: from its file, or from the cell it came in."""
-    from tfrecorder.images.read import read_image
-
-    def read(column: str, row: int, uri: str) -> bytes:
-        contents = table.contents.get(column)
-        if contents is not None and contents.holds(row):
-            return contents.one(row)
-        return read_image(uri, table.base)
-
-    return read
-
-
 def _row_check(
-    fields: list[Field], read: _Read, options: ConvertOptions, boxed: str | None
+    table: Source, fields: list[Field], options: ConvertOptions, boxed: str | None
 ) -> Callable[[_Row], _Faults]:
     """The function that opens the files of a row and says what is wrong.
 
@@ -155,6 +138,7 @@ def _row_check(
     from tfrecorder.images.boxes_and_masks import Placed, boxes_outside, stored_mask
     from tfrecorder.images.check import check_image
     from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
+    from tfrecorder.images.read import read_image
     from tfrecorder.images.rejects import Reject
 
     images = [field for field in fields if isinstance(field.kind, Image)]
@@ -178,7 +162,11 @@ def _row_check(
             if not isinstance(uri, str):
                 continue
             try:
-                data = read(name, number, uri)
+                contents = table.contents.get(name)
+                if contents is not None and contents.holds(number):
+                    data = contents.file(number)
+                else:
+                    data = read_image(uri, table.base)
                 image = check_image(data, options.verify, options.max_pixels, budget.room)
                 if name == boxed and edges is not None:
                     outside = tuple(boxes_outside(edges, image.width, image.height))

@@ -141,11 +141,9 @@ class Finding:
         """The columns of a report, as long as the number of rows."""
         severity, remedy, size = CODES[self.code][0], remedy_for(self.code), len(self.rows)
         values = [_short(value) for value in self.values]
-        remedies = (
-            [remedy.format(value=value, column=self.column) for value in values]
-            if "{" in remedy
-            else [remedy] * size
-        )
+        remedies = [remedy] * size
+        if "{" in remedy:
+            remedies = [remedy.format(value=value, column=self.column) for value in values]
         messages = [self.messages] * size if isinstance(self.messages, str) else self.messages
         return {
             "severity": [severity] * size,
@@ -199,8 +197,8 @@ def as_errors(report: pd.DataFrame, strict: bool | Sequence[str]) -> pd.DataFram
 
 def count_warnings(report: pd.DataFrame) -> dict[str, int]:
     """How many warnings there are of each code."""
-    found = report.loc[report["severity"] == WARNING, "code"].value_counts()
-    return {str(code): int(count) for code, count in found.items()}
+    counts = report.loc[report["severity"] == WARNING, "code"].value_counts()
+    return {str(code): int(count) for code, count in counts.items()}
 
 
 def has_errors(report: pd.DataFrame) -> bool:
@@ -219,7 +217,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return list(map(_plain, value))
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return None
     return float(value) if isinstance(value, float) else str(value)
@@ -257,8 +255,8 @@ class ValidationReport(Report, pd.DataFrame):
     @property
     def errors(self) -> ValidationReport:
         """Only the errors."""
-        found = self[self["severity"] == ERROR]
-        return ValidationReport.of(found, self.source_rows, lines=self.lines)
+        errors = self[self["severity"] == ERROR]
+        return ValidationReport.of(errors, self.source_rows, lines=self.lines)
 
     def __str__(self) -> str:
         return self.as_text()
@@ -285,11 +283,11 @@ class ValidationReport(Report, pd.DataFrame):
 
     def _headline(self) -> str:
         counts = self["severity"].value_counts()
-        found = [counted(counts[word], word) for word in SEVERITIES if word in counts]
+        parts = [counted(counts[name], name) for name in SEVERITIES if name in counts]
         if not {ERROR, WARNING} & {*counts.index}:
-            found.insert(0, "no problems")
-        words = " and ".join([*filter(None, [", ".join(found[:-1])]), found[-1]])
-        return f"{words} in {counted(self.source_rows, 'row')}"
+            parts.insert(0, "no problems")
+        problems = " and ".join([*filter(None, [", ".join(parts[:-1])]), parts[-1]])
+        return f"{problems} in {counted(self.source_rows, 'row')}"
 
 
 class Group(NamedTuple):
@@ -318,9 +316,9 @@ def groups_of(
         shell: remedies are for the command line, not for Python.
         lines: for a text file, the line of each row.
     """
-    for code, found in report.groupby("code", sort=False):
-        first, examples = found.iloc[0], []
-        shown = found.head(EXAMPLES)
+    for code, rows in report.groupby("code", sort=False):
+        first, examples = rows.iloc[0], []
+        shown = rows.head(EXAMPLES)
         for row, column, message, other in zip(
             *(shown[name] for name in ("row", "column", "message", "other_row")), strict=True
         ):
@@ -329,7 +327,7 @@ def groups_of(
             elsewhere = "" if pd.isna(other) else f" ({_place(other, lines)})"
             examples.append(f"{where}{message}{elsewhere}")
         remedy = remedy_for(str(code), shell).format(value=first["value"], column=first["column"])
-        yield Group(first["severity"], str(code), len(found), examples, remedy)
+        yield Group(first["severity"], str(code), len(rows), examples, remedy)
 
 
 def _place(row: int, lines: Mapping[int, int] | None) -> str:

@@ -69,7 +69,7 @@ def _with_all(
     """Rows with the places of all their files, and all their values."""
     places = {}
     for field in fields:
-        keys = [one.key for one in field.features if one.key in values]
+        keys = [feature.key for feature in field.features if feature.key in values]
         if isinstance(field.kind, (Image, Mask)):
             places[field.column] = place_numbers(source, field.column).loc[rows.index]
         elif keys and not (isinstance(field.kind, Label) and LABEL_COLUMN in rows):
@@ -81,18 +81,18 @@ def _with_all(
 
 def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
     """Check the rows whose first image appears more than once."""
-    words = "is in {here} and also in {there}"
-    yield _check_agreement("leakage", rows, _IMAGE, SPLIT_COLUMN, words)
+    message = "is in {value} and also in {other}"
+    yield _check_agreement("leakage", rows, _IMAGE, SPLIT_COLUMN, message)
     yield _check_duplicates(rows)
     if LABEL_COLUMN in rows:
-        words = "has the label {here!r} and also {there!r}"
-        yield _check_agreement("conflicting_labels", rows, _FILES, LABEL_COLUMN, words)
+        message = "has the label {value!r} and also {other!r}"
+        yield _check_agreement("conflicting_labels", rows, _FILES, LABEL_COLUMN, message)
     for name in (name for name in map(str, rows) if name.startswith(_VALUES)):
-        words = f"is also in a row with other values of {name.removeprefix(_VALUES)!r}"
-        yield _check_agreement("image_again", rows, _FILES, name, words)
+        message = f"is also in a row with other values of {name.removeprefix(_VALUES)!r}"
+        yield _check_agreement("image_again", rows, _FILES, name, message)
 
 
-def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, words: str) -> Finding:
+def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, message: str) -> Finding:
     """Each row with the same `by` as another with a different value, with the first of these."""
     rows = rows[rows[column].notna()]
     firsts = rows.drop_duplicates([by, column])
@@ -106,10 +106,10 @@ def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, words:
     firsts_of = rows.loc[others, column].set_axis(rows.index)
     as_first = (rows[column] == firsts_of).to_numpy(dtype=bool)
     other_rows = others.where(~as_first, rows[by].map(second)).astype("int64").tolist()
-    there = rows.loc[other_rows, column].tolist()
+    other_values = rows.loc[other_rows, column].tolist()
     messages = [
-        f"{cut(uri)!r} {words.format(here=cut(here), there=cut(value))}"
-        for uri, here, value in zip(uris, rows[column], there, strict=True)
+        f"{cut(uri)!r} {message.format(value=cut(value), other=cut(other))}"
+        for uri, value, other in zip(uris, rows[column], other_values, strict=True)
     ]
     return Finding(code, list(rows.index), URI_COLUMN, uris.tolist(), messages, other_rows)
 
@@ -143,31 +143,23 @@ def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:
         if isinstance(label, str):
             alike.setdefault(" ".join(label.split()).casefold(), []).append(label)
     groups = [same for same in alike.values() if len(same) > 1]
-    yield _whole_frame(
-        "similar_labels",
-        [
-            (same[0], f"labels {list(map(cut, same))} differ only in case or whitespace")
-            for same in groups
-        ],
-    )
+    differ = "differ only in case or whitespace"
+    similar = {same[0]: f"labels {list(map(cut, same))} {differ}" for same in groups}
+    yield _about_labels("similar_labels", similar)
     trained = set(rows.loc[rows[SPLIT_COLUMN] == "TRAIN", LABEL_COLUMN].unique().tolist())
     if trained:
         absent = [label for label in labels if label not in trained]
-        yield _whole_frame(
-            "label_not_in_train",
-            [(label, f"label {cut(label)!r} is not in TRAIN") for label in absent],
-        )
-    few = counts[counts < FEW_IMAGES]
-    yield _whole_frame(
-        "few_images",
-        [
-            (label, f"label {cut(label)!r} has {counted(count, 'image')}, fewer than {FEW_IMAGES}")
-            for label, count in zip(few.index.tolist(), few.tolist(), strict=True)
-        ],
-    )
+        messages = {label: f"label {cut(label)!r} is not in TRAIN" for label in absent}
+        yield _about_labels("label_not_in_train", messages)
+    few = {
+        label: f"label {cut(label)!r} has {counted(count, 'image')}, fewer than {FEW_IMAGES}"
+        for label, count in zip(labels, counts.tolist(), strict=True)
+        if count < FEW_IMAGES
+    }
+    yield _about_labels("few_images", few)
 
 
-def _whole_frame(code: str, found: list[tuple[Any, str]]) -> Finding:
-    """Findings about labels rather than rows."""
-    values, messages = [value for value, _ in found], [message for _, message in found]
-    return Finding(code, [None] * len(found), LABEL_COLUMN, values, messages)
+def _about_labels(code: str, messages: Mapping[Any, str]) -> Finding:
+    """Findings about labels rather than rows: a message for each label."""
+    rows = [None] * len(messages)
+    return Finding(code, rows, LABEL_COLUMN, list(messages), list(messages.values()))

@@ -33,7 +33,7 @@ from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_sp
 from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
-from tfrecorder.validation.columns import at, check_splits, check_uris, has_faults, sound_uris
+from tfrecorder.validation.columns import check_splits, check_uris, flag, has_faults, sound_uris
 from tfrecorder.validation.report import Finding, build_report
 from tfrecorder.validation.rows import check_rows
 from tfrecorder.validation.split_shares import check_divided, describe_assigned
@@ -96,61 +96,62 @@ class Checked:
     @property
     def notes(self) -> list[str]:
         """What is not a problem but should be known."""
-        found = []
         label = class_field(self.fields)
-        if label is not None and not label.num_classes and LABEL_COLUMN not in self.frame:
-            found.append("labels: none; the dataset is unlabelled")
-        if self.assigned:
-            found.append(f"splits: {self.assigned}")
-        return found
+        unlabelled = label and not label.num_classes and LABEL_COLUMN not in self.frame
+        notes = ["labels: none; the dataset is unlabelled"] if unlabelled else []
+        return [*notes, f"splits: {self.assigned}"] if self.assigned else notes
 
 
 def check_source(
-    source: Source, division: Division = DEFAULT_DIVISION, known: Sequence[Field] = ()
+    source: Source, division: Division = DEFAULT_DIVISION, existing: Sequence[Field] = ()
 ) -> Checked:
     """Apply every rule to a source's table, based on the kinds of its columns.
 
     Args:
         source: the table with its schema.
         division: how rows without a split get one.
-        known: the columns of a dataset that the table will be added to; their classes keep their
-            integers.
+        existing: the columns of a dataset that the table will be added to; their classes keep
+            their integers.
     """
     schema, table = source.schema, source.frame
     findings = list(_check_columns(source))
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))
-    there = {name for name, kind in schema.fields if {*columns_of(name, kind)} <= {*table.columns}}
+    present = {
+        name for name, kind in schema.fields if {*columns_of(name, kind)} <= {*table.columns}
+    }
     boxes: BoxRows | None = None
-    for name in there.intersection(schema.of(Boxes)):
+    for name in present.intersection(schema.of(Boxes)):
         kind, (image,) = schema.columns[name], schema.of(Image)
-        if image not in there:
-            there.remove(name)
+        if image not in present:
+            present.remove(name)
             continue
         assert isinstance(kind, Boxes)
-        table, boxes, found = gather(table, kind, image)
-        findings += found
+        table, boxes, faults = gather(table, kind, image)
+        findings += faults
     outcomes = [
         _check_field(field, table, boxes, source.contents)
-        for field in _with_known(fields_of(schema), known)
-        if field.column in there or not is_required(field.kind)
+        for field in _with_existing_classes(fields_of(schema), existing)
+        if field.column in present or not is_required(field.kind)
     ]
     findings += [finding for outcome in outcomes for finding in outcome.findings]
     frame = _rows_of(outcomes, table)
     values = {key: array for outcome in outcomes for key, array in outcome.values.items()}
-    for name in there.intersection(schema.of(Split)):
+    for name in present.intersection(schema.of(Split)):
         frame[SPLIT_COLUMN], finding = check_splits(table[name])
         findings.append(finding)
     was_open = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
     findings += _check_division(frame, source, division)
     _assign(frame, {} if has_faults(findings) else values, division, source.groups)
     if not any(finding.code == "missing_column" for finding in findings):
-        passed = _OF_WHOLE_DATASETS if known else ()
+        passed = _OF_WHOLE_DATASETS if existing else ()
         fields = [outcome.field for outcome in outcomes]
-        bad_texts = {row for one in findings if one.code == "bad_text" for row in one.rows}
+        bad_texts = {
+            row for finding in findings if finding.code == "bad_text" for row in finding.rows
+        }
         of_rows = check_rows(frame, source, fields, values, bad_texts)
-        findings += (one for one in of_rows if one.code not in passed)
+        findings += (finding for finding in of_rows if finding.code not in passed)
         findings += check_divided(frame[SPLIT_COLUMN], was_open, division)
     return Checked(
         frame=frame,
@@ -165,21 +166,22 @@ def check_source(
         source_rows=len(source.frame),
         assigned=describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups),
         contents=source.contents,
-        missing={one.field.column: one.missing for one in outcomes if one.missing is not None},
+        missing={
+            outcome.field.column: outcome.missing
+            for outcome in outcomes
+            if outcome.missing is not None
+        },
     )
 
 
-def _with_known(fields: Sequence[Field], known: Sequence[Field]) -> list[Field]:
+def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -> list[Field]:
     """Columns with the classes that a dataset already has."""
-    there = {one.column: one for one in known}
+    by_column = {field.column: field for field in existing}
     return [
         dataclasses.replace(
-            field,
-            names=there[field.column].names,
-            num_classes=there[field.column].num_classes,
-            integer=there[field.column].integer,
+            field, names=old.names, num_classes=old.num_classes, integer=old.integer
         )
-        if field.column in there
+        if (old := by_column.get(field.column))
         else field
         for field in fields
     ]
@@ -234,8 +236,7 @@ def _check_field(
     if not {*names} <= {*table.columns}:
         return unlabelled(field, len(table))
     if isinstance(field.kind, (Image, Mask)):
-        found = _check_files(field, table[names[0]])
-        return _with_files(found, contents.get(names[0]))
+        return _check_files(field, table[names[0]], contents.get(names[0]))
     if isinstance(field.kind, Label):
         return check_label(field, table[names[0]])
     columns = [as_objects(table[name]) for name in names]
@@ -244,28 +245,24 @@ def _check_field(
     return check_values(field, columns[0])
 
 
-def _check_files(field: Field, column: pd.Series) -> Outcome:
+def _check_files(field: Field, column: pd.Series, contents: Contents | None) -> Outcome:
+    """A column of uris, or of images that came as bytes, which wait elsewhere."""
     import pyarrow as pa
-
-    if (texts := sound_uris(column)) is not None:
-        return Outcome(field, {field.uri_key: texts}, [], column)
-    column, findings = check_uris(as_objects(column))
-    values = {} if has_faults(findings) else {field.uri_key: pa.array(column, pa.large_string())}
-    return Outcome(field, values, findings, column)
-
-
-def _with_files(outcome: Outcome, contents: Contents | None) -> Outcome:
-    """A column whose images came as bytes, with where they wait and what records call them."""
     import pyarrow.compute as pc
 
-    field, column = outcome.field, outcome.column
-    if contents is None or column is None or field.uri_key not in outcome.values:
-        return outcome
-    rows = column.index.to_numpy()
-    files, names = contents.files.take(rows), contents.names.take(rows)
-    uris = pc.if_else(pc.equal(files, ""), outcome.values[field.uri_key], names)
-    values = {**outcome.values, field.uri_key: uris, field.spool_key: files}
-    return outcome._replace(values=values)
+    uris, findings = sound_uris(column), list[Finding]()
+    if uris is None:
+        column, findings = check_uris(as_objects(column))
+        if has_faults(findings):
+            return Outcome(field, {}, findings, column)
+        uris = pa.array(column, pa.large_string())
+    values = {field.uri_key: uris}
+    if contents is not None:
+        rows = column.index.to_numpy()
+        files, names = contents.files.take(rows), contents.names.take(rows)
+        uris = pc.if_else(pc.equal(files, ""), uris, names)
+        values = {field.uri_key: uris, field.spool_key: files}
+    return Outcome(field, values, findings, column)
 
 
 def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
@@ -285,7 +282,7 @@ def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
 def _check_division(frame: pd.DataFrame, source: Source, division: Division) -> Iterator[Finding]:
     if source.groups is not None:
         missing = source.groups.isna().to_numpy(dtype=bool)
-        yield at("missing_value", missing, source.groups, "the group is missing")
+        yield flag("missing_value", missing, source.groups, "the group is missing")
     if division.stratify and LABEL_COLUMN not in frame:
         message = "splits cannot be stratified: no column holds one label per row"
         yield Finding("no_strata", [None], LABEL_COLUMN, [None], message)

@@ -27,8 +27,8 @@ def describe_assigned(
     open_rows = int(was_open.sum())
     if not open_rows:
         return ""
-    found = splits[was_open].value_counts()
-    counts = [(name, int(found.get(name, 0))) for name in division.shares]
+    of_splits = splits[was_open].value_counts()
+    counts = [(name, int(of_splits.get(name, 0))) for name in division.shares]
     shares = ", ".join(
         f"{name} {count:,} ({count / open_rows:.0%})" if count else f"{name} none"
         for name, count in counts
@@ -49,7 +49,7 @@ def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -
         message = "every row already has a split, so none was assigned"
         yield Finding("splits_ignored", [None], SPLIT_COLUMN, [given], message)
         return
-    there = set(splits.unique())
-    empty = [name for name in division.shares if name not in there]
+    filled = set(splits.unique())
+    empty = [name for name in division.shares if name not in filled]
     messages = [f"no row is in {name}, although you asked for {division}" for name in empty]
     yield Finding("empty_split", [None] * len(empty), SPLIT_COLUMN, empty, messages)

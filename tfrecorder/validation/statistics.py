@@ -44,17 +44,17 @@ def describe_columns(
     """
     of_split = {split: (splits == split).to_numpy() for split in SPLITS}
     of_split = {split: mask for split, mask in of_split.items() if mask.any()}
-    found: dict[str, dict[str, Any]] = {}
+    statistics: dict[str, dict[str, Any]] = {}
     for field in fields:
         if isinstance(field.kind, (Image, Mask, Bytes)) or field.is_unlabelled:
             continue
         describe = (_of_boxes if isinstance(field.kind, Boxes) else _of_values)(field, values)
         absent = missing.get(field.column, np.zeros(len(splits), bool))
-        found[field.column] = {
+        statistics[field.column] = {
             split: {**describe(mask & ~absent), **_missing(mask & absent)}
             for split, mask in of_split.items()
         }
-    return found
+    return statistics
 
 
 def _missing(rows: np.ndarray) -> dict[str, int]:
@@ -78,8 +78,8 @@ def _of_boxes(field: Field, values: Mapping[str, pa.Array]) -> Describe:
 
     def describe(mask: np.ndarray) -> dict[str, Any]:
         per_image = np.bincount(rows, minlength=len(mask))[mask]
-        numbers = (per_image, *(one[mask[rows]] for one in described))
-        boxes = {name: _of_numbers(one) for name, one in zip(BOX_NUMBERS, numbers, strict=True)}
+        columns = (per_image, *(numbers[mask[rows]] for numbers in described))
+        boxes = {name: _of_numbers(of) for name, of in zip(BOX_NUMBERS, columns, strict=True)}
         if field.label_key is None:
             return {"count": int(per_image.sum()), "boxes": boxes}
         return {**_of_texts(texts.filter(mask[rows])), "boxes": boxes}
@@ -116,8 +116,8 @@ def _of_numbers(numbers: np.ndarray) -> dict[str, Any]:
 
 
 def _of_texts(texts: pa.Array) -> dict[str, Any]:
-    counts = [(one["values"], one["counts"]) for one in texts.value_counts().to_pylist()]
+    counts = [[item["values"], item["counts"]] for item in texts.value_counts().to_pylist()]
     # By count, and alphabetically if equal: the same whatever the order of the rows.
-    ranked = sorted(counts, key=lambda one: (-one[1], one[0]))
-    top = [list(one) for one in ranked[:TOP_VALUES]]
+    counts.sort(key=lambda pair: (-pair[1], pair[0]))
+    top = counts[:TOP_VALUES]
     return {"count": len(texts), "distinct": len(counts), "top": top}

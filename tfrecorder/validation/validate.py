@@ -11,7 +11,7 @@ from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
 from tfrecorder.sources.files import line_numbers
-from tfrecorder.sources.source import read_with, refuse_idle
+from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import ValidationReport, as_errors, build_report, shown_rows
 from tfrecorder.validation.rules import Checked, check_source
@@ -57,8 +57,7 @@ def validate(
             raise OptionError(f"{name}: no image is opened without check_images=True; give it too.")
     with stage_line(is_shown(chosen.progress)) as begin:
         begin("reading the table")
-        table = read_with(source, chosen)
-        refuse_idle(table, chosen)
+        table = read_source(source, chosen)
         begin("checking the table")
         checked = check_source(table, chosen.division)
     report = checked.report

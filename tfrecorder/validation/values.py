@@ -11,8 +11,9 @@ import pandas as pd
 
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Bytes, Label, Number, Text
-from tfrecorder.validation.classes import Outcome, as_lists
-from tfrecorder.validation.columns import at, check_unicode, has_faults
+from tfrecorder.sources.table import is_list
+from tfrecorder.validation.classes import Outcome, as_lists, from_json
+from tfrecorder.validation.columns import check_unicode, flag, has_faults
 from tfrecorder.validation.report import Finding
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def check_values(field: Field, column: pd.Series) -> Outcome:
     if has_faults(findings):
         return Outcome(field, {}, findings)
     check = _check_single if field.kind.shape == () else _check_arrays  # type: ignore[attr-defined]
-    array, found = check(field, column)
-    findings += found
+    array, faults = check(field, column)
+    findings += faults
     values = {} if has_faults(findings) else {field.key: array}
     return Outcome(field, values, findings, missing=missing)
 
@@ -52,20 +53,11 @@ def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, np.ndarray, lis
     if not missing.any():
         return column, missing, []
     if kind.default is None:
-        return column, missing, [at("missing_value", missing, column, "the value is missing")]
+        return column, missing, [flag("missing_value", missing, column, "the value is missing")]
     # Go cell by cell: pandas would spread a list over the rows.
     cells = zip(column, missing, strict=True)
     values = [kind.default if is_missing else value for value, is_missing in cells]
-    filled = pd.Series(index=column.index, dtype=object, name=column.name)
-    filled[:] = values if kind.shape == () else _as_cells(values)
-    return filled, missing, []
-
-
-def _as_cells(values: list[Any]) -> np.ndarray:
-    cells = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        cells[place] = value
-    return cells
+    return pd.Series(values, column.index, dtype=object, name=column.name), missing, []
 
 
 def _is_missing(value: Any, empty: bool) -> bool:
@@ -113,7 +105,7 @@ def _wrong(field: Field, column: pd.Series, wrong: np.ndarray) -> Finding:
     message = f"{{value!r}}, of type {{type}}, is not {wanted}"
     if wrong.any() and column[wrong].map(_is_container).all():
         message = f"{{value}} is not {wanted}"
-    return at("wrong_value", wrong, shown, message)
+    return flag("wrong_value", wrong, shown, message)
 
 
 def _is_container(value: Any) -> bool:
@@ -222,21 +214,16 @@ def _check_arrays(field: Field, column: pd.Series) -> tuple[pa.Array | None, lis
 def _array(value: Any, kind: Any) -> np.ndarray | None:
     """A value as an array of the wanted type and shape, or None if it is not one."""
     if isinstance(value, str):
-        try:
-            value = json.loads(value)  # a list as a CSV writes it
-        except ValueError:
-            return None
-    if hasattr(value, "__array__") and not isinstance(value, np.ndarray):
+        value = from_json(value)
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):
         value = np.asarray(value)
-    if not isinstance(value, (list, tuple, np.ndarray)):
+    if not is_list(value):
         return None
     array = _numbers(value, kind.dtype) if isinstance(kind, Number) else _objects(value, kind)
     if array is None:
         return None
-    wanted = kind.shape
-    if array.ndim == 1 and wanted == (None,):
-        return array
-    return array if array.shape == wanted else None
+    fits = array.ndim == 1 if kind.shape == (None,) else array.shape == kind.shape
+    return array if fits else None
 
 
 def _numbers(value: Any, dtype: str) -> np.ndarray | None:
@@ -265,29 +252,12 @@ def _numbers(value: Any, dtype: str) -> np.ndarray | None:
 
 def _objects(value: Any, kind: Any) -> np.ndarray | None:
     """Texts or bytes as an array of objects; its shape is that of the nested lists."""
-    cls = bytes if isinstance(kind, Bytes) else str
-    depth = len(kind.shape)
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if depth == 1:
-        values = [_as_bytes(one) if cls is bytes else one for one in value]
-        shape: tuple[int, ...] = (len(values),)
-    else:
-        shape, values = _flat(list(value), depth)
-    if not all(isinstance(one, cls) for one in values) or int(np.prod(shape)) != len(values):
+    values = value.tolist() if isinstance(value, np.ndarray) else list(value)
+    if len(kind.shape) == 1:
+        values = list(map(_as_bytes, values))
+    try:
+        array = np.array(values, dtype=object)
+    except ValueError:  # arrays of different shapes
         return None
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array.reshape(shape)
-
-
-def _flat(value: Any, depth: int) -> tuple[tuple[int, ...], list[Any]]:
-    """The shape, from the first value of each level, and all values in C order."""
-    shape: list[int] = []
-    level = [value]
-    for _ in range(depth):
-        if not all(isinstance(one, (list, tuple)) for one in level):
-            return (0,), [None]
-        shape.append(len(level[0]) if level else 0)
-        level = [item for one in level for item in one]
-    return tuple(shape), level
+    cls = bytes if isinstance(kind, Bytes) else str
+    return array if all(isinstance(item, cls) for item in array.flat) else None

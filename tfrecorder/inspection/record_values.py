@@ -1,4 +1,4 @@
-"""What a record holds besides its image: labels, file name, source row, objects."""
+"""The values of a record as people see them: image, mask, labels, file name, row, objects."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tfrecorder.format.example import Values
 from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import class_name
+from tfrecorder.reading.stored_records import Record
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.fields import image_of as image_field
 from tfrecorder.schema.keys import FILENAME, NO_LABEL, SOURCE_ID
@@ -25,6 +26,45 @@ _FILENAMES = (FILENAME, "filename", "file_name")
 
 
 @dataclass(frozen=True)
+class RecordView:
+    """One record as a page shows it.
+
+    Attributes:
+        split, number: identify the record.
+        row, filename: where its image came from; empty if that is not known.
+        labels: its class names.
+        masked: whether it has a mask.
+        size: of the encoded image, in bytes.
+        width, height: in pixels; 0 if it was not decoded, or cannot be.
+        brightness, contrast: mean and standard deviation of the grey levels, 0 to 255.
+        jpeg: a small picture, with any mask laid over it; empty if there is none.
+        thumb: the picture's width and height.
+        boxes: its objects, if it has a picture.
+        fault: why there is no picture, or no boxes; empty if there is nothing to say.
+    """
+
+    split: str
+    number: int
+    row: str
+    filename: str
+    labels: tuple[str, ...]
+    masked: bool
+    size: int
+    width: int = 0
+    height: int = 0
+    brightness: float = 0.0
+    contrast: float = 0.0
+    jpeg: bytes = b""
+    thumb: tuple[int, int] = (0, 0)
+    boxes: tuple[Box, ...] = ()
+    fault: str = ""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.split, self.number
+
+
+@dataclass(frozen=True)
 class Box:
     """One object: its corners as shares of the image's width and height, and its class."""
 
@@ -33,6 +73,20 @@ class Box:
     xmax: float
     ymax: float
     name: str
+
+
+def view_of(record: Record, stored: StoredDataset, image: bytes) -> RecordView:
+    """A record, with its image not decoded yet."""
+    features = record.features
+    return RecordView(
+        split=record.split,
+        number=record.number,
+        row=text_of(_first(features, SOURCE_ID)),
+        filename=_filename_of(features, stored),
+        labels=_labels_of(features, stored),
+        masked=bool(mask_of(features, stored)),
+        size=len(image),
+    )
 
 
 def text_of(value: bytes) -> str:
@@ -80,18 +134,13 @@ def mask_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
     return _first(features, mask_key(stored))
 
 
-def filename_of(features: Mapping[str, Values], stored: StoredDataset) -> str:
+def _filename_of(features: Mapping[str, Values], stored: StoredDataset) -> str:
     """The image's uri as the source gave it; empty if it is not known."""
     keys = (f"{stored.image_key.removesuffix('/encoded')}/filename", *_FILENAMES)
-    return next((text_of(found) for key in keys if (found := _first(features, key))), "")
+    return next((text_of(name) for key in keys if (name := _first(features, key))), "")
 
 
-def row_of(features: Mapping[str, Values]) -> str:
-    """The source row; empty if it is not known."""
-    return text_of(_first(features, SOURCE_ID))
-
-
-def labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
+def _labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:
     """The names of a record's classes, or those of its objects if the image itself has none."""
     names = [name for field in stored.fields for name in _names(features, field)]
     return tuple(dict.fromkeys(names or _names(features, _OBJECTS)))
@@ -108,7 +157,8 @@ def boxes_of(
     Raises:
         ValueError: their keys contradict each other.
     """
-    objects = next((one for one in stored.fields if isinstance(one.kind, Boxes)), _OBJECTS)
+    boxes = (field for field in stored.fields if isinstance(field.kind, Boxes))
+    objects = next(boxes, _OBJECTS)
     corners = corners_of(objects, features, size[::-1]).astype(float)
     if not np.isfinite(corners).all():
         raise ValueError("a side of its boxes is not a number")
