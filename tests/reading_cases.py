@@ -1,17 +1,23 @@
-"""What the tests of reading share: datasets made by `convert`, and what they hold as values."""
+"""What the tests of reading share: datasets made by `convert`, and what they hold as values.
+
+The inner law: blocks may be small, and the resizer is Pillow where the other is missing.
+"""
 
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from PIL import Image
 
 import tfrecorder
+from tfrecorder.reading import order, resizing
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 PHOTOS_CSV = SAMPLES / "photos.csv"
@@ -83,3 +89,49 @@ def photograph(height: int, width: int) -> np.ndarray:
 def mean_difference(one: Any, other: Any) -> float:
     """Of two pictures, in grey levels of 255."""
     return float(np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64)).mean())
+
+
+def assert_alike(ours: Any, theirs: Any, pixels: float = 0) -> None:
+    """The same keys, shapes, dtypes and values, but for pixels within so many grey levels."""
+    assert type(ours) is type(theirs)
+    if isinstance(theirs, tuple):
+        assert len(ours) == len(theirs)
+        for pair in zip(ours, theirs, strict=True):
+            assert_alike(*pair, pixels)
+    elif isinstance(theirs, dict):
+        assert ours.keys() == theirs.keys()
+        for key, value in theirs.items():
+            assert_alike(ours[key], value, pixels)
+    elif isinstance(theirs, (np.ndarray, np.generic)):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        if theirs.ndim >= 3 and pixels:
+            assert mean_difference(ours, theirs) < pixels
+        elif theirs.dtype.kind == "f":
+            np.testing.assert_allclose(ours, theirs, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(ours, theirs)
+    else:
+        assert ours == theirs
+
+
+def damaged(out: str, folder: Path, at: int) -> tuple[Path, int, int]:
+    """A copy with one byte of a record changed; the file, the record's offset, and its number."""
+    copy = Path(shutil.copytree(out, folder / "damaged"))
+    shard = sorted(copy.glob("train-*.tfrecord"))[1]
+    index = (copy / "_tfrecorder/index" / f"{shard.name}.idx").read_text().splitlines()
+    offset, size = map(int, index[2].split())
+    data = bytearray(shard.read_bytes())
+    data[offset + (at if at >= 0 else size + at)] ^= 1
+    shard.write_bytes(data)
+    first = sorted(copy.glob("_tfrecorder/index/train-*.idx"))[0]
+    return shard, offset, len(first.read_text().splitlines()) + 2
+
+
+def blocks_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Shuffle by blocks of so many bytes."""
+    monkeypatch.setattr(order, "BLOCK_BYTES", size)
+
+
+def without_rust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resize as where cykooz_resizer has no wheel."""
+    monkeypatch.setattr(resizing, "rust", None)

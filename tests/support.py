@@ -1,7 +1,7 @@
 """What several test files share: photographs, reading back without TensorFlow, the command line.
 
-It reaches into the package for all of them: TFRecord framing, cells of a CSV, the command and its
-options, and the patience with a service that does not answer.
+The inner law: it reaches into the package for all of them, for TFRecord framing, cells of a CSV,
+the command and its options, and the patience with a service that does not answer.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 from growing_cases import QUIET, grow_ten_times, table
+from reading_cases import assert_alike
 from support import copied_as_tfds, public_files, records
-from test_indexed_records import assert_alike
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError

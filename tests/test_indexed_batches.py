@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kind_cases import EVERY_KIND, convert, every_kind
 from object_cases import in_pixels
-from reading_cases import convert_photos
-from test_indexed_records import _damaged, assert_alike
+from reading_cases import assert_alike, convert_photos, damaged
 from torture.trainings import IDS, Run, finish
 
 import tfrecorder
@@ -205,7 +204,7 @@ def test_a_wrong_option_is_named(out: str, options: dict[str, Any], words: str) 
 
 
 def test_an_error_is_raised_where_its_batch_is_taken(out: str, tmp_path: Path) -> None:
-    shard, offset, number = _damaged(out, tmp_path, 300)
+    shard, offset, number = damaged(out, tmp_path, 300)
     loop = iter(batches(shard.parent, "TRAIN", batch_size=2, image_size=30, shuffle=False))
     for _ in range(number // 2):
         next(loop)

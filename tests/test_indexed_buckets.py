@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reading_cases import convert_photos
+from reading_cases import blocks_of, convert_photos
 
 from tfrecorder import DatasetError, Records, batches
-from tfrecorder.reading import order
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -49,7 +48,7 @@ def test_neighbours_are_read_by_one_request(gcs: Any, bucket: tuple[str, Records
 def test_batches_of_a_bucket(
     gcs: Any, bucket: tuple[str, Records], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(order, "BLOCK_BYTES", 30_000)  # three photographs
+    blocks_of(monkeypatch, 30_000)  # three photographs
     uri, local = bucket
     options: dict[str, Any] = {"batch_size": 7, "image_size": 30, "seed": 3, "shuffle": "blocks"}
     remote = list(batches(uri, "TRAIN", **options))

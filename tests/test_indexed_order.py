@@ -1,4 +1,4 @@
-"""The order of an epoch, and the law of positions: every record once, whoever continues."""
+"""The inner law of an epoch's order and of positions: every record once, whoever continues."""
 
 from __future__ import annotations
 

@@ -16,17 +16,19 @@ import tensorflow as tf
 from kind_cases import EVERY_KIND, convert, every_kind
 from object_cases import in_pixels, masked
 from reading_cases import (
+    assert_alike,
     by_load,
     convert_images,
     convert_photos,
+    damaged,
     jpeg,
     mean_difference,
     photograph,
+    without_rust,
 )
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError, Records
-from tfrecorder.reading import resizing
 
 #: Grey levels of 255 in the mean, which docs/read.md states.
 TO_ANTIALIASED = 2.0
@@ -49,29 +51,6 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "boxes": convert(in_pixels(), folder / "boxes", shuffle=False, num_shards=1),
         "masks": convert(masked(4), folder / "masks", shuffle=False),
     }
-
-
-def assert_alike(ours: Any, theirs: Any, pixels: float = 0) -> None:
-    """The same keys, shapes, dtypes and values, but for pixels within so many grey levels."""
-    assert type(ours) is type(theirs)
-    if isinstance(theirs, tuple):
-        assert len(ours) == len(theirs)
-        for pair in zip(ours, theirs, strict=True):
-            assert_alike(*pair, pixels)
-    elif isinstance(theirs, dict):
-        assert ours.keys() == theirs.keys()
-        for key, value in theirs.items():
-            assert_alike(ours[key], value, pixels)
-    elif isinstance(theirs, (np.ndarray, np.generic)):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        if theirs.ndim >= 3 and pixels:
-            assert mean_difference(ours, theirs) < pixels
-        elif theirs.dtype.kind == "f":
-            np.testing.assert_allclose(ours, theirs, atol=1e-6)
-        else:
-            np.testing.assert_array_equal(ours, theirs)
-    else:
-        assert ours == theirs
 
 
 @pytest.mark.slow
@@ -128,7 +107,7 @@ def test_raw_pixels(tmp_path: Path) -> None:
 @pytest.fixture(params=["rust", "pillow"])
 def resizer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "pillow":
-        monkeypatch.setattr(resizing, "rust", None)
+        without_rust(monkeypatch)
     else:
         pytest.importorskip("cykooz_resizer")
     return request.param
@@ -280,24 +259,11 @@ def test_the_words_for_it_are_the_same_wherever_it_lies(out: str, tmp_path: Path
     assert "0x" not in words
 
 
-def _damaged(out: str, folder: Path, at: int) -> tuple[Path, int, int]:
-    """A copy with one byte of a record changed; the file, the record's offset, and its number."""
-    copy = Path(shutil.copytree(out, folder / "damaged"))
-    shard = sorted(copy.glob("train-*.tfrecord"))[1]
-    index = (copy / "_tfrecorder/index" / f"{shard.name}.idx").read_text().splitlines()
-    offset, size = map(int, index[2].split())
-    data = bytearray(shard.read_bytes())
-    data[offset + (at if at >= 0 else size + at)] ^= 1
-    shard.write_bytes(data)
-    first = sorted(copy.glob("_tfrecorder/index/train-*.idx"))[0]
-    return shard, offset, len(first.read_text().splitlines()) + 2
-
-
 @pytest.mark.parametrize("at", [0, 9, 300, -1])
 def test_a_damaged_record_is_one_error_with_its_file_and_offset(
     out: str, tmp_path: Path, at: int
 ) -> None:
-    shard, offset, number = _damaged(out, tmp_path, at)
+    shard, offset, number = damaged(out, tmp_path, at)
     records = Records(shard.parent, "TRAIN")
     for asked in (number, [number - 1, number]):
         with pytest.raises(DatasetError, match=f"{shard.name} is damaged: .* byte {offset}, "):

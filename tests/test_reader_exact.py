@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 from kind_cases import convert
 from PIL import Image as Pictures
-from reading_cases import convert_photos, ids
-from test_indexed_records import _damaged
+from reading_cases import convert_photos, damaged, ids
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Mask, Number, OptionError, Schema, Split
@@ -133,7 +132,7 @@ def test_one_seed_gives_every_reader_the_same_random_parts(noise: str, targets: 
 
 
 def test_a_damaged_record_is_named(out: str, tmp_path: Any) -> None:
-    shard, offset, _ = _damaged(out, tmp_path, 300)
+    shard, offset, _ = damaged(out, tmp_path, 300)
     with pytest.raises(tf.errors.OpError, match=f"{shard.name} is damaged: .* byte {offset}, "):
         list(tfrecorder.load(shard.parent, "TRAIN", **EXACT))
 

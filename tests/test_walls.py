@@ -171,3 +171,28 @@ def test_imports_for_type_checkers_do_not_count(house):
     lines = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tensorflow as tf\n"
     (house / "tfrecorder" / "plan" / "typed.py").write_text(lines)
     assert broken_contracts() == []
+
+
+# ---------------------------------------------------------------------------------------------
+# The tests themselves: they look at what a user sees.
+
+PUBLIC = ("tfrecorder.torch", "tfrecorder.errors", "tfrecorder.parts")
+FOLDERS = "|".join(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+INNER = re.compile(
+    r"(?:from|import) (tfrecorder(?:\.\w+)+)"
+    r"|[\"'](tfrecorder(?:\.\w+)+)[\"']"
+    rf"|^from tfrecorder import (?:\([^)]*|.*)\b(?:{FOLDERS})\b",
+    re.MULTILINE,
+)
+
+
+def test_few_files_of_tests_reach_into_the_package_and_each_says_why():
+    texts = {path: path.read_text() for path in Path(__file__).parent.rglob("*.py")}
+    inner = {
+        path.name: text
+        for path, text in texts.items()
+        if any((match[1] or match[2]) not in PUBLIC for match in INNER.finditer(text))
+    }
+    assert len(inner) <= 25, sorted(inner)
+    silent = [name for name, text in inner.items() if "inner law" not in text.split('"""')[1]]
+    assert silent == []
