@@ -7,6 +7,7 @@ as fractions.  `xp` is the module of the arrays: `numpy`, or `tensorflow` in its
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +106,31 @@ def _scaled(
     scale = (xp.minimum if covers else xp.maximum)(along[0], along[1])
     scale = scale if enlarges else xp.maximum(scale, 1.0)
     return wanted * scale, found / scale
+
+
+def place(pixels: Any, where: Placement, resized: Callable[[Any, Any], Any], xp: Any = np) -> Any:
+    """Pixels, or the classes of a mask, where a placement wants them.
+
+    Args:
+        pixels: of [height, width, channels].
+        where: for an image of this shape.
+        resized: pixels and a size -> pixels of this size.
+        xp: the module of the pixels.
+    """
+    pixels = resized(cut(pixels, where), where.inner)
+    if where.offset is None:
+        return pixels
+    after = where.outer - where.inner - where.offset
+    borders = [(where.offset[axis], after[axis]) for axis in (0, 1)]
+    return xp.pad(pixels, xp.stack([*borders, (0, 0)]))
+
+
+def cut(pixels: Any, where: Placement) -> Any:
+    """The part of an image that is kept."""
+    if where.part is None:
+        return pixels
+    end = where.start + where.part
+    return pixels[where.start[0] : end[0], where.start[1] : end[1]]
 
 
 def crop_draws(uniform: Any, xp: Any) -> Any:

@@ -100,8 +100,9 @@ class Geometry:
     @property
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
         """The first and the last corner of what is kept, in pixels of the upright image."""
-        start = np.zeros(2) if self.where.start is None else self.where.start
-        return start, start + (self.shape if self.where.part is None else self.where.part)
+        if self.where.part is None:
+            return np.zeros(2), np.array(self.shape)
+        return self.where.start, self.where.start + self.where.part
 
     def boxes(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Boxes moved to the result, and which of them are still on it.

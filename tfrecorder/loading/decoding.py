@@ -8,12 +8,11 @@ skips pixels.  A cast of floats to uint8 cuts off half a grey level.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import tensorflow as tf
 
-from tfrecorder.images.geometry import Placement, is_mirrored, placement, trimmed
+from tfrecorder.images.geometry import cut, is_mirrored, place, placement, trimmed
 from tfrecorder.images.picture import RATIOS, TRIMMED, Picture, ratio_of
 
 #: Pixels in another size.
@@ -66,7 +65,7 @@ def decode_raw(stored: tf.Tensor, picture: Picture, drawn: tf.Tensor | None = No
         shrinks: bool | tf.Tensor = min(picture.scales) >= 1
         if drawn is not None:
             shrinks = tf.reduce_all(where.part >= picture.size)
-        pixels = _place(pixels, where, _resize(picture, shrinks), drawn)
+        pixels = _mirrored(place(pixels, where, _resize(picture, shrinks), tf), drawn)
     pixels = _to_dtype(pixels, picture)
     if stored.shape.rank == 0:
         pixels.set_shape(picture.shape)
@@ -78,7 +77,8 @@ def decode_mask(encoded: tf.Tensor, picture: Picture, drawn: tf.Tensor | None = 
     mask = tf.io.decode_png(encoded, channels=1)
     if picture.size is not None:
         where = placement(tf.shape(mask)[:2], picture.size, picture.resize, drawn, tf)
-        mask = _place(mask, where, partial(tf.image.resize, method="nearest"), drawn)
+        nearest = partial(tf.image.resize, method="nearest")
+        mask = _mirrored(place(mask, where, nearest, tf), drawn)
     mask.set_shape((*picture.shape[:2], 1))
     return mask
 
@@ -119,7 +119,7 @@ def _decode_to_size(
     # "fit" counts from the stored image, as its mask does, which is never decoded smaller.
     whole = stored_shape if picture.resize == "fit" else tf.shape(pixels)[:2]
     where = placement(whole, picture.size, picture.resize, None, tf)
-    return _place(pixels, where, _resize(picture, shrinks))
+    return place(pixels, where, _resize(picture, shrinks), tf)
 
 
 def _at_ratio(scale: tf.Tensor, decode_at: Callable[[int], tf.Tensor]) -> tf.Tensor:
@@ -156,24 +156,10 @@ def _is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
     return tf.strings.substr(encoded, 0, 2) == b"\xff\xd8"
 
 
-def _place(
-    pixels: tf.Tensor, where: Placement, resized: Resize, drawn: tf.Tensor | None = None
-) -> tf.Tensor:
-    """Pixels, or the classes of a mask, where a placement wants them."""
-    if where.part is not None:
-        pixels = _cut(pixels, where)
-    pixels = resized(pixels, where.inner)
-    if where.offset is not None:
-        after = where.outer - where.inner - where.offset
-        around = tf.stack([where.offset, after], 1)
-        pixels = tf.pad(pixels, tf.concat([around, [[0, 0]]], 0))
-    if drawn is not None:
-        pixels = tf.cond(is_mirrored(drawn), lambda: tf.reverse(pixels, [1]), lambda: pixels)
-    return pixels
-
-
-def _cut(pixels: tf.Tensor, where: Placement) -> tf.Tensor:
-    return tf.slice(pixels, tf.concat([where.start, [0]], 0), tf.concat([where.part, [-1]], 0))
+def _mirrored(pixels: tf.Tensor, drawn: tf.Tensor | None) -> tf.Tensor:
+    if drawn is None:
+        return pixels
+    return tf.cond(is_mirrored(drawn), lambda: tf.reverse(pixels, [1]), lambda: pixels)
 
 
 def _resize(picture: Picture, shrinks: bool | tf.Tensor) -> Resize:
@@ -213,15 +199,14 @@ def _random_part(
         )
 
     def of_other() -> tf.Tensor:
-        return _cut(_decode_at(1, encoded, picture), where)
+        return cut(_decode_at(1, encoded, picture), where)
 
     scale = picture.scale_of(where.part, tf)
     if picture.channels == 4:  # no JPEG has four
         pixels = of_other()
     else:
         pixels = tf.cond(_is_jpeg(encoded), lambda: _at_ratio(scale, of_jpeg), of_other)
-    uncut = replace(where, part=None)
-    return _place(pixels, uncut, _resize(picture, scale >= 1), drawn)
+    return _mirrored(_resize(picture, scale >= 1)(pixels, where.inner), drawn)
 
 
 def _to_dtype(pixels: tf.Tensor, picture: Picture) -> tf.Tensor:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import simplejpeg
 from PIL import Image
 
 from tfrecorder.errors import OptionError
-from tfrecorder.images.geometry import Placement, is_mirrored, placement, random_part, trimmed
+from tfrecorder.images.geometry import is_mirrored, place, placement, random_part, trimmed
 from tfrecorder.images.picture import TRIMMED, Picture, ratio_of
 from tfrecorder.reading.resizing import nearest, resize
 
@@ -82,28 +82,13 @@ def _fit(
     if where.part is not None and of_stored:
         where = replace(where, start=where.start // ratio, part=where.part // ratio)
 
-    def resized(part: np.ndarray, size: Shape) -> np.ndarray:
-        return resize(part, size, picture.antialias)
+    def resized(part: np.ndarray, size: Any) -> np.ndarray:
+        return resize(part, (int(size[0]), int(size[1])), picture.antialias)
 
-    return _place(pixels, where, resized, drawn)
+    return _mirrored(place(pixels, where, resized), drawn)
 
 
-def _place(
-    pixels: np.ndarray,
-    where: Placement,
-    resized: Callable[[np.ndarray, Shape], np.ndarray],
-    drawn: np.ndarray | None,
-) -> np.ndarray:
-    """Pixels, or the classes of a mask, where a placement wants them."""
-    if where.part is not None:
-        (y, x), (height, width) = where.start, where.part
-        pixels = pixels[y : y + height, x : x + width]
-    height, width = map(int, where.inner)
-    pixels = resized(pixels, (height, width))
-    if where.offset is not None:
-        y, x = where.offset
-        inner, pixels = pixels, np.zeros((*where.outer, pixels.shape[2]), np.uint8)
-        pixels[y : y + height, x : x + width] = inner
+def _mirrored(pixels: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
     return pixels[:, ::-1] if drawn is not None and is_mirrored(drawn) else pixels
 
 
@@ -149,7 +134,7 @@ def decode_mask(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np
     if picture.size is None:
         return mask
     where = placement(np.array(mask.shape[:2]), picture.size, picture.resize, drawn)
-    return _place(mask, where, nearest, drawn)
+    return _mirrored(place(mask, where, nearest), drawn)
 
 
 def shape_of(data: Encoded) -> Shape:

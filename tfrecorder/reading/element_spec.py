@@ -54,26 +54,22 @@ class ElementSpec:
     Attributes:
         inputs: the columns of its first half.
         targets: the columns of its second half; if there are none, the inputs are the element.
-        all_features: it is a dict of every stored feature, and has no halves.
         parsed: the features that are read from a record.
         decoded: the images and masks whose pixels it holds.
         pictures: what an image becomes, by the key of its column; those of masks and boxes too.
         image: the image that boxes are on.
-        decodes: images and masks are decoded; otherwise an element holds their bytes.
         is_raw: images are stored as pixels.
-        max_boxes: how many boxes each image is padded to; None for as many as it has.
+        options: with `features`, an element is a dict of every stored feature, and has no halves.
     """
 
     inputs: tuple[Field, ...]
     targets: tuple[Field, ...]
-    all_features: bool
     parsed: tuple[Feature, ...]
     decoded: tuple[Field, ...]
     pictures: Mapping[str, Picture]
     image: Field | None
-    decodes: bool
     is_raw: bool
-    max_boxes: int | None
+    options: ReadOptions
 
     @property
     def columns(self) -> tuple[Field, ...]:
@@ -83,11 +79,11 @@ class ElementSpec:
     @property
     def is_ragged(self) -> bool:
         """True if elements hold lists of different lengths, so that batches are ragged."""
-        if self.all_features:
+        if self.options.features:
             return any(None in feature.shape for feature in self.parsed)
         kinds = [field.kind for field in self.columns]
         lists = (kind for kind in kinds if isinstance(kind, (Number, Text, Bytes)))
-        return (self.has_boxes and self.max_boxes is None) or any(
+        return (self.has_boxes and self.options.max_boxes is None) or any(
             kind.shape == (None,) for kind in lists
         )
 
@@ -111,7 +107,7 @@ class ElementSpec:
             drawn: what is drawn for the record, if its images are random parts.
             engine: of all these arrays.
         """
-        if self.all_features:
+        if self.options.features:
             return values | {field.encoded_key: pixels[field.key] for field in self.decoded}
 
         def half(fields: Sequence[Field]) -> Any:
@@ -141,25 +137,22 @@ class ElementSpec:
 
     def _boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Values:
         assert self.image is not None
-        picture, xp = self.pictures[field.key], engine.xp
+        picture, xp, most = self.pictures[field.key], engine.xp, self.options.max_boxes
         shape = stated_shape(self.image, values, xp)
         if shape is None and needs_size(field, picture):
             shape = engine.shape_of(values[self.image.encoded_key])
         boxes, stays = place_boxes(corners_of(field, values, shape, xp), shape, picture, drawn, xp)
-        made = {"boxes": boxes}
+        made, fillers = {"boxes": boxes}, {"boxes": 0, "labels": NO_BOX, "masks": b""}
         if field.label_key is not None:
             made["labels"] = values[field.label_key][stays]
         if field.masks_key is not None:
-            masks = values[field.masks_key][stays]
-            made["masks"] = (
-                engine.decode_masks(masks, shape, picture, drawn) if self.decodes else masks
-            )
-        if self.max_boxes is None:
+            made["masks"] = values[field.masks_key][stays]
+            if self.options.decode:
+                made["masks"] = engine.decode_masks(made["masks"], shape, picture, drawn)
+                fillers["masks"] = 0
+        if most is None:
             return made
-        fillers = {"boxes": 0, "labels": NO_BOX, "masks": 0 if self.decodes else b""}
-        return {
-            name: engine.padded(some, self.max_boxes, fillers[name]) for name, some in made.items()
-        }
+        return {name: engine.padded(some, most, fillers[name]) for name, some in made.items()}
 
 
 def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
@@ -182,19 +175,10 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
             key for field in columns for key in needed_keys(field, pictures[field.key], image)
         }
         parsed = tuple(feature for feature in stored.record if feature.key in needed)
-    images = tuple(field for field in columns if isinstance(field.kind, (Image, Mask)))
-    return ElementSpec(
-        inputs=inputs,
-        targets=targets,
-        all_features=options.features,
-        parsed=parsed,
-        decoded=images if options.decode else (),
-        pictures=pictures,
-        image=image,
-        decodes=options.decode,
-        is_raw=stored.raw,
-        max_boxes=options.max_boxes,
-    )
+    decoded = tuple(field for field in columns if isinstance(field.kind, (Image, Mask)))
+    if not options.decode:
+        decoded = ()
+    return ElementSpec(inputs, targets, parsed, decoded, pictures, image, stored.raw, options)
 
 
 def _picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:

@@ -37,7 +37,6 @@ class Elements:
 
     def __init__(self, stored: StoredDataset, options: ReadOptions, seed: int) -> None:
         self.spec, self.seed = spec_of(stored, options), seed
-        self._augment, self._map_fn = options.augment, options.map_fn
         self._keys = {feature.key for feature in self.spec.parsed}
         self._viewed = ("image", "mask") if options.decode else ()  # decoded from views, not copied
         dtype_of(options.dtype)  # or its error, before anything is read
@@ -62,7 +61,9 @@ class Elements:
             ValueError: the record does not belong to this dataset, or an image cannot be decoded.
         """
         values = self._parse(data)
-        drawn = draws(self.seed, epoch, np.array([number]))[0] if self._augment else None
+        drawn = (
+            draws(self.seed, epoch, np.array([number]))[0] if self.spec.options.augment else None
+        )
         pixels = {
             field.key: self._pixels(field, values, drawn, (slots or {}).get(field.key))
             for field in self.spec.decoded
@@ -87,9 +88,10 @@ class Elements:
 
     def mapped(self, element: Any) -> Any:
         """An element after `map_fn`."""
-        if self._map_fn is None:
+        function = self.spec.options.map_fn
+        if function is None:
             return element
-        return self._map_fn(*element) if isinstance(element, tuple) else self._map_fn(element)
+        return function(*element) if isinstance(element, tuple) else function(element)
 
     def _parse(self, data: bytes) -> Values:
         values = parse_features(data, self._keys, memoryview)
