@@ -56,7 +56,7 @@ class LoadOptions(EpochOptions):
         shuffle: True, False, or the number of records held in memory to choose from.  None
             shuffles TRAIN, with a number that fits `ram_budget`, and keeps the order of others.
             "exact" reads the whole split in the random order that `tfrecorder.batches` has with
-            the same seed, batch_size and shard.
+            the same seed, batch_size and shard; with `augment`, it takes the same parts.
         seed: of shuffling and augmentation, 0 to 2**32 - 1; None gives a new order on each run.
         deterministic: the same batches for the same seed on every run.  None is True if there is
             a seed or no shuffling.
