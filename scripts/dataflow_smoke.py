@@ -3,7 +3,7 @@
     python scripts/dataflow_smoke.py --project my-project --bucket my-bucket
 
 Converts some public photographs of flowers on Dataflow and on this machine, compares the two
-datasets, prints machines, cores in use and about what it cost, and removes what it wrote to the
+datasets, prints the most machines and about what it cost, and removes what it wrote to the
 bucket.  It takes about ten minutes and less than a dollar.  docs/dataflow.md says what a project
 needs first.
 """
@@ -23,7 +23,6 @@ import requests
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.runners.dataflow.machines import cores_of
 from tfrecorder.runners.dataflow.service import SCOPE, JobAddress
 
 #: Of Google's own tutorials: some 3,670 flowers, in lines `uri,label`.
@@ -107,7 +106,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--region", default="us-central1", help="of the bucket and the workers")
     found.add_argument("--rows", type=int, default=3000, help="images at most (%(default)s)")
     found.add_argument("--source", default=SOURCE, help="a CSV of lines uri,label (%(default)s)")
-    found.add_argument("--machine-type", default="n2-standard-4", help="%(default)s")
+    found.add_argument(
+        "--machine-type", default="n2-standard-4", help="whose name ends in its cores (%(default)s)"
+    )
     found.add_argument("--keep", action="store_true", help="leave the dataset in the bucket")
     found.add_argument(
         "--runner-option",
@@ -141,7 +142,7 @@ def main(arguments: list[str]) -> int:
         )
         assert isinstance(job, tfrecorder.DataflowJob)
         print(job, flush=True)
-        print(report(job, *watched(job), cores_of(given.machine_type) or 1), flush=True)
+        print(report(job, *watched(job), int(given.machine_type.rpartition("-")[2])), flush=True)
         with tempfile.TemporaryDirectory() as folder:
             tfrecorder.convert(table, f"{folder}/dataset", shard_size="16MB")
             different = differences(f"{place}/dataset", Path(folder, "dataset"))

@@ -46,7 +46,6 @@ def test_it_compares_prints_and_cleans_up(bucket: Gcs, dataflow: Dataflow, lines
     for words in (
         f"40 images of {lines} to gs://mine/tfrecorder-smoke-",
         "DONE after",
-        "shards under way in a worker process:",
         "machines at most: 2 of 4 cores",
         "core hours: 2.000; GiB hours of memory: 8.000",
         "about 0.140 $",

@@ -7,7 +7,6 @@ import math
 import os
 import queue
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -175,38 +174,20 @@ def map_at_once(work: Callable[[T], R], items: Iterable[T], threads: int) -> lis
         return list(map_ahead(pool, work, items, ahead=2 * threads))
 
 
-class Places:
-    """Limits how much work a process does at a time; the rest waits.
+@contextlib.contextmanager
+def taken(places: threading.Semaphore) -> Iterator[None]:
+    """A block of work that takes one of the places, and waits for it.
 
-    Args:
-        most: pieces of work that may be under way.
+    Raises:
+        UnwantedError: nobody wants the work any more.
     """
-
-    def __init__(self, most: int) -> None:
-        self._free = threading.BoundedSemaphore(most)
-        self._lock = threading.Lock()
-        self._taken = 0
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[tuple[int, float]]:
-        """A block of work; yields how many are under way, this one too, and the seconds it waited.
-
-        Raises:
-            UnwantedError: nobody wants it any more.
-        """
-        began = time.monotonic()
-        while not self._free.acquire(timeout=LISTEN):
-            if is_unwanted():
-                raise UnwantedError
-        try:
-            with self._lock:
-                self._taken += 1
-                taken = self._taken
-            yield taken, time.monotonic() - began
-        finally:
-            with self._lock:
-                self._taken -= 1
-            self._free.release()
+    while not places.acquire(timeout=LISTEN):
+        if is_unwanted():
+            raise UnwantedError
+    try:
+        yield
+    finally:
+        places.release()
 
 
 def run_in_order(

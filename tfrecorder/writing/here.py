@@ -37,5 +37,4 @@ def write_here(
     task = Task(folder, plan.digest, options.num_threads or 0, options.on_error, progress=notes)
     numbers = {shard: number for number, shard in enumerate(plan.shards)}
     with progress_bar(folder, plan, shown, shards):
-        written = Worker(task).write([numbers[shard] for shard in shards])
-        return [shard.done for shard in written]
+        return list(Worker(task).write([numbers[shard] for shard in shards]))

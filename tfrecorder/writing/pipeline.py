@@ -17,8 +17,10 @@ from apache_beam.utils.shared import Shared
 
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
-from tfrecorder.writing.counters import OF_SHARDS, UNDER_WAY, WAITED
 from tfrecorder.writing.worker import Task, Worker, finish
+
+#: What is counted from each shard's done-record, for the runner to add up.
+COUNTED = ("rows", "records", "rejects", "input_bytes", "bytes", "retries")
 
 
 class WriteShards(beam.DoFn):
@@ -27,20 +29,16 @@ class WriteShards(beam.DoFn):
     def __init__(self, task: Task) -> None:
         self._task = task
         self._shared = Shared()
-        self._counters = {name: Metrics.counter("tfrecorder", name) for name in OF_SHARDS}
-        self._under_way = Metrics.distribution("tfrecorder", UNDER_WAY)
-        self._waited = Metrics.counter("tfrecorder", WAITED)
+        self._counters = {name: Metrics.counter("tfrecorder", name) for name in COUNTED}
 
     def setup(self) -> None:
         # Beam's `Shared` keeps one pool per process for all its DoFns.
         self._worker = Worker(self._task, lambda make: self._shared.acquire(make))
 
     def process(self, numbers: tuple[int, ...]) -> Iterator[DoneRecord]:
-        for done, under_way, waited in self._worker.write(numbers):
+        for done in self._worker.write(numbers):
             for name, counter in self._counters.items():
                 counter.inc(getattr(done, name))
-            self._under_way.update(under_way)
-            self._waited.inc(round(waited * 1000))
             yield done
 
 

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from threading import Semaphore
 from typing import Any
 
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.core.threads import Places, cores, run_in_order
+from tfrecorder.core.threads import cores, run_in_order
 from tfrecorder.errors import OutputError, RejectedError, RunnerError
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
@@ -74,7 +75,7 @@ class Pool:
 
     executor: Executor
     threads: int
-    places: Places = field(default_factory=lambda: Places(SIDE_BY_SIDE))
+    places: Semaphore = field(default_factory=lambda: Semaphore(SIDE_BY_SIDE))
     budget: Budget = field(default_factory=lambda: Budget(spare_bytes(DECODING_BYTES)))
     folders: storage.KnownFolders = field(default_factory=storage.KnownFolders)
 

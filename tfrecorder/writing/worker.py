@@ -9,10 +9,9 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tfrecorder import storage
-from tfrecorder.core.threads import ThreadPool, map_ahead
+from tfrecorder.core.threads import ThreadPool, map_ahead, taken
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.output.done_records import DoneRecord
@@ -55,20 +54,6 @@ class Task:
     access: storage.Access = field(default_factory=storage.access)
 
 
-class WrittenShard(NamedTuple):
-    """A shard that is done.
-
-    Attributes:
-        done: what is noted about it.
-        under_way: shards under way in the process when this one began, itself included.
-        waited: seconds for which it waited until there were few enough.
-    """
-
-    done: DoneRecord
-    under_way: int
-    waited: float
-
-
 class Worker:
     """Writes shards of the staged plan, in one process.
 
@@ -96,8 +81,8 @@ class Worker:
         threads = task.threads or default_threads(self._plan)
         self._pool = shared(lambda: _make_pool(threads, self._plan.base))
 
-    def write(self, numbers: Sequence[int]) -> Iterator[WrittenShard]:
-        """Write the shards of these numbers that are not done; return what is known of all."""
+    def write(self, numbers: Sequence[int]) -> Iterator[DoneRecord]:
+        """Write the shards of these numbers that are not done; return what is noted of all."""
         if len(numbers) == 1 or storage.is_local(self._task.output_dir):
             yield from map(self._write, numbers)
             return
@@ -105,11 +90,7 @@ class Worker:
             # One more than run: a shard may be done before its turn.
             yield from map_ahead(pool, self._write, numbers, SIDE_BY_SIDE + 1, PATIENCE)
 
-    def _write(self, number: int) -> WrittenShard:
-        with self._pool.places.taken() as (under_way, waited):
-            return WrittenShard(self._write_shard(number), under_way, waited)
-
-    def _write_shard(self, number: int) -> DoneRecord:
+    def _write(self, number: int) -> DoneRecord:
         task, shard, noted = self._task, self._shards[number], False
         path = os.path.join(task.output_dir, shard.file)
 
@@ -134,7 +115,11 @@ class Worker:
         def write_anew() -> DoneRecord:
             return settled(task.output_dir, shard, task.digest, write)
 
-        with storage.accessing(task.access), _failure_noted(task, shard.name):
+        with (
+            taken(self._pool.places),
+            storage.accessing(task.access),
+            _failure_noted(task, shard.name),
+        ):
             self._staged.read()  # fails if another conversion has put its own there
             # A disk that fails briefly loses the shard that is being written: start it again.
             done = storage.retried(write_anew, path)

@@ -22,14 +22,12 @@ from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.dataflow.service import (
     JobAddress,
     ServiceAwayError,
-    ask_counters,
     ask_job,
     error_messages,
     request_cancel,
 )
 from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
-from tfrecorder.writing.counters import UNDER_WAY, WAITED
 
 #: Seconds between two looks at a job: at first, the factor after each look, and at most.
 FIRST_LOOK = 0.5
@@ -48,28 +46,6 @@ _GO_ON = "Shards that are done are kept: run the same conversion again to contin
 
 
 @dataclass(frozen=True)
-class MachineUse:
-    """How busy the machines of a job are, from its counters.
-
-    If a process mostly has fewer than two shards under way, cores are idle.
-
-    Attributes:
-        mean, most: shards under way in a worker's process, counted as each shard began.
-        waited: seconds that shards waited, in total, because two were already under way.
-    """
-
-    mean: float
-    most: int
-    waited: float
-
-    def __str__(self) -> str:
-        return (
-            f"shards under way in a worker process: {self.mean:.1f} on average, {self.most} at "
-            f"most; waited {self.waited:,.0f} s for their turn"
-        )
-
-
-@dataclass(frozen=True)
 class JobStatus:
     """A job at one moment.
 
@@ -77,13 +53,11 @@ class JobStatus:
         state: Dataflow's word: QUEUED, PENDING, RUNNING, DONE, FAILED, CANCELLING, CANCELLED, …
         seconds: from the start of the job to now, or to its end.
         conversion: how far the conversion is, read from the output directory.
-        use: how busy its machines are; None if no shard has ended yet.
     """
 
     state: str
     seconds: float
     conversion: ConversionStatus
-    use: MachineUse | None = None
 
     @property
     def ended(self) -> bool:
@@ -96,8 +70,7 @@ class JobStatus:
         return f"<p>{html.escape(self._headline())}</p>{self.conversion._repr_html_()}"
 
     def _headline(self) -> str:
-        use = "" if self.use is None else f"; {self.use}"
-        return f"{self.state} after {self.seconds:,.0f} s{use}"
+        return f"{self.state} after {self.seconds:,.0f} s"
 
 
 @dataclass(frozen=True)
@@ -117,7 +90,6 @@ class DataflowJob:
         launch: marks what the workers of this launch leave in the directory; "" for any launch.
         passed_over: for a folder source, the files that made no row, by kind.
         overwrites: True if the dataset will replace one that stays in place until then.
-        first_machines: how many the launch asked for; None if it left that to Dataflow or the user.
 
     Example:
         >>> job = tfrecorder.convert(..., runner="DataflowRunner", ...)  # doctest: +SKIP
@@ -135,7 +107,6 @@ class DataflowJob:
     launch: str = field(default="", repr=False)
     passed_over: dict[str, int] = field(default_factory=dict, repr=False)
     overwrites: bool = field(default=False, repr=False)
-    first_machines: int | None = field(default=None, repr=False)
 
     @property
     def _folder(self) -> str:
@@ -166,10 +137,9 @@ class DataflowJob:
             DatasetError: the directory no longer holds a conversion.
         """
         job = ask_job(self._address)
-        use = _use(ask_counters(self._address))
         with storage.acting_as(self.impersonate):
             conversion = status(self.output_dir)
-        return JobStatus(_state(job), _seconds(job), conversion, use)
+        return JobStatus(_state(job), _seconds(job), conversion)
 
     def wait(self, timeout: float | None = None) -> JobStatus:
         """Wait for the end of the job.  Ctrl-C stops the waiting, not the job.
@@ -243,17 +213,9 @@ class DataflowJob:
             request_cancel(self._address)
 
     def __str__(self) -> str:
-        first = ""
-        if self.first_machines is not None:
-            plural = "" if self.first_machines == 1 else "s"
-            first = (
-                f"It starts with {self.first_machines} machine{plural}, "
-                "chosen by the number of rows to write.\n"
-            )
         return (
             f"Dataflow job {self.job_id} writes {self.output_dir}\n"
             f"{self.url}\n"
-            f"{first}"
             "It keeps running without this process. Progress: "
             f"{command('status', self.output_dir)}"
         )
@@ -285,14 +247,6 @@ class DataflowJob:
         return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
 
 
-def _use(counters: dict[str, Any]) -> MachineUse | None:
-    shards = counters.get(UNDER_WAY)
-    if not isinstance(shards, dict) or not shards.get("count"):
-        return None
-    mean = float(shards["sum"]) / float(shards["count"])
-    return MachineUse(mean, int(shards["max"]), float(counters.get(WAITED, 0)) / 1000)
-
-
 def _state(job: dict[str, Any]) -> str:
     # A job that was created a moment ago may have no state yet.
     return str(job.get("currentState", "JOB_STATE_PENDING")).removeprefix("JOB_STATE_")
@@ -306,8 +260,8 @@ def _seconds(job: dict[str, Any]) -> float:
 
 def _time(text: str | None) -> float | None:
     """A time as Dataflow writes it, in whole seconds since 1970."""
-    found = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text or "")
-    return datetime.fromisoformat(f"{found[0]}+00:00").timestamp() if found else None
+    match = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text or "")
+    return datetime.fromisoformat(f"{match[0]}+00:00").timestamp() if match else None
 
 
 def _best(messages: list[str]) -> str:

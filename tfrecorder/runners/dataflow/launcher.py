@@ -16,7 +16,6 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import credentials_looked_for
 from tfrecorder.runners.dataflow.job import DataflowJob
-from tfrecorder.runners.dataflow.machines import first_machines, shards_at_a_time, warn_of_rate
 from tfrecorder.runners.dataflow.settings import ENDPOINT, Settings
 from tfrecorder.runners.dataflow.staging import stage_wheels, worker_machine
 
@@ -49,10 +48,6 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
     with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
         wheels = stage_wheels(folder, worker_machine(settings.machine_type), settings.packages)
         flags = _flags(output_dir, options, settings)
-        machines = first_machines(plan, settings, options)
-        if machines is not None:
-            flags.append(f"--num_workers={machines}")
-        warn_of_rate(settings, options)
         flags += [f"--extra_package={path}" for path in wheels]
         try:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))
@@ -92,7 +87,6 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         impersonate=settings.impersonate,
         launch=mark,
         overwrites=output_dir != layout.dataset_of(output_dir),
-        first_machines=machines,
     )
 
 
@@ -120,9 +114,6 @@ def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list
     """Arguments for Beam's `PipelineOptions`: ours, then the user's, which win."""
     # Beam would pickle the whole notebook for a pipeline that needs nothing from it.
     flags = [f"--job_name={_job_name(layout.dataset_of(output_dir))}", "--no_save_main_session"]
-    at_a_time = shards_at_a_time(settings, options)
-    if at_a_time is not None:
-        flags.append(f"--number_of_worker_harness_threads={at_a_time}")
     if options.num_workers is not None:
         flags.append(f"--num_workers={options.num_workers}")
     flags += beam_options.beam_flags(options)

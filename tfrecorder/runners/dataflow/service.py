@@ -87,24 +87,6 @@ def error_messages(address: JobAddress) -> Iterator[str]:
         query = {**query, "pageToken": page["nextPageToken"]}
 
 
-def ask_counters(address: JobAddress) -> dict[str, Any]:
-    """Our counters of the job by name: a number, or a dict of count, sum, min and max.
-
-    Raises:
-        RunnerError: as `ask_job`.
-
-    Source: https://cloud.google.com/dataflow/docs/reference/rest/v1b3/MetricUpdate
-    """
-    found: dict[str, Any] = {}
-    for metric in _request(address, "GET", "/metrics").get("metrics", []):
-        name = metric.get("name", {})
-        context = name.get("context", {})
-        # Each is there twice: for what is done, and with what is under way.
-        if context.get("namespace") == "tfrecorder" and context.get("tentative") != "true":
-            found[name.get("name", "")] = metric.get("distribution") or metric.get("scalar", 0)
-    return found
-
-
 def _request(
     address: JobAddress,
     method: str,

@@ -29,9 +29,6 @@ class Settings:
         no_auth: ask without credentials, for a service on loopback.
         impersonate: service accounts to act as, written as for Beam's impersonate_service_account.
         machine_type: of the workers; None is Dataflow's choice.
-        disk_gb: of each worker; None is Dataflow's choice.
-        max_workers: the most it may start; None is Dataflow's choice.
-        num_workers: how many to start with, if a runner option says so.
         packages: files that the user stages.
     """
 
@@ -43,9 +40,6 @@ class Settings:
     no_auth: bool
     impersonate: str | None
     machine_type: str | None
-    disk_gb: int | None
-    max_workers: int | None
-    num_workers: int | None
     packages: tuple[str, ...]
 
     @classmethod
@@ -63,20 +57,8 @@ class Settings:
             no_auth=given.get("no_auth") in (True, "true", "True"),
             impersonate=options.account,
             machine_type=given.get("machine_type") or given.get("worker_machine_type"),
-            disk_gb=_whole(given.get("disk_size_gb")),
-            max_workers=_whole(given.get("max_num_workers")),
-            num_workers=_whole(given.get("num_workers")),
             packages=tuple(packages),
         )
-
-    def workers(self, options: ConvertOptions) -> int | None:
-        """Machines that the user wants to start with."""
-        return options.num_workers if self.num_workers is None else self.num_workers
-
-
-def _whole(value: Any) -> int | None:
-    """A number that the user gave, else None; Beam's parser refuses what is wrong."""
-    return int(value) if str(value).isdecimal() and int(value) > 0 else None
 
 
 def listed(value: Any) -> Sequence[Any]:
