@@ -135,7 +135,7 @@ def install(wheels: list[str], out: str) -> Timed:
 
 def our_wheels(folder: Path) -> list[str]:
     """The wheels that a launch on Dataflow stages, made by the same code."""
-    from tfrecorder.runners.dataflow.staging import stage_wheels
+    from tfrecorder.runners.dataflow.wheels import stage_wheels
 
     folder.mkdir(parents=True, exist_ok=True)
     return stage_wheels(str(folder), platform.machine())
@@ -148,7 +148,7 @@ def tensorflow_wheels(folder: Path) -> list[str]:
     Raises:
         FileNotFoundError: one of them was not installed from a wheel.
     """
-    from tfrecorder.runners.dataflow.wheel import rebuild_wheel
+    from tfrecorder.runners.dataflow.wheels import rebuild_wheel
 
     folder = folder / f"tensorflow-{distribution('tensorflow').version}"
     done = folder / "done"

@@ -102,14 +102,14 @@ def _graph(out: str) -> Numbers:
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+    from tfrecorder import ConvertOptions
     from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
 
     staged = read_plan(out)
     assert staged is not None
     pipe = Pipeline(runner=FnApiRunner())
-    options: dict[str, Any] = {"on_error": "reject", "max_reject_fraction": 0.1, "progress": False}
-    pipeline.build(pipe, staged, out, threads=harness.cores(), **options)
+    pipeline.build(pipe, staged, out, ConvertOptions(), threads=harness.cores())
     return {"graph_bytes": pipe.to_runner_api().ByteSize(), "shards": len(staged.shards)}
 
 

@@ -97,6 +97,7 @@ def graph(source: str, out: str) -> Timed:
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+    from tfrecorder import ConvertOptions
     from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
 
@@ -106,15 +107,7 @@ def graph(source: str, out: str) -> Timed:
 
     def run() -> Numbers:
         pipe = Pipeline(runner=FnApiRunner())
-        pipeline.build(
-            pipe,
-            staged,
-            out,
-            threads=harness.cores(),
-            on_error="reject",
-            max_reject_fraction=0.1,
-            progress=False,
-        )
+        pipeline.build(pipe, staged, out, ConvertOptions(), threads=harness.cores())
         return {"graph_bytes": pipe.to_runner_api().ByteSize(), "shards": len(staged.shards)}
 
     return run

@@ -23,7 +23,7 @@ import requests
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.runners.dataflow.service import SCOPE, JobAddress
+from tfrecorder.runners.dataflow.service import SCOPE
 
 #: Of Google's own tutorials: some 3,670 flowers, in lines `uri,label`.
 SOURCE = "gs://cloud-samples-data/vision/automl_classification/flowers/all_data_v2.csv"
@@ -59,14 +59,13 @@ def watched(job: tfrecorder.DataflowJob) -> tuple[dict[str, float], float]:
 
 def measures(job: tfrecorder.DataflowJob) -> dict[str, float]:
     """The service's own measures of a job: TotalVcpuTime in seconds, and others."""
-    names = (job.project, job.region, job.job_id, job.endpoint, job.no_auth, job.impersonate)
     headers: dict[str, str] = {}
     if not job.no_auth:
         from google.auth.transport.requests import Request
 
         credentials = storage.find_credentials(job.impersonate, [SCOPE])
         credentials.before_request(Request(), "GET", job.endpoint, headers)
-    answer = requests.get(f"{JobAddress(*names).url}/metrics", headers=headers, timeout=60)
+    answer = requests.get(f"{job.service_url}/metrics", headers=headers, timeout=60)
     answer.raise_for_status()
     found: dict[str, float] = {}
     for one in answer.json().get("metrics", ()):

@@ -261,7 +261,7 @@ class Race:
         plan = dataclasses.replace(self.plan, base=str(folder))
 
         def write(attempt: Attempt) -> DoneRecord:
-            return write_shard(plan, 0, OUT, self.pool, attempt=attempt)
+            return write_shard(plan, 0, attempt, self.pool)
 
         done = settled(OUT, plan.shards[0], plan.digest, write)
         return done, self.files()

@@ -30,7 +30,7 @@ from tfrecorder import ConvertOptions, RunnerError
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners.dataflow import launcher
 from tfrecorder.runners.dataflow.settings import Settings
-from tfrecorder.runners.dataflow.staging import stage_wheels
+from tfrecorder.runners.dataflow.wheels import stage_wheels
 from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 
@@ -198,7 +198,7 @@ def test_nothing_of_the_session_is_pickled() -> None:
     from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 
     options = ConvertOptions(**settings())
-    flags = launcher._flags(OUT, options, Settings.of(OUT, options))
+    flags = launcher.flags_of(OUT, options, Settings.of(OUT, options))
     # Beam's default is None, of which it makes True where the service is not on this machine.
     assert PipelineOptions(flags).view_as(SetupOptions).save_main_session is False
 

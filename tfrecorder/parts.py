@@ -37,8 +37,7 @@ from tfrecorder.output.result import ConversionResult, counts_in_words, read_res
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.plan.plan import Plan
-from tfrecorder.writing.here import write_here
-from tfrecorder.writing.worker import Task, finish
+from tfrecorder.writing.worker import Task, finish, write_here
 
 if TYPE_CHECKING:
     import pandas as pd

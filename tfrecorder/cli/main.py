@@ -28,7 +28,7 @@ from tfrecorder.errors import (
 )
 from tfrecorder.options.convert_values import WARNINGS
 from tfrecorder.version import __version__
-from tfrecorder.writing.limits import limits_explained
+from tfrecorder.writing.limit_errors import limits_explained
 
 
 class _Failure(click.ClickException):

@@ -70,16 +70,16 @@ def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
         controller: "cpu" or "memory", which version 1 keeps apart.
         root: of the file system.
     """
-    found: list[Path] = []
+    folders: list[Path] = []
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return found
+        return folders
     for line in lines:
         _, names, path = (*line.split(":", 2), "", "")[:3]
         if names and controller not in names.split(","):
             continue
         top = root / "sys/fs/cgroup" / (controller if names else "")
         inner = top / path.lstrip("/")
-        found += [inner, *(one for one in inner.parents if one == top or top in one.parents), top]
-    return list(dict.fromkeys(found))
+        folders += [inner, *(above for above in inner.parents if above.is_relative_to(top)), top]
+    return list(dict.fromkeys(folders))

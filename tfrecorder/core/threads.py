@@ -219,7 +219,7 @@ def run_in_order(
         may still be running `work`, and its result is dropped; none is running `finish`.
         UnwantedError: nobody wants the results any more.
     """
-    groups = [items[at : at + together] for at in range(0, len(items), together)]
+    groups = [items[start : start + together] for start in range(0, len(items), together)]
     line = _Line(work, finish, groups, ahead // together, weigh, weight)
     run_line = stoppable(_Line[T, R].run, line.stopped)
     runs = [pool.submit(run_line, line) for _ in range(min(threads, len(groups)))]

@@ -44,8 +44,7 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
             else:
                 yield
     except OSError as error:
-        words = error.strerror or error
-        raise OutputError(f"{output_dir} cannot be written: {words}.") from error
+        raise OutputError(f"{output_dir} cannot be written: {error.strerror or error}.") from error
 
 
 @contextlib.contextmanager
@@ -68,8 +67,8 @@ def refuse_foreign(output_dir: str) -> None:
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
     plan = read_plan(output_dir)
-    known = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(plan)}
-    foreign = set(storage.names(output_dir)) - known
+    expected = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(plan)}
+    foreign = set(storage.names(output_dir)) - expected
     if foreign and exchange_begun(output_dir):
         foreign -= _public_files(read_plan(layout.next_of(output_dir)))
     if layout.APPENDED in foreign and (plan is not None or exchange_begun(output_dir)):
@@ -78,8 +77,8 @@ def refuse_foreign(output_dir: str) -> None:
         others = {name for name in names if layout.generation_number(name) is None}
         foreign |= {f"{layout.APPENDED}/{name}" for name in others - layout.DESKTOP_FILES}
     if foreign and plan is None:
-        files = STORED_FILES
-        own_metadata(output_dir, files.sizes(output_dir), files)  # a damaged dataset is named
+        # A damaged dataset is named.
+        own_metadata(output_dir, STORED_FILES.sizes(output_dir), STORED_FILES)
     if foreign:
         raise OutputError(
             f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
@@ -103,9 +102,15 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
 
 def refuse_foreign_generations(output_dir: str) -> None:
     """Raise an OutputError if a generation of a dataset holds anything not written by an append."""
-    for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
-        if number := layout.generation_number(name):
-            refuse_foreign(layout.generation_of(output_dir, number))
+    for folder in _generation_folders(output_dir):
+        refuse_foreign(os.path.join(output_dir, folder))
+
+
+def _generation_folders(output_dir: str) -> list[str]:
+    """The folders below a dataset directory with its generations, finished or not."""
+    names = storage.names(os.path.join(output_dir, layout.APPENDED))
+    numbers = filter(None, map(layout.generation_number, names))
+    return [layout.generation_of("", number) for number in numbers]
 
 
 def has_generations(output_dir: str) -> bool:
@@ -126,26 +131,20 @@ def _public_files(plan: Plan | None) -> set[str]:
     """The names outside our private folder that a conversion with this plan writes."""
     if plan is None:
         return set()
-    others = {layout.COMMIT, layout.FEATURES, layout.REJECTS, layout.SUSPECTS}
+    files = {layout.COMMIT, layout.FEATURES, layout.REJECTS, layout.SUSPECTS}
+    files |= {*map(layout.labels_file, plan.vocabularies)}
     if plan.label_map:
-        others |= {layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT}
-    return (
-        {shard.file for shard in plan.shards}
-        | others
-        | set(map(layout.labels_file, plan.vocabularies))
-    )
+        files |= {layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT}
+    return files | {shard.file for shard in plan.shards}
 
 
 def dataset_files(plan: Plan) -> set[str]:
     """The names of all files of a finished dataset, including those in our private folder."""
     private = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA}
-    beside = {
-        name
-        for shard in plan.shards
-        for name in (shard.done, shard.index_file, shard.rejects, shard.suspects)
-    }
+    for shard in plan.shards:
+        private |= {shard.done, *shard.beside.values()}
     unnamed = {layout.labels_file(key) for key, names in plan.vocabularies.items() if names is None}
-    return (_public_files(plan) - unnamed) | private | beside
+    return (_public_files(plan) - unnamed) | private
 
 
 def folder_to_write(output_dir: str, options: ConvertOptions) -> str:
@@ -186,10 +185,9 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
         return None if differences else staged
     committed = _is_committed(folder)
     if committed and differences and not options.retry_rejects:
-        words = "; ".join(differences)
         raise OutputError(
-            f"{words}; {folder} is a finished dataset. Give overwrite=True to replace it, or "
-            "another output_dir; tfrecorder.append adds to it."
+            f"{'; '.join(differences)}; {folder} is a finished dataset. Give overwrite=True to "
+            "replace it, or another output_dir; tfrecorder.append adds to it."
         )
     if differences and layout.grown_of(folder) != folder:
         raise OutputError(
@@ -213,15 +211,12 @@ def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Pl
             staged.
         pending: the shards to write, again or for the first time.
     """
-    private = os.path.join(folder, layout.PRIVATE)
-    done = storage.names(os.path.join(folder, layout.DONE))
-    there = {f"{layout.DONE}/{name}" for name in done}
     # The commit in `next/` first: on its own it would mean that an exchange had begun.
     for place in (layout.next_of(folder), folder):
         storage.remove(place, layout.COMMIT)
-    leftovers = {f"{layout.PRIVATE}/{name}" for name in storage.names(private)}
-    leftovers &= {layout.FAILURE, layout.TMP, layout.PROGRESS}
-    storage.remove_all(folder, leftovers | (there & {shard.done for shard in pending}))
+    private, done = _names_in(folder, layout.PRIVATE), _names_in(folder, layout.DONE)
+    leftovers = private & {layout.FAILURE, layout.TMP, layout.PROGRESS}
+    storage.remove_all(folder, leftovers | (done & {shard.done for shard in pending}))
     if staged.base != base:
         staged = dataclasses.replace(staged, base=base)
         storage.publish_bytes(folder, layout.PLAN, staged.to_json())
@@ -247,13 +242,12 @@ def clear(folder: str, keep_spool: bool = False) -> None:
 
 def remove_generations(output_dir: str) -> None:
     """Remove everything appended to a dataset; if interrupted, nothing foreign is left."""
-    for name in storage.names(os.path.join(output_dir, layout.APPENDED)):
-        if number := layout.generation_number(name):
-            folder = layout.generation_of(output_dir, number)
-            # Remove the plan last: it marks the others as ours.
-            remove_files(folder, read_plan(folder), keep={layout.PLAN})
-            storage.remove(folder, layout.PRIVATE)
-            storage.remove(output_dir, f"{layout.APPENDED}/{name}")
+    for name in _generation_folders(output_dir):
+        folder = os.path.join(output_dir, name)
+        # Remove the plan last: it marks the others as ours.
+        remove_files(folder, read_plan(folder), keep={layout.PLAN})
+        storage.remove(folder, layout.PRIVATE)
+        storage.remove(output_dir, name)
     storage.remove(output_dir, layout.APPENDED)
 
 
@@ -263,11 +257,15 @@ def remove_files(folder: str, plan: Plan | None, keep: Collection[str]) -> None:
     Args:
         keep: names of files to keep.
     """
-    there = set(storage.names(folder)) & _public_files(plan)
-    private = storage.names(os.path.join(folder, layout.PRIVATE))
-    for name in (f"{layout.PRIVATE}/{one}" for one in private):
+    files = _public_files(plan).intersection(storage.names(folder))
+    for name in _names_in(folder, layout.PRIVATE):
         if name in layout.SHARD_FOLDERS:
-            there |= {f"{name}/{one}" for one in storage.names(os.path.join(folder, name))}
+            files |= _names_in(folder, name)
         elif name in layout.PRIVATE_FILES:
-            there.add(name)
-    storage.remove_all(folder, there.difference(keep))
+            files.add(name)
+    storage.remove_all(folder, files.difference(keep))
+
+
+def _names_in(folder: str, name: str) -> set[str]:
+    """The names below `folder` of what is in a folder below it."""
+    return {f"{name}/{inner}" for inner in storage.names(os.path.join(folder, name))}

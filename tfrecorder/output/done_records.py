@@ -72,54 +72,43 @@ class DoneRecord:
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
 
-@dataclass(frozen=True)
-class Output:
-    """What is in an output directory.
+#: Shards and the files next to them, by their names below an output directory.
+Files = Mapping[str, storage.Description]
 
-    Attributes:
-        files: shards and the files next to them, by their names below the directory.
-    """
-
-    files: Mapping[str, storage.Description]
-
-    def fault(self, shard: Shard, done: DoneRecord) -> str | None:
-        """Why a shard is not what its done-record says, in words; None if it is."""
-        found = self.files.get(shard.file)
-        if found is None:
-            return f"{shard.file} is missing"
-        if found.size != done.bytes:
-            return f"{shard.file} has {found.size:,} bytes, but {done.bytes:,} were written"
-        if not found.is_of(done.bytes, done.crc32c):
-            return f"{shard.file} has the CRC32C {found.crc32c:08x}, not {done.crc32c:08x}"
-        return None if shard.index_file in self.files else f"{shard.index_file} is missing"
+#: The folders that show whether a shard is done.
+DONE_FOLDERS = ("", layout.INDEX, layout.DONE)
 
 
-#: The folders that show whether a shard is done; and all folders with a file for each shard.
-TOLD_BY = ("", layout.INDEX, layout.DONE)
-BESIDE = ("", *layout.SHARD_FOLDERS)
-
-
-def list_output(output_dir: str, folders: Collection[str] = TOLD_BY) -> Output:
+def list_output(output_dir: str, folders: Collection[str] = DONE_FOLDERS) -> Files:
     """List an output directory: on a bucket, one request per 1,000 files of each folder."""
 
-    def files_of(folder: str) -> dict[str, storage.Description]:
-        found = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
-        return {os.path.join(folder, name): one for name, one in found.items()}
+    def files_of(folder: str) -> Files:
+        files = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
+        return {os.path.join(folder, name): file for name, file in files.items()}
 
     listed = storage.each(files_of, folders, output_dir)
-    return Output({name: one for files in listed for name, one in files.items()})
+    return {name: file for files in listed for name, file in files.items()}
+
+
+def shard_fault(files: Files, shard: Shard, done: DoneRecord) -> str | None:
+    """Why a shard in a listed directory is not what its done-record says; None if it is."""
+    file = files.get(shard.file)
+    if file is None:
+        return f"{shard.file} is missing"
+    if file.size != done.bytes:
+        return f"{shard.file} has {file.size:,} bytes, but {done.bytes:,} were written"
+    if not file.is_of(done.bytes, done.crc32c):
+        return f"{shard.file} has the CRC32C {file.crc32c:08x}, not {done.crc32c:08x}"
+    return None if shard.index_file in files else f"{shard.index_file} is missing"
 
 
 def read_done(
-    output_dir: str,
-    shard: Shard,
-    plan_digest: str,
-    standing: Output | None = None,
+    output_dir: str, shard: Shard, plan_digest: str, files: Files | None = None
 ) -> DoneRecord | None:
     """The done-record of a shard whose file is whole, or None if it must be written (again).
 
     Args:
-        standing: the directory, if it was listed; otherwise only the shard's file is looked up.
+        files: the directory, if it was listed; otherwise only the shard's file is looked up.
     """
     try:
         data = storage.read_bytes(os.path.join(output_dir, shard.done))
@@ -132,25 +121,25 @@ def read_done(
         return None
     if done.plan != plan_digest:
         return None
-    if standing is not None:
-        return None if standing.fault(shard, done) else done
+    if files is not None:
+        return None if shard_fault(files, shard, done) else done
     with storage.failing_as(OutputError, f"{output_dir}/{shard.file}"):
-        found = storage.describe(os.path.join(output_dir, shard.file))
-    return done if found is not None and found.is_of(done.bytes, done.crc32c) else None
+        file = storage.describe(os.path.join(output_dir, shard.file))
+    return done if file is not None and file.is_of(done.bytes, done.crc32c) else None
 
 
 def read_all_done(
     output_dir: str, shards: Collection[Shard], plan_digest: str
 ) -> dict[Shard, DoneRecord | None]:
     """`read_done` for many shards; those without a done-record are not looked up."""
-    standing = list_output(output_dir)
-    begun = [shard for shard in shards if shard.done in standing.files]
+    files = list_output(output_dir)
+    begun = [shard for shard in shards if shard.done in files]
 
     def read(shard: Shard) -> DoneRecord | None:
-        return read_done(output_dir, shard, plan_digest, standing)
+        return read_done(output_dir, shard, plan_digest, files)
 
-    found = storage.each(read, begun, output_dir)
-    return {**dict.fromkeys(shards), **dict(zip(begun, found, strict=True))}
+    records = storage.each(read, begun, output_dir)
+    return {**dict.fromkeys(shards), **dict(zip(begun, records, strict=True))}
 
 
 @dataclass(frozen=True)
@@ -172,22 +161,20 @@ class Totals:
         return sum(self.reasons.values())
 
 
+_SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
+
+
 def add_up(done: Iterable[DoneRecord]) -> Totals:
-    done = list(done)
+    sums: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     formats: Counter[str] = Counter()
-    for one in done:
-        reasons.update(one.reasons)
-        formats.update(one.formats)
+    for record in done:
+        sums.update({name: getattr(record, name) for name in _SUMMED})
+        reasons.update(record.reasons)
+        formats.update(record.formats)
     return Totals(
-        rows=sum(one.rows for one in done),
-        records=sum(one.records for one in done),
         # By count, then by name: the same for done-records in memory and those read back.
-        reasons=dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))),
-        suspects=sum(one.suspects for one in done),
-        oriented=sum(one.oriented for one in done),
-        input_bytes=sum(one.input_bytes for one in done),
-        bytes=sum(one.bytes for one in done),
+        reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
         formats=dict(sorted(formats.items())),
-        retries=sum(one.retries for one in done),
+        **{name: sums[name] for name in _SUMMED},
     )

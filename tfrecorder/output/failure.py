@@ -34,18 +34,17 @@ class Failure:
     shard: str = ""
 
     def as_error(self) -> TfrecorderError:
-        return (_kind(self.error) or TfrecorderError)(self.message)
+        return _ERRORS.get(self.error, TfrecorderError)(self.message)
 
 
 _NOTE = record({"error": text, "message": text}, {"launch": text, "shard": text})
 
-
-def _kind(name: str) -> type[TfrecorderError] | None:
-    """One of our errors by its name, if its message is all it is made of."""
-    kind = getattr(errors, name, None)
-    if not isinstance(kind, type) or not issubclass(kind, TfrecorderError):
-        return None
-    return None if kind is errors.ValidationError else kind
+#: Our errors whose message is all they are made of, by their names.
+_ERRORS: dict[str, type[TfrecorderError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, TfrecorderError) and name != "ValidationError"
+}
 
 
 def note_failure(output_dir: str, failure: Failure) -> None:

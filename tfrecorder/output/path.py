@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 
 from tfrecorder import storage
-from tfrecorder.errors import (
-    OptionError,
-)
+from tfrecorder.errors import OptionError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
 from tfrecorder.options.convert_values import is_version

@@ -11,8 +11,6 @@ import os
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextvars import copy_context
-from dataclasses import dataclass
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.bars import STARTING, bar_class, instead_of_the_log
@@ -40,40 +38,31 @@ def read_notes(output_dir: str, shards: Iterable[Shard]) -> dict[Shard, tuple[in
 
     If a note is half written, or gone because its shard ended, no row counts as through.
     """
-    there = set(storage.names(os.path.join(output_dir, layout.PROGRESS)))
-    noted = [shard for shard in shards if shard.name in there]
+    names = set(storage.names(os.path.join(output_dir, layout.PROGRESS)))
+    noted = [shard for shard in shards if shard.name in names]
 
     def read(shard: Shard) -> tuple[int, str]:
         with contextlib.suppress(storage.UnreadableError, ValueError):
             note = storage.read_bytes(os.path.join(output_dir, shard.progress)).decode()
-            rows, _, words = note.partition(" ")
-            return int(rows), words
+            rows, _, waiting = note.partition(" ")
+            return int(rows), waiting
         return 0, ""
 
     return dict(zip(noted, storage.each(read, noted, output_dir), strict=True))
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a conversion has got.
+def _look(output_dir: str, plan: Plan, shards: Collection[Shard]) -> tuple[int, str]:
+    """How far some shards of a conversion have got, from what workers leave in the directory.
 
-    Attributes:
-        rows: how many are through: those of done shards, and what shards under way have noted.
-        waiting: what it waits for; "" if nothing.
+    Returns:
+        How many rows are through, those of done shards and those that shards under way have noted;
+        and what the conversion waits for, "" if for nothing.
     """
-
-    rows: int
-    waiting: str
-
-
-def look(output_dir: str, plan: Plan, shards: Collection[Shard]) -> Progress:
-    """How far some shards of a conversion have got, from what workers leave in the directory."""
     done = set(storage.names(os.path.join(output_dir, layout.DONE)))
     ended = {shard for shard in shards if f"{shard.name}.json" in done}
     notes = read_notes(output_dir, (shard for shard in shards if shard not in ended))
     rows = sum(map(plan.shard_rows, ended)) + sum(rows for rows, _ in notes.values())
-    waiting = _waiting() or next((words for _, words in notes.values() if words), "")
-    return Progress(rows, waiting)
+    return rows, _waiting() or next((reason for _, reason in notes.values() if reason), "")
 
 
 @contextlib.contextmanager
@@ -89,8 +78,9 @@ def progress_bar(
         yield
         return
     ended = threading.Event()
+    pause = POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS
     shards = plan.shards if shards is None else shards
-    total, start = sum(map(plan.shard_rows, shards)), look(output_dir, plan, shards).rows
+    total, start = sum(map(plan.shard_rows, shards)), _look(output_dir, plan, shards)[0]
     bar = bar_class()(
         total=total,
         initial=start,
@@ -98,43 +88,39 @@ def progress_bar(
         dynamic_ncols=True,
         bar_format=STARTING,  # Beam and its workers start for some seconds
     )
+
+    def advance() -> None:
+        try:
+            with storage.impatient():
+                rows, waiting = _look(output_dir, plan, shards)
+        except (storage.UnreadableError, UnreachableError) as error:
+            rows, waiting = 0, _waiting() or str(error)
+        bar.set_postfix_str(waiting, refresh=False)
+        if rows > start:
+            bar.bar_format = None
+        # A retried bundle starts its shard again: never move the bar backwards.
+        bar.update(max(0, rows - bar.n))
+        bar.refresh()
+
+    def watch() -> None:
+        while not ended.wait(pause):
+            advance()
+
     with bar, instead_of_the_log():
         run = copy_context().run  # it reads the directory as this thread does
-        watching = (_watch, bar, ended, output_dir, plan, shards)
-        watcher = threading.Thread(target=run, args=watching, name="progress", daemon=True)
+        watcher = threading.Thread(target=run, args=(watch,), name="progress", daemon=True)
         with contextlib.suppress(RuntimeError, MemoryError):  # no thread to spare: no bar meanwhile
             watcher.start()
-        rows = None
+        committed = False
         try:
             yield
-            rows = total  # committed, and perhaps no longer where it was written
+            committed = True
         finally:
             ended.set()
             if watcher.ident is not None:
                 watcher.join()
-            if rows is None:
-                _advance(bar, output_dir, plan, shards)
-            else:
+            if committed:  # and perhaps no longer where it was written
                 bar.bar_format = None
-                bar.update(max(0, rows - bar.n))
-
-
-def _watch(
-    bar: Any, ended: threading.Event, output_dir: str, plan: Plan, shards: Collection[Shard]
-) -> None:
-    while not ended.wait(POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS):
-        _advance(bar, output_dir, plan, shards)
-
-
-def _advance(bar: Any, output_dir: str, plan: Plan, shards: Collection[Shard]) -> None:
-    try:
-        with storage.impatient():
-            found = look(output_dir, plan, shards)
-    except (storage.UnreadableError, UnreachableError) as error:
-        found = Progress(0, _waiting() or str(error))
-    # A retried bundle starts its shard again: never move the bar backwards.
-    bar.set_postfix_str(found.waiting, refresh=False)
-    if found.rows > bar.initial:
-        bar.bar_format = None
-    bar.update(max(0, found.rows - bar.n))
-    bar.refresh()
+                bar.update(max(0, total - bar.n))
+            else:
+                advance()

@@ -29,7 +29,7 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     >>> counts_in_words({"duplicate_row": 4, "leakage": 18})
     'leakage 18, duplicate_row 4'
     """
-    ordered = sorted(counts.items(), key=lambda one: -one[1])
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {count:,}" for name, count in ordered)
 
 
@@ -54,8 +54,30 @@ class SplitResult:
         return self.rows - self.records
 
 
+class SplitSums:
+    """The sums over all splits, of what has `splits` by name."""
+
+    splits: Mapping[str, Any]
+
+    @property
+    def rows(self) -> int:
+        return sum(split.rows for split in self.splits.values())
+
+    @property
+    def records(self) -> int:
+        return sum(split.records for split in self.splits.values())
+
+    @property
+    def shards(self) -> int:
+        return sum(split.shards for split in self.splits.values())
+
+    @property
+    def bytes(self) -> int:
+        return sum(split.bytes for split in self.splits.values())
+
+
 @dataclass(frozen=True)
-class ConversionResult(Report):
+class ConversionResult(SplitSums, Report):
     """A finished conversion.
 
     Attributes:
@@ -104,18 +126,6 @@ class ConversionResult(Report):
         """Where the files are: `output_dir`, or for an append a folder below it."""
         return layout.generation_of(self.output_dir, self.generation)
 
-    @property
-    def rows(self) -> int:
-        return sum(split.rows for split in self.splits.values())
-
-    @property
-    def records(self) -> int:
-        return sum(split.records for split in self.splits.values())
-
-    @property
-    def bytes(self) -> int:
-        return sum(split.bytes for split in self.splits.values())
-
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
         return {**dataclasses.asdict(self), "rows": self.rows, "records": self.records}
@@ -158,8 +168,7 @@ class ConversionResult(Report):
         if self.tfds_call and self.splits:
             notes.append(f"TFDS: {self.tfds_call}")
         if self.shards_before and not self.was_finished:
-            shards = counted(sum(split.shards for split in self.splits.values()), "shard")
-            rows = counted(self.rows_before, "row")
+            shards, rows = counted(self.shards, "shard"), counted(self.rows_before, "row")
             notes.append(
                 f"continued: {self.shards_before:,} of {shards} ({rows}) were there before"
             )
@@ -178,8 +187,8 @@ class ConversionResult(Report):
                 notes.append("the option retry_rejects retries the images that could not be read")
         if self.suspects:
             where = os.path.join(self.directory, layout.SUSPECTS)
-            words = counted(self.suspects, "image decodes", "images decode")
-            notes.append(f"suspects: {words} with a warning; see {where}")
+            images = counted(self.suspects, "image decodes", "images decode")
+            notes.append(f"suspects: {images} with a warning; see {where}")
         if self.retries:
             notes.append(f"retries: reading took {counted(self.retries, 'further attempt')}")
         if self.oriented:
@@ -189,27 +198,29 @@ class ConversionResult(Report):
                 f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
                 "pixels as they are stored"
             )
-        if words := passed_over_words(self.passed_over):
-            notes.append(words)
+        if skipped := passed_over_words(self.passed_over):
+            notes.append(skipped)
         return notes
+
+
+def split_results(metadata: Mapping[str, Any]) -> dict[str, SplitResult]:
+    """The splits of a committed dataset, from its metadata."""
+    splits = {}
+    for name, rows in metadata["split_rows"].items():
+        shards = [shard for shard in metadata["shards"] if shard["split"] == name]
+        records, size = (sum(shard[key] for shard in shards) for key in ("records", "bytes"))
+        splits[name] = SplitResult(rows, records, len(shards), size)
+    return splits
 
 
 def read_result(output_dir: str) -> ConversionResult:
     """The result of the conversion that is committed in a directory."""
-    known = read_metadata(output_dir, STORED_FILES)
-    splits = {}
-    for name, rows in known["split_rows"].items():
-        shards = [shard for shard in known["shards"] if shard["split"] == name]
-        splits[name] = SplitResult(
-            rows=rows,
-            records=sum(shard["records"] for shard in shards),
-            shards=len(shards),
-            bytes=sum(shard["bytes"] for shard in shards),
-        )
-    totals, labels = known["totals"], class_field(fields_from_json(known["fields"]))
+    metadata = read_metadata(output_dir, STORED_FILES)
+    totals, options = metadata["totals"], metadata["options"]
+    labels = class_field(fields_from_json(metadata["fields"]))
     return ConversionResult(
         output_dir=output_dir,
-        splits=splits,
+        splits=split_results(metadata),
         rejects=totals["reasons"],
         suspects=totals["suspects"],
         oriented=totals["oriented"],
@@ -218,6 +229,6 @@ def read_result(output_dir: str) -> ConversionResult:
         class_names=labels.class_names if labels else None,
         passed_over={},
         seconds=0,
-        name=known["options"].get("name"),
-        version=known["options"].get("version"),
+        name=options.get("name"),
+        version=options.get("version"),
     )

@@ -72,7 +72,7 @@ class Spool:
     def flush(self) -> None:
         """Write what is still held in memory."""
         storage.each(
-            lambda one: storage.publish_bytes(self._directory, f"{self._name}/{one[0]}", one[1]),
+            lambda item: storage.publish_bytes(self._directory, f"{self._name}/{item[0]}", item[1]),
             self._waiting,
             self._directory,
         )
@@ -98,11 +98,12 @@ def spool_images(contents: Iterable[Contents], folder: str, planned: pa.Table) -
     spool = Spool(folder)
     with storage.failing_as(OSError, folder):
         spool.look()
-    for one in contents:
-        rows = [row for row in one.first_rows(files).tolist() if one.holds(row)]
-        missing = [row for row in rows if not spool.holds(one.files[row].as_py(), one.sizes[row])]
-        for row, data in zip(missing, one.data(missing), strict=True):
-            spool.put(one.files[row].as_py(), data)
+    for column in contents:
+        rows = [row for row in column.first_rows(files).tolist() if column.holds(row)]
+        names = {row: column.files[row].as_py() for row in rows}
+        missing = [row for row in rows if not spool.holds(names[row], column.sizes[row])]
+        for row, data in zip(missing, column.data(missing), strict=True):
+            spool.put(names[row], data)
     spool.flush()
 
 

@@ -71,9 +71,9 @@ def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     import pyarrow.parquet as pq
 
     first = primary_image(plan.fields)
-    known = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
-    table = planned.replace_schema_metadata(known)
-    texts = [COPY_OF.base, *(one.text_key for one in plan.fields if one.text_key)]
+    about = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
+    table = planned.replace_schema_metadata(about)
+    texts = [COPY_OF.base, *(field.text_key for field in plan.fields if field.text_key)]
 
     def write(file: BinaryIO) -> None:
         buffered = io.BufferedWriter(file)
@@ -145,17 +145,17 @@ class StagedPlan:
 
     def __init__(self, output_dir: str, digest: str) -> None:
         self._output_dir, self._digest = output_dir, digest
-        self._known: tuple[str | None, Plan] | None = None
+        self._latest: tuple[str | None, Plan] | None = None
 
     def read(self) -> Plan:
         """The plan as `staged_plan` gives it; raises the same errors if it has been replaced."""
         path = os.path.join(self._output_dir, layout.PLAN)
         with storage.failing_as(OutputError, path):
             version = storage.version(path)  # taken before reading: what is read is this or newer
-        known = self._known
-        if known is None or version is None or version != known[0]:
-            self._known = known = version, staged_plan(self._output_dir, self._digest)
-        return known[1]
+        latest = self._latest
+        if latest is None or version is None or version != latest[0]:
+            self._latest = latest = version, staged_plan(self._output_dir, self._digest)
+        return latest[1]
 
 
 def read_footer(output_dir: str) -> Any:
@@ -199,7 +199,7 @@ def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterato
     for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
         columns = {name: batch.column(name).to_pylist() for name in names}
         cells = zip(*columns.values(), strict=True)
-        rows = [dict(zip(names, one, strict=True)) for one in cells]
+        rows = [dict(zip(names, row, strict=True)) for row in cells]
         uris = columns.get(uri) or [""] * len(rows)
         yield list(map(PlannedRow, columns[SOURCE_ID], uris, rows))
 

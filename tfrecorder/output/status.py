@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.output.directory import exchange_begun
-from tfrecorder.output.done_records import DoneRecord, add_up, read_all_done
+from tfrecorder.output.done_records import add_up, read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.progress import read_notes
+from tfrecorder.output.result import SplitSums, split_results
 from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.dataset import shard_faults
@@ -54,7 +55,7 @@ class SplitStatus:
 
 
 @dataclass(frozen=True)
-class ConversionStatus(Report):
+class ConversionStatus(SplitSums, Report):
     """The progress of a conversion.
 
     Attributes:
@@ -85,34 +86,18 @@ class ConversionStatus(Report):
     kind: str = PlanKind.CONVERSION.value
 
     @property
-    def rows(self) -> int:
-        return sum(split.rows for split in self.splits.values())
-
-    @property
     def rows_through(self) -> int:
         return sum(split.rows_through for split in self.splits.values())
-
-    @property
-    def shards(self) -> int:
-        return sum(split.shards for split in self.splits.values())
 
     @property
     def shards_done(self) -> int:
         return sum(split.shards_done for split in self.splits.values())
 
-    @property
-    def records(self) -> int:
-        return sum(split.records for split in self.splits.values())
-
-    @property
-    def bytes(self) -> int:
-        return sum(split.bytes for split in self.splits.values())
-
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values, with the totals; what `status --json` prints."""
         totals = ("rows", "rows_through", "shards", "shards_done", "records", "bytes")
-        found = {**dataclasses.asdict(self), "damage": list(self.damage)}
-        return {**found, **{name: getattr(self, name) for name in totals}}
+        values = {**dataclasses.asdict(self), "damage": list(self.damage)}
+        return {**values, **{name: getattr(self, name) for name in totals}}
 
     def _headline(self) -> str:
         share = f"{self.rows_through / self.rows:.1%}"
@@ -123,10 +108,8 @@ class ConversionStatus(Report):
     def _tables(self) -> list[Table]:
         table = [["split", "rows", "through", "shards", "done", "records", "rejects", "bytes"]]
         for name, split in self.splits.items():
-            counts = [split.rows, split.rows_through, split.shards, split.shards_done]
-            counts += [split.records, split.rejects]
-            size = readable_bytes(split.bytes)
-            table.append([name, *(f"{count:,}" for count in counts), size])
+            *counts, size = dataclasses.astuple(split)
+            table.append([name, *(f"{count:,}" for count in counts), readable_bytes(size)])
         return [Table(table)]
 
     def _notes(self) -> list[str]:
@@ -159,13 +142,13 @@ class ConversionStatus(Report):
         untouched = not self.rows_through or self.shards_done == self.shards
         if self.kind == PlanKind.CONVERSION.value and untouched:
             commit = f"`{command('commit', self.output_dir)}`"
-            words = f"all shards are written; {commit} makes them a dataset"
+            state = f"all shards are written; {commit} makes them a dataset"
             if not self.shards_done:
                 work = f"`{command('work', self.output_dir)}`"
-                words = f"planned; no shard is written yet. {work} writes them, then {commit}"
-            return [*notes, f"not committed: {words}. The same conversion, run again, does so too"]
-        words = f"under way, or stopped; the same {self.kind}, run again, continues it"
-        return [*notes, f"not committed: {words}"]
+                state = f"planned; no shard is written yet. {work} writes them, then {commit}"
+            return [*notes, f"not committed: {state}. The same conversion, run again, does so too"]
+        state = f"under way, or stopped; the same {self.kind}, run again, continues it"
+        return [*notes, f"not committed: {state}"]
 
 
 def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
@@ -194,111 +177,101 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
 
 
 def _status(output_dir: str) -> ConversionStatus:
-    files = STORED_FILES
-    sizes = files.sizes(output_dir)
+    sizes = STORED_FILES.sizes(output_dir)
     plan = read_plan(output_dir)
-    if plan is None and own_metadata(output_dir, sizes, files) is None:
+    if plan is None and own_metadata(output_dir, sizes, STORED_FILES) is None:
         raise DatasetError(
             f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
             "output_dir of a conversion."
         )
-    following = layout.next_of(output_dir)
-    new = read_plan(following)
+    next_dir = layout.next_of(output_dir)
+    new = read_plan(next_dir)
     if layout.COMMIT in sizes:
         if new is None:
             return _of_generations(output_dir)
-        found = _of_unfinished(following, new)
-        return dataclasses.replace(found, output_dir=output_dir, overwrites=True)
+        status = _of_unfinished(next_dir, new)
+        return dataclasses.replace(status, output_dir=output_dir, overwrites=True)
     if plan is not None and not exchange_begun(output_dir):
         return _of_unfinished(output_dir, plan)
-    waits = storage.exists(os.path.join(following, layout.METADATA))
-    found = _of_committed(following if waits else output_dir)
-    return dataclasses.replace(found, output_dir=output_dir, committed=False, damage=())
+    waits = storage.exists(os.path.join(next_dir, layout.METADATA))
+    status = _of_committed(next_dir if waits else output_dir)
+    return dataclasses.replace(status, output_dir=output_dir, committed=False, damage=())
 
 
 def _of_generations(output_dir: str) -> ConversionStatus:
     """All committed generations together; or the append under way, if there is one."""
-    every = committed_directories(output_dir)
-    unfinished = layout.generation_of(output_dir, len(every))
+    directories = committed_directories(output_dir)
+    unfinished = layout.generation_of(output_dir, len(directories))
     if (new := read_plan(unfinished)) is not None:
-        found = _of_unfinished(unfinished, new)
-        return dataclasses.replace(found, output_dir=output_dir, appends=len(every))
-    found = _of_committed(output_dir)
-    for number, directory in enumerate(every[1:], 1):
-        one = _of_committed(directory)
+        status = _of_unfinished(unfinished, new)
+        return dataclasses.replace(status, output_dir=output_dir, appends=len(directories))
+    generations = list(map(_of_committed, directories))
+    rejects: Counter[str] = Counter()
+    damage: list[str] = []
+    streams: dict[str, Any] = {}
+    for number, generation in enumerate(generations):
         folder = layout.generation_of("", number)
-        damage = tuple(os.path.join(folder, words) for words in one.damage)
-        found = dataclasses.replace(
-            found,
-            splits=_added(found.splits, one.splits),
-            rejects=Counter(found.rejects) + Counter(one.rejects),
-            damage=found.damage + damage,
-            streams={**found.streams, **one.streams},
-        )
-    return dataclasses.replace(found, rejects=dict(found.rejects))
+        damage += [os.path.join(folder, fault) for fault in generation.damage]
+        rejects.update(generation.rejects)
+        streams |= generation.streams
+    splits = _added([generation.splits for generation in generations])
+    return ConversionStatus(
+        output_dir, True, splits, dict(rejects), None, damage=tuple(damage), streams=streams
+    )
 
 
-def _added(
-    splits: Mapping[str, SplitStatus], more: Mapping[str, SplitStatus]
-) -> dict[str, SplitStatus]:
-    def both(name: str) -> SplitStatus:
-        pairs = [dataclasses.astuple(one[name]) for one in (splits, more) if name in one]
-        return SplitStatus(*map(sum, zip(*pairs, strict=True)))
-
-    return {name: both(name) for name in SPLITS if name in splits or name in more}
+def _added(generations: Sequence[Mapping[str, SplitStatus]]) -> dict[str, SplitStatus]:
+    sums = {}
+    for name in SPLITS:
+        counts = [dataclasses.astuple(splits[name]) for splits in generations if name in splits]
+        if counts:
+            sums[name] = SplitStatus(*map(sum, zip(*counts, strict=True)))
+    return sums
 
 
 def _of_committed(output_dir: str) -> ConversionStatus:
     """From the metadata: one file, instead of one for each shard."""
-    known = read_metadata(output_dir, STORED_FILES)
-    splits = {}
-    for name, rows in known["split_rows"].items():
-        shards = [shard for shard in known["shards"] if shard["split"] == name]
-        records = sum(shard["records"] for shard in shards)
-        splits[name] = SplitStatus(
-            rows=rows,
-            rows_through=rows,
-            shards=len(shards),
-            shards_done=len(shards),
-            records=records,
-            rejects=rows - records,
-            bytes=sum(shard["bytes"] for shard in shards),
+    metadata = read_metadata(output_dir, STORED_FILES)
+    splits = {
+        name: SplitStatus(
+            rows=split.rows,
+            rows_through=split.rows,
+            shards=split.shards,
+            shards_done=split.shards,
+            records=split.records,
+            rejects=split.rejects,
+            bytes=split.bytes,
         )
-    sizes = storage.sizes(output_dir)
-    damage = shard_faults(sizes, {shard["file"]: shard["bytes"] for shard in known["shards"]})
-    reasons = known["totals"]["reasons"]
-    streams = {name: one["to"] for name, one in known.get("streams", {}).items()}
-    return ConversionStatus(
-        output_dir, True, splits, reasons, None, damage=tuple(damage), streams=streams
-    )
+        for name, split in split_results(metadata).items()
+    }
+    sizes = {shard["file"]: shard["bytes"] for shard in metadata["shards"]}
+    damage = tuple(shard_faults(storage.sizes(output_dir), sizes))
+    reasons = metadata["totals"]["reasons"]
+    streams = {name: stream["to"] for name, stream in metadata.get("streams", {}).items()}
+    return ConversionStatus(output_dir, True, splits, reasons, None, damage=damage, streams=streams)
 
 
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     # The notes first: a shard that is done meanwhile is counted then, rather than in neither.
     noted = read_notes(output_dir, plan.shards)
-    found = read_all_done(output_dir, plan.shards, plan.digest)
-    done = {shard: one for shard, one in found.items() if one is not None}
+    done = read_all_done(output_dir, plan.shards, plan.digest)
     splits = {}
     for name, rows in plan.split_rows.items():
-        of_split = [one for shard, one in done.items() if shard.split == name]
-        pending = [shard for shard in noted if shard.split == name and shard not in done]
-        under_way = sum(noted[shard][0] for shard in pending)
-        splits[name] = _split_status(rows, plan.split_shards[name], of_split, under_way)
+        shards = [shard for shard in plan.shards if shard.split == name]
+        records = [record for shard in shards if (record := done[shard]) is not None]
+        pending = [shard for shard in shards if done[shard] is None and shard in noted]
+        totals, under_way = add_up(records), sum(noted[shard][0] for shard in pending)
+        splits[name] = SplitStatus(
+            rows=rows,
+            rows_through=min(rows, totals.rows + under_way),
+            shards=len(shards),
+            shards_done=len(records),
+            records=totals.records,
+            rejects=totals.rejects,
+            bytes=totals.bytes,
+        )
     failure = read_failure(output_dir)
-    words = None if failure is None else f"{failure.error}: {failure.message}"
-    reasons = add_up(done.values()).reasons
+    reason = None if failure is None else f"{failure.error}: {failure.message}"
+    reasons = add_up(filter(None, done.values())).reasons
     kind = plan.kind.value
-    return ConversionStatus(output_dir, False, splits, reasons, words, kind=kind)
-
-
-def _split_status(rows: int, shards: int, done: list[DoneRecord], under_way: int) -> SplitStatus:
-    totals = add_up(done)
-    return SplitStatus(
-        rows=rows,
-        rows_through=min(rows, totals.rows + under_way),
-        shards=shards,
-        shards_done=len(done),
-        records=totals.records,
-        rejects=totals.rejects,
-        bytes=totals.bytes,
-    )
+    return ConversionStatus(output_dir, False, splits, reasons, reason, kind=kind)

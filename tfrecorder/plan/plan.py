@@ -131,21 +131,21 @@ class Plan:
     @property
     def classes(self) -> dict[str, int]:
         """How many classes each key with classes has."""
-        return {one.label_key: one.num_classes or 0 for one in self.fields if one.label_key}
+        return {field.label_key: field.num_classes or 0 for field in self.fields if field.label_key}
 
     @property
     def vocabularies(self) -> dict[str, tuple[str, ...] | None]:
         """The class names of each key with classes, None if they have none."""
-        return {one.label_key: one.names for one in self.fields if one.label_key}
+        return {field.label_key: field.names for field in self.fields if field.label_key}
 
     @property
     def label_map(self) -> tuple[str, ...] | None:
         """The class names of boxes that count from 1; None if there are none."""
-        return next((one.label_map for one in self.fields if one.label_map), None)
+        return next((field.label_map for field in self.fields if field.label_map), None)
 
     def image_of_mask(self, key: str) -> str:
         """The key of the image that the mask under a key belongs to."""
-        mask = next(one for one in self.fields if key == f"{one.key}/encoded")
+        mask = next(field for field in self.fields if key == f"{field.key}/encoded")
         return image_of(mask, self.fields).encoded_key
 
     def shard_rows(self, shard: Shard) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,10 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     with _before_the_launch():
         # Check all at once, so that waiting for a remote store takes as long as for one column.
         every = [path for of_column in paths for path in of_column]
-        found = iter(map_at_once(_fault, every, storage.REMOTE_THREADS))
-    faults = [[words for _ in of_column if (words := next(found))] for of_column in paths]
+        faults = iter(map_at_once(_fault, every, storage.REMOTE_THREADS))
     allowed = max(MISSING_SHARE, options.max_reject_fraction)
-    for column, opened, failed in zip(columns, paths, faults, strict=True):
+    for column, opened in zip(columns, paths, strict=True):
+        failed = list(filter(None, itertools.islice(faults, len(opened))))
         if failed and (len(failed) == len(opened) or len(failed) > allowed * len(opened)):
             name = str(column.name) if len(columns) > 1 else None
             raise unreachable(failed, len(opened), base, name)
@@ -83,13 +84,17 @@ def unreachable(
         base: the folder that relative paths start from.
         column: the images' column, if there are several.
     """
-    examples = "".join(f"\n  {words}" for words in faults[:3])
     where = "" if column is None else f"column {column!r}: "
     images = counted(opened, "image")
     return ImagesUnreachableError(
-        f"{where}{len(faults)} of {images} opened before the launch cannot be read:{examples}\n"
+        f"{where}{len(faults)} of {images} opened before the launch cannot be read:"
+        f"{_examples(faults)}\n"
         f"Nothing was written. Is a disk not mounted? Relative paths are taken from {base!r}."
     )
+
+
+def _examples(faults: Sequence[str]) -> str:
+    return "".join(f"\n  {fault}" for fault in faults[:3])
 
 
 #: Faults of a store, which may be gone another day; all others are faults of the one file.
@@ -119,29 +124,27 @@ def sizes_of_some(
     rows = sample_rows(len(checked.frame), SAMPLE_ROWS, options.seed)
     image = primary_image(checked.fields)
     assert image is not None
-    column = next(one for one in checked.files if one.name == image.column).iloc[rows]
+    column = next(uris for uris in checked.files if uris.name == image.column).iloc[rows]
     paths = [storage.resolve(uri, base) for uri in in_files(column, checked)]
     first, others = paths[: storage.REMOTE_THREADS], paths[storage.REMOTE_THREADS :]
     remote = not all(map(storage.is_local, paths))
     threads = storage.REMOTE_THREADS if remote else 1
     with _before_the_launch():
-        found = map_at_once(_size, first, threads)
-        faults = _faults(first, found)
+        sizes = map_at_once(_size, first, threads)
+        faults = _faults(sizes)
         if first and len(faults) == len(first):
             raise unreachable(faults, len(first), base)
         if not decisive:
             return []
-        found += map_at_once(_size, others, threads)
-    faults = _faults(paths, found)
-    if faults:
-        examples = "".join(f"\n  {words}" for words in faults[:3])
+        sizes += map_at_once(_size, others, threads)
+    if faults := _faults(sizes):
         share = f"{len(faults):,} of {counted(len(paths), 'image')}"
         raise ImagesUnreachableError(
             f"the sizes of {share}, on which the number of shards depends, cannot be read:"
-            f"{examples}\n"
+            f"{_examples(faults)}\n"
             "Nothing was written. Try again, or give num_shards."
         )
-    return [size for size in found if isinstance(size, int)] + _known_sizes(column, checked)
+    return [size for size in sizes if isinstance(size, int)] + _known_sizes(column, checked)
 
 
 def _known_sizes(column: pd.Series, checked: Checked) -> list[int]:
@@ -153,17 +156,13 @@ def _known_sizes(column: pd.Series, checked: Checked) -> list[int]:
     return list(map(int, sizes[sizes >= 0]))
 
 
-def _size(path: str) -> int | storage.UnreadableError | None:
+def _size(path: str) -> int | str | None:
+    """The size of a file; the fault of its store, in words; None for a fault of the file."""
     try:
         return storage.size(path)
     except storage.UnreadableError as error:
-        return error
+        return f"{path}: {error.detail}" if error.code in _OF_STORES else None
 
 
-def _faults(paths: Sequence[str], found: Sequence[object]) -> list[str]:
-    """The failures of stores, in words."""
-    return [
-        f"{path}: {one.detail}"
-        for path, one in zip(paths, found, strict=True)
-        if isinstance(one, storage.UnreadableError) and one.code in _OF_STORES
-    ]
+def _faults(sizes: Sequence[int | str | None]) -> list[str]:
+    return [fault for fault in sizes if isinstance(fault, str)]

@@ -21,9 +21,10 @@ from tfrecorder.options.runner import RUNNERS, plain_name, refusal
 _ENDPOINTS = ("dask_client_address", "job_endpoint")
 _CONNECT_SECONDS = 10
 
+#: What to do for the packages of a runner.
 _PACKAGES = {
-    "DaskRunner": 'pip install "dask[distributed]" (on the workers too)',
-    "DataflowRunner": 'pip install "apache-beam[gcp]"',
+    "DaskRunner": 'run pip install "dask[distributed]" (on the workers too).',
+    "DataflowRunner": 'run pip install "apache-beam[gcp]".',
 }
 
 
@@ -37,20 +38,19 @@ def load_runner(name: str) -> type:
     module, _, attribute = path.rpartition(".")
     if not module:
         near = difflib.get_close_matches(name, RUNNERS, n=1, cutoff=0.5)
-        known = f"did you mean {near[0]}?" if near else f"there are {', '.join(RUNNERS)}"
-        more = "" if near else ", or give the dotted path of a runner's class."
-        raise OptionError.of("runner", name, f"there is no such runner; {known}{more}")
+        names = f"there are {', '.join(RUNNERS)}, or give the dotted path of a runner's class."
+        remedy = f"did you mean {near[0]}?" if near else names
+        raise OptionError.of("runner", name, f"there is no such runner; {remedy}")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        runner = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        remedy = _PACKAGES.get(name)
-        advice = f"run {remedy}." if remedy else "give the dotted path of a runner's class."
-        raise OptionError(f"runner={name!r} cannot be loaded ({error}); {advice}") from error
+        remedy = _PACKAGES.get(name, "give the dotted path of a runner's class.")
+        raise OptionError(f"runner={name!r} cannot be loaded ({error}); {remedy}") from error
     from apache_beam.runners.runner import PipelineRunner
 
-    if not (isinstance(found, type) and issubclass(found, PipelineRunner)):
+    if not (isinstance(runner, type) and issubclass(runner, PipelineRunner)):
         raise OptionError(f"runner={name!r} is not a runner of Beam; name a subclass of its class.")
-    return found
+    return runner
 
 
 def check_runner(options: ConvertOptions) -> None:
@@ -76,8 +76,8 @@ def check_runner(options: ConvertOptions) -> None:
         faults.append(
             "job_endpoint is missing: give the job service's address, such as localhost:8099."
         )
-    words = [_unreachable(name, given[name]) for name in _ENDPOINTS if name in given]
-    faults += filter(None, words)
+    servers = [_unreachable(name, given[name]) for name in _ENDPOINTS if name in given]
+    faults += filter(None, servers)
     if faults:
         raise OptionError("runner_options: " + "\n".join(faults))
 
@@ -133,8 +133,8 @@ def _parsed(parser: Any, name: str, value: Any, runner: str) -> list[str]:
         near = difflib.get_close_matches(name, map(plain_name, options), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise _FaultError(f"{shown}: neither Beam nor the {runner} has such an option{hint}")
-    if words := refusal(name, value, runner):
-        raise _FaultError(f"{shown}: {words}")
+    if reason := refusal(name, value, runner):
+        raise _FaultError(f"{shown}: {reason}")
     try:
         flags = _written(parser, name, value)
         parser.parse_args(flags)
@@ -189,13 +189,13 @@ def _text(value: Any) -> str:
 
 
 def _unreachable(name: str, address: Any) -> str | None:
-    """Words for a server that does not answer; None if it does, or if it has no port."""
+    """The fault of a server that does not answer; None if it does, or if it has no port."""
     host, _, port = str(address).rpartition("://")[2].rpartition(":")
     if not port.isdecimal():
         return None  # "embed", or another protocol
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        words = getattr(error, "strerror", None) or error
-        return f"nothing answers at {name}={address!r} ({words}); is the server running?"
+        reason = getattr(error, "strerror", None) or error
+        return f"nothing answers at {name}={address!r} ({reason}); is the server running?"
     return None

@@ -60,9 +60,9 @@ def credentials_looked_for() -> Iterator[None]:
 
 def _forget_credentials() -> None:
     with contextlib.suppress(ImportError, AttributeError):
-        found = importlib.import_module("apache_beam.internal.gcp.auth")._Credentials
-        if found._credentials_init:
-            found._credentials_init = False
+        credentials = importlib.import_module("apache_beam.internal.gcp.auth")._Credentials
+        if credentials._credentials_init:
+            credentials._credentials_init = False
 
 
 @contextlib.contextmanager

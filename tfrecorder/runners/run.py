@@ -15,12 +15,8 @@ from tfrecorder.output.exchange import is_in_place
 from tfrecorder.output.failure import read_failure
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
-from tfrecorder.runners.beam_patches import (
-    as_in_a_script,
-    quiet_beam,
-    stop_sampler,
-)
-from tfrecorder.writing.limits import limit_reached
+from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
+from tfrecorder.writing.limit_errors import limit_reached
 from tfrecorder.writing.shards import default_threads
 
 #: The handle of a Dataflow job: `tfrecorder.runners.dataflow.launcher.DataflowJob`.
@@ -63,10 +59,9 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
     except BaseException as error:
         if _is_interrupt(error):
             stop_sampler()
-            words = error.args if isinstance(error, KeyboardInterrupt) else ()
-            raise KeyboardInterrupt(*words) from None
-        noted = _noted_failure(output_dir, launch)
-        failure = noted or _as_raised(error)
+            message = error.args if isinstance(error, KeyboardInterrupt) else ()
+            raise KeyboardInterrupt(*message) from None
+        failure = _noted_failure(output_dir, launch) or _as_raised(error)
         if failure is not None:
             raise failure from None  # Beam's own hundred lines of traceback add nothing
         if at_limit := limit_reached(error):  # in one of Beam's own threads or buffers
@@ -132,17 +127,7 @@ def _run_locally(
     flags = beam_options.beam_flags(options)
     pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
     with beam.Pipeline(runner, pipeline_options) as pipe:
-        pipeline.build(
-            pipe,
-            plan,
-            output_dir,
-            threads=threads,
-            on_error=options.on_error,
-            max_reject_fraction=float(options.max_reject_fraction),
-            progress=progress,
-            launch=launch,
-            workers=workers,
-        )
+        pipeline.build(pipe, plan, output_dir, options, threads, progress, launch, workers)
 
 
 def _run_elsewhere(
@@ -156,16 +141,8 @@ def _run_elsewhere(
 
     flags = beam_options.beam_flags(options) + _default_flags(plan, options)
     pipe = beam.Pipeline(beam_options.load_runner(options.runner)(), PipelineOptions(flags))
-    pipeline.build(
-        pipe,
-        plan,
-        output_dir,
-        threads=options.num_threads or 0,  # by the cores of each worker
-        on_error=options.on_error,
-        max_reject_fraction=float(options.max_reject_fraction),
-        progress=progress,
-        launch=launch,
-    )
+    threads = options.num_threads or 0  # 0: by the cores of each worker
+    pipeline.build(pipe, plan, output_dir, options, threads, progress, launch)
     result = pipe.run()
     try:
         result.wait_until_finish()
@@ -196,8 +173,8 @@ def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Jo
     try:
         job.wait()
     except KeyboardInterrupt:
-        words = f"Waiting was interrupted; the job keeps running: {job.url}"
-        raise KeyboardInterrupt(words) from None
+        message = f"Waiting was interrupted; the job keeps running: {job.url}"
+        raise KeyboardInterrupt(message) from None
     return None
 
 

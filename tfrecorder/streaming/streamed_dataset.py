@@ -33,8 +33,7 @@ from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.micro_batch import Target, plan_batch
 from tfrecorder.streaming.reached import Reached, reached, saved
 from tfrecorder.streaming.stream_source import OpenedSource
-from tfrecorder.writing.here import write_here
-from tfrecorder.writing.worker import Task, finish
+from tfrecorder.writing.worker import Task, finish, write_here
 
 
 @dataclass

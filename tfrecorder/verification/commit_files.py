@@ -22,19 +22,14 @@ from tfrecorder.verification.expectation import (
 )
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing import metadata
-from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, rows_of_csv, to_csv
-from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files
+from tfrecorder.writing.tfds import class_files, public_files
 
 
 def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
     """Each file of the commit that follows from the plan and the done-records of all shards."""
     plan = expected.plan
-    files = {
-        layout.FEATURES: features_json(plan, done.values()),
-        layout.COMMIT: dataset_info_json(plan, done),
-    }
-    files |= labels_files(plan) | label_maps(plan)
+    files = public_files(plan, done)
     if expected.staged:
         files[layout.METADATA] = metadata.metadata_json(plan, done, expected.files)
     return files
@@ -43,8 +38,7 @@ def commit_files(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> dic
 def common_files(expected: Expectation) -> int:
     """How many files are checked in addition to those of the shards."""
     others = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA, layout.REJECTS, layout.SUSPECTS}
-    names = {*labels_files(expected.plan), *label_maps(expected.plan)}
-    return len(others | {layout.FEATURES, layout.COMMIT} | names)
+    return len(others | {layout.FEATURES, layout.COMMIT, *class_files(expected.plan)})
 
 
 def check_commit(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> Iterator[Fault]:

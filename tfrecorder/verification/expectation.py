@@ -25,7 +25,7 @@ from tfrecorder.format.forms import DONE, VERSIONED, plan_form, refuse_other_ver
 from tfrecorder.format.json_form import each, parse, record, table, text, whole
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import exchange_begun
-from tfrecorder.output.done_records import BESIDE, DoneRecord, list_output
+from tfrecorder.output.done_records import DoneRecord, list_output
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.dataset import exchange_words
 from tfrecorder.reading.dataset_files import STORED_FILES
@@ -116,7 +116,8 @@ def read_expectation(directory: str) -> Expectation:
     refuse(directory)
     faults: list[Fault] = []
     listed = _read_list(directory, faults)
-    standing = {} if storage.is_local(directory) else list_output(directory, BESIDE).files
+    folders = ("", *layout.SHARD_FOLDERS)
+    standing = {} if storage.is_local(directory) else list_output(directory, folders)
     found = dict(_read_done(directory, faults))
     votes = Counter(one.plan for one in found.values())
     if listed.plan is not None:

@@ -39,10 +39,9 @@ from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.copying import loaded
-from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
-from tfrecorder.writing.tfds import DATASET_NAME, dataset_info_json, features_json, labels_files
+from tfrecorder.writing.tfds import DATASET_NAME, public_files
 
 #: What neither the records nor the public files hold.
 LOST = (
@@ -371,12 +370,6 @@ def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, 
 
 def _check_public(directory: str, plan: Plan, done: Mapping[Shard, Any]) -> None:
     """Raise a ValueError unless the public files follow from this plan."""
-    files = {
-        layout.FEATURES: features_json(plan, done.values()),
-        layout.COMMIT: dataset_info_json(plan, done),
-        **labels_files(plan),
-        **label_maps(plan),
-    }
-    for file, data in files.items():
+    for file, data in public_files(plan, done).items():
         if storage.read_bytes(os.path.join(directory, file)) != data:
             raise ValueError(f"{file} says something else than the records")

@@ -52,6 +52,7 @@ from tfrecorder.verification.verify import (
     check_shards,
     verify,
 )
+from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.shards import Pool, write_shard
 
@@ -312,7 +313,8 @@ def _write_shards(
         aside = dataclasses.replace(expected, directory=folder, done={}, listed={}, standing={})
         pool = Pool(executor, threads)
         for group in groups:
-            done = write_shard(plan, group, folder, pool)
+            attempt = Attempt(folder, plan.shards[group], plan.digest)
+            done = write_shard(plan, group, attempt, pool)
             shard, found = plan.shards[group], Written(done.records, done.bytes, done.crc32c)
             if found in expected.written(shard).values():
                 written += _take_places(expected, aside, shard, shards[group].sound)

@@ -98,7 +98,8 @@ def verify(
 def _decoder(expected: Expectation) -> Decode:
     from tfrecorder.loading import decode_check  # imports TensorFlow, so only if asked for
 
-    return decode_check.decoder(image_shape(expected.done.values()))
+    shapes = (shape for record in expected.done.values() for shape in record.shapes)
+    return decode_check.decoder(image_shape(shapes))
 
 
 def of_generation(number: int, fault: Fault) -> Fault:

@@ -60,7 +60,7 @@ class Attempt:
     """What an attempt may replace; a claim as `storage.publish` takes it."""
 
     def __init__(self, output_dir: str, shard: Shard, plan_digest: str) -> None:
-        self._output_dir, self._shard, self._plan_digest = output_dir, shard, plan_digest
+        self.output_dir, self.shard, self._plan_digest = output_dir, shard, plan_digest
         self._lock = threading.Lock()
         self._held = False
         self._version = ""  # of what is in the done-record's place, as far as we know
@@ -81,7 +81,7 @@ class Attempt:
         Raises:
             ShardDoneError
         """
-        if storage.is_local(self._output_dir):
+        if storage.is_local(self.output_dir):
             self._look()
 
     def is_held(self) -> bool:
@@ -107,16 +107,15 @@ class Attempt:
         try:
             self._put(done.to_json())
         except storage.OtherStandsError:
-            found = self._read_done()
-            if found is None:
+            if (other := self._read_done()) is None:
                 raise OvertakenError from None
-            return found
+            return other
         return done
 
     def _look(self) -> storage.Description | None:
         """What is in the place of the done-record, if it is something else."""
         # Take it before reading: what is read is of this version, or a later one.
-        path = os.path.join(self._output_dir, self._shard.done)
+        path = os.path.join(self.output_dir, self.shard.done)
         with storage.failing_as(OutputError, path):
             standing = storage.describe(path)
         done = None if standing is None else self._read_done()
@@ -126,7 +125,7 @@ class Attempt:
 
     def _claim(self, version: str) -> None:
         # It may belong to another plan, which has replaced ours.
-        staged_plan(self._output_dir, self._plan_digest)
+        staged_plan(self.output_dir, self._plan_digest)
         self._version = version
         try:
             self._version = self._put(json.dumps({"claimed": uuid.uuid4().hex}).encode())
@@ -135,10 +134,10 @@ class Attempt:
         self._held = True
 
     def _put(self, data: bytes) -> str:
-        return storage.publish_over(self._output_dir, self._shard.done, data, self._version)
+        return storage.publish_over(self.output_dir, self.shard.done, data, self._version)
 
     def _read_done(self) -> DoneRecord | None:
-        return read_done(self._output_dir, self._shard, self._plan_digest)
+        return read_done(self.output_dir, self.shard, self._plan_digest)
 
 
 def settled(

@@ -13,12 +13,11 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import DoneRecord, Totals, add_up, list_output, read_done
+from tfrecorder.output.done_records import DoneRecord, add_up, list_output, read_done, shard_fault
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.writing import metadata
-from tfrecorder.writing.label_maps import label_maps
 from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, to_csv
-from tfrecorder.writing.tfds import dataset_info_json, features_json, labels_files
+from tfrecorder.writing.tfds import public_files
 
 
 def commit(
@@ -30,17 +29,16 @@ def commit(
         OutputError: rows are missing: a shard is not done, or was done by another plan.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
-    by_name = {one.shard: one for one in done}
+    by_name = {record.shard: record for record in done}
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
     _check_conservation(plan, by_shard)
-    totals = add_up(by_shard.values())
     if plan.kind is not PlanKind.BATCH:  # which may have no good image
-        check_rejects(totals, max_reject_fraction, output_dir)
+        _check_rejects(by_shard.values(), max_reject_fraction, output_dir)
 
     with storage.failing_as(OutputError, output_dir):
         sums = metadata.plan_sums(output_dir)
-    rejects = [shard.rejects for shard, one in by_shard.items() if one.rejects]
-    suspects = [shard.suspects for shard, one in by_shard.items() if one.suspects]
+    rejects = [shard.rejects for shard, record in by_shard.items() if record.rejects]
+    suspects = [shard.suspects for shard, record in by_shard.items() if record.suspects]
     lists = {
         layout.REJECTS: _gathered(output_dir, REJECT_HEADER, rejects),
         layout.SUSPECTS: _gathered(output_dir, SUSPECT_HEADER, suspects),
@@ -48,16 +46,15 @@ def commit(
     sums |= {file: metadata.sums_of(data) for file, data in lists.items()}
     files = {
         **lists,
-        **labels_files(plan),
-        **label_maps(plan),
-        layout.FEATURES: features_json(plan, by_shard.values()),
+        **public_files(plan, by_shard),
         layout.METADATA: metadata.metadata_json(plan, by_shard, sums),
     }
+    dataset_info = files.pop(layout.COMMIT)
     # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
     publish = partial(storage.publish_bytes, output_dir)
     storage.each(lambda file: publish(file, files[file]), files, output_dir)
     _check_standing(plan, by_shard, output_dir)
-    publish(layout.COMMIT, dataset_info_json(plan, by_shard))
+    publish(layout.COMMIT, dataset_info)
     leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE, layout.PARTS)
     storage.remove_all(output_dir, leftovers)
 
@@ -65,16 +62,16 @@ def commit(
 def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
     """Rows in = records + rejects, in every shard and in total."""
     for shard in plan.shards:
-        one = done.get(shard)
-        if one is None or one.plan != plan.digest:
+        record = done.get(shard)
+        if record is None or record.plan != plan.digest:
             raise OutputError(f"shard {shard.file} is not done; run the same conversion again.")
-        if not one.rows == plan.shard_rows(shard) == one.records + one.rejects:
+        if not record.rows == plan.shard_rows(shard) == record.records + record.rejects:
             raise OutputError(
                 f"shard {shard.file} was planned with {plan.shard_rows(shard)} rows but has "
-                f"{one.records} records and {one.rejects} rejects. This must not happen: please "
-                "report it."
+                f"{record.records} records and {record.rejects} rejects. This must not happen: "
+                "please report it."
             )
-    total = sum(one.records + one.rejects for one in done.values())
+    total = sum(record.records + record.rejects for record in done.values())
     if total != plan.rows:
         raise OutputError(
             f"{plan.rows} rows were planned, but {total} became records or rejects. This must not "
@@ -85,25 +82,22 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
 def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
     """Look once more whether what is in the directory is what was written there."""
     with storage.failing_as(OutputError, output_dir):
-        standing = list_output(output_dir)
+        files = list_output(output_dir)
 
     def fault(shard: Shard) -> str | None:
-        if words := standing.fault(shard, done[shard]):
-            return words
-        data, found = done[shard].to_json(), standing.files.get(shard.done)
-        if found is not None and found.is_of(len(data), google_crc32c.value(data)):
+        if reason := shard_fault(files, shard, done[shard]):
+            return reason
+        data, file = done[shard].to_json(), files.get(shard.done)
+        if file is not None and file.is_of(len(data), google_crc32c.value(data)):
             return None
         # Another version may have written it, with fewer fields.
-        same = read_done(output_dir, shard, plan.digest, standing) == done[shard]
+        same = read_done(output_dir, shard, plan.digest, files) == done[shard]
         return None if same else f"{shard.done} differs from what was written"
 
     faults = list(filter(None, map(fault, plan.shards)))
     if faults:
-        others = (
-            f", and {counted(len(faults) - 1, 'more shard is', 'more shards are')} like it"
-            if faults[1:]
-            else ""
-        )
+        more = counted(len(faults) - 1, "more shard is", "more shards are")
+        others = f", and {more} like it" if faults[1:] else ""
         raise OutputError(
             f"{output_dir}: {faults[0]}{others}: replaced after the shard was done, perhaps by a "
             "worker that was given up but kept running. Nothing was committed; run the same "
@@ -111,8 +105,9 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
         )
 
 
-def check_rejects(totals: Totals, max_reject_fraction: float, output_dir: str) -> None:
+def _check_rejects(done: Iterable[DoneRecord], max_reject_fraction: float, output_dir: str) -> None:
     """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
+    totals = add_up(done)
     share = totals.rejects / totals.rows
     if share <= max_reject_fraction and totals.records:
         return

@@ -1,9 +1,4 @@
-"""Metadata of a dataset directory: done-records, and the files of the commit.
-
-`features.json`, `dataset_info.json` and the labels file are in TFDS's form, so that
-`tfds.builder_from_directory` reads them (tensorflow_datasets/core/features/features_dict.py and
-core/proto/dataset_info.proto).  What TFDS has no place for is in `_tfrecorder/metadata.json`.
-"""
+"""The list of the commit, `_tfrecorder/metadata.json`: what TFDS's files have no place for."""
 
 from __future__ import annotations
 
@@ -32,9 +27,9 @@ def plan_sums(output_dir: str) -> dict[str, dict[str, int]]:
     """
     names = (layout.PLAN, layout.PLAN_ROWS)
     paths = [os.path.join(output_dir, name) for name in names]
-    found = storage.each(storage.sums, paths, output_dir)
+    sums = storage.each(storage.sums, paths, output_dir)
     return {
-        name: {"bytes": size, "crc32c": crc} for name, (size, crc) in zip(names, found, strict=True)
+        name: {"bytes": size, "crc32c": crc} for name, (size, crc) in zip(names, sums, strict=True)
     }
 
 
@@ -55,7 +50,6 @@ def metadata_json(
         files: size and CRC32C of the plan's files, as `plan_sums` gives them, and of the lists of
             rejects and suspects.
     """
-    totals = add_up(done.values())
     shards = [
         {
             "file": shard.file,
@@ -67,22 +61,23 @@ def metadata_json(
         }
         for shard in plan.shards
     ]
-    document = json_bytes(
-        {
-            "version": METADATA_VERSION,
-            "plan": plan.digest,
-            "options": plan.options,
-            "fields": fields_to_json(plan.fields),
-            "statistics": plan.statistics,
-            "source_rows": plan.source_rows,
-            "image_shapes": image_shapes(plan, done.values()),
-            "image_sides": image_sides(plan, done.values()),
-            "split_rows": plan.split_rows,
-            "totals": asdict(totals),
-            "shards": shards,
-            "files": files,
-            **({} if plan.before is None else {"before": plan.before}),
-            **({} if plan.streams is None else {"streams": plan.streams}),
-        }
+    return seal(
+        json_bytes(
+            {
+                "version": METADATA_VERSION,
+                "plan": plan.digest,
+                "options": plan.options,
+                "fields": fields_to_json(plan.fields),
+                "statistics": plan.statistics,
+                "source_rows": plan.source_rows,
+                "image_shapes": image_shapes(plan, done.values()),
+                "image_sides": image_sides(plan, done.values()),
+                "split_rows": plan.split_rows,
+                "totals": asdict(add_up(done.values())),
+                "shards": shards,
+                "files": files,
+                **({} if plan.before is None else {"before": plan.before}),
+                **({} if plan.streams is None else {"streams": plan.streams}),
+            }
+        )
     )
-    return seal(document)

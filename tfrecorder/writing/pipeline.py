@@ -15,6 +15,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing.worker import Task, Worker, finish
@@ -57,10 +58,9 @@ def build(
     pipeline: Any,
     plan: Plan,
     output_dir: str,
-    threads: int,
-    on_error: str,
-    max_reject_fraction: float,
-    progress: bool,
+    options: ConvertOptions,
+    threads: int = 0,
+    progress: bool = False,
     launch: str = "",
     workers: int = 0,
 ) -> None:
@@ -68,6 +68,7 @@ def build(
 
     Args:
         threads: how many load images in each worker process; 0 decides by the plan and the cores.
+        progress: leave notes of the rows that are through.
         launch: marks the failures that the workers of this launch leave in the directory.
         workers: how many worker processes the shards are divided among beforehand; 0 if each
             shard goes to a worker that is free.
@@ -75,7 +76,7 @@ def build(
     numbers = range(len(plan.shards))
     parts = workers or len(numbers)
     elements = [tuple(numbers[first::parts]) for first in numbers[:parts]]
-    task = Task(output_dir, plan.digest, threads, on_error, progress, launch)
+    task = Task(output_dir, plan.digest, threads, options.on_error, progress, launch)
     (
         pipeline
         | "ShardNumbers" >> beam.Create(elements)
@@ -87,5 +88,5 @@ def build(
         # Without defaults: they would come through a second branch, as a side input.
         | "GatherDone" >> beam.combiners.ToList().without_defaults()
         # list[DoneRecord]
-        | "Commit" >> beam.ParDo(Commit(task, max_reject_fraction))
+        | "Commit" >> beam.ParDo(Commit(task, float(options.max_reject_fraction)))
     )

@@ -63,9 +63,9 @@ LoadRow = Callable[[PlannedRow], Loaded | Rejected]
 
 def planned_reject(row: PlannedRow) -> Rejected | None:
     """The reject that a row was planned as; None for a row to be loaded."""
-    if not (words := row.values.get(REJECT_OF.reason)):
+    if not (reason := row.values.get(REJECT_OF.reason)):
         return None
-    code, _, detail = words.partition(": ")
+    code, _, detail = reason.partition(": ")
     return Rejected(row, Reject(row.values[REJECT_OF.stage], code, detail))
 
 
@@ -97,7 +97,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     images = [(field, _ImageKeys.of(field)) for field in fields if isinstance(field.kind, Image)]
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
-    arrays = [(key, dtype) for key, dtype in array_dtypes(fields).items()]
+    arrays = array_dtypes(fields)
     verify, max_pixels = plan.options["verify"], plan.options["max_pixels"]
     transform = transform_of(plan.options)
     first = primary_image(fields)
@@ -121,7 +121,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
 
         features = dict(row.values)
         features[keys.SOURCE_ID] = str(row.row)
-        for key, dtype in arrays:
+        for key, dtype in arrays.items():
             features[key] = np.asarray(features[key], dtype)
         placed: dict[str, Placed] = {}
         try:
@@ -143,8 +143,8 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 features[field.encoded_key] = stored_mask(field, mask, placed[of.key], room)
                 features[f"{field.key}/format"] = "png"
             for field in boxes:
-                where = placed[images[0][0].key]
-                features |= placed_boxes(field, features, where.source, where.geometry)
+                primary = placed[images[0][0].key]
+                features |= placed_boxes(field, features, primary.source, primary.geometry)
                 features |= whole_boxes(field, features)
         except Reject as reject:
             return Rejected(row, reject, len(retried))
@@ -182,12 +182,12 @@ class _ImageKeys(NamedTuple):
 
 def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
     """The images as they are stored; the warnings of all of them go with the first."""
-    stored = [(key, one.image) for key, one in placed.items()]
-    complaints = [f"{key}: {one.warning}" for key, one in stored[1:] if one.warning]
-    if complaints:
-        key, image = stored[0]
-        words = "; ".join([*filter(None, [image.warning]), *complaints])
-        stored[0] = key, replace(image, warning=words)
+    stored = [(key, of_key.image) for key, of_key in placed.items()]
+    further = [f"{key}: {image.warning}" for key, image in stored[1:] if image.warning]
+    if further:
+        key, first = stored[0]
+        warnings = [*filter(None, [first.warning]), *further]
+        stored[0] = key, replace(first, warning="; ".join(warnings))
     return stored
 
 

@@ -24,7 +24,7 @@ from tfrecorder.format.csv_cells import field_of
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import framed_crc
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes, unlimited
+from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.output.done_records import DoneRecord
@@ -46,7 +46,6 @@ TASK_ROWS = (2, 8)
 #: worker with 2 cores and 8 GiB can spare these and `DECODING_BYTES`, whatever the images.
 WAITING_BYTES = 2**28
 
-
 #: Seconds between two notes of a shard's progress: on a disk, and on a bucket, which refuses to
 #: replace an object more often than once a second.
 PROGRESS_SECONDS = 0.2
@@ -54,7 +53,6 @@ REMOTE_SECONDS = 5
 
 REJECT_HEADER = ("row", "image_uri", "stage", "reason")
 SUSPECT_HEADER = ("row", "image_uri", "warning")
-
 
 #: Shards that a process writes at a time if the output is remote.  To start and end one takes a
 #: dozen requests that wait for each other; meanwhile the other one's images are loaded.
@@ -68,16 +66,16 @@ class Pool:
     Attributes:
         executor: its threads load images.
         threads: how many it has.
+        folders: those that images were read from.
         places: limit the shards under way, and so memory and disk, however many are asked for.
         budget: memory for the images that must be decoded whole.
-        folders: those that images were read from.
     """
 
     executor: Executor
     threads: int
+    folders: storage.KnownFolders = field(default_factory=storage.KnownFolders)
     places: Semaphore = field(default_factory=lambda: Semaphore(SIDE_BY_SIDE))
     budget: Budget = field(default_factory=lambda: Budget(spare_bytes(DECODING_BYTES)))
-    folders: storage.KnownFolders = field(default_factory=storage.KnownFolders)
 
 
 def default_threads(plan: Plan, processes: int = 1) -> int:
@@ -92,34 +90,31 @@ def default_threads(plan: Plan, processes: int = 1) -> int:
 def write_shard(
     plan: Plan,
     group: int,
-    output_dir: str,
+    attempt: Attempt,
     pool: Pool,
     on_error: str = "reject",
     report: Callable[[int], None] = lambda rows: None,
     footer: Any = None,
-    attempt: Attempt | None = None,
 ) -> DoneRecord:
     """Write one shard with all that belongs to it, its done-record last.
 
     Args:
         plan: the staged plan.
         group: the shard's index in `plan.shards`, which is also its row group.
-        output_dir: the dataset directory.
+        attempt: at this shard; it decides what may be replaced, since others may be under way.
         pool: loads rows; its threads limit how far loading runs ahead of writing.
         on_error: "raise" stops at the first reject.
         report: called every so often with the number of rows that are done.
         footer: the footer of the plan's rows, from `staging.read_footer`.
-        attempt: decides what may be replaced, since other attempts may be under way.
 
     Raises:
         RejectedError: an image was rejected with on_error="raise".
         UnreachableError: the store or disk of an image, or of the output, is away.
         UnwantedError: nobody wants the shard any more (`threads.is_unwanted`).
-        ShardDoneError, OvertakenError: as `attempt` raises them.
+        ShardDoneError, OvertakenError: as the attempt raises them.
         OSError: the output cannot be written.
     """
-    shard = plan.shards[group]
-    attempt = attempt or Attempt(output_dir, shard, plan.digest)
+    output_dir, shard = attempt.output_dir, attempt.shard
     rows, together = 0, _together(pool.threads)
     tally = Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
 
@@ -137,9 +132,7 @@ def write_shard(
     if plan.kind is PlanKind.COMPACTION:
         load = record_copier(plan)
     else:
-        rooms = (pool.budget.room, unlimited)
-        load, load_alone = (row_loader(plan, room, read) for room in rooms)
-        load = _again_alone(load, load_alone, pool.budget)
+        load = _within_memory(row_loader(plan, pool.budget.room, read))
         if plan.kind is PlanKind.BATCH:
             load = streamed(load)
     with storage.publish(output_dir, shard.file, attempt) as file:
@@ -192,29 +185,24 @@ def _read_spooled(uri: str, path: str, note_retry: Callable[[], None]) -> bytes:
         ) from None
 
 
-def _again_alone(load: LoadRow, load_alone: LoadRow, budget: Budget) -> LoadRow:
-    """`load`; if a limit of the process leaves too little memory, load again, alone.
+def _within_memory(load: LoadRow) -> LoadRow:
+    """`load`, whose error names the row if a limit of the process leaves too little memory.
 
     Raises:
-        RunnerError: there is too little memory even so.
+        RunnerError: as said.
     """
 
-    def load_within_limits(row: PlannedRow) -> Loaded | Rejected:
+    def load_within_memory(row: PlannedRow) -> Loaded | Rejected:
         try:
             return load(row)
-        except MemoryError:
-            pass  # ending this block frees what the traceback holds
-        with budget.room(budget.total):
-            try:
-                return load_alone(row)
-            except MemoryError as error:
-                raise RunnerError(
-                    f"row {row.row}, image {row.image_uri!r}: this process's memory limit "
-                    "(ulimit -v) is too low to decode it. Raise that limit, or reject such images "
-                    "with a smaller max_pixels; then run the same conversion again to continue."
-                ) from error
+        except MemoryError as error:
+            raise RunnerError(
+                f"row {row.row}, image {row.image_uri!r}: this process's memory limit (ulimit -v) "
+                "is too low to decode it. Raise that limit, or reject such images with a smaller "
+                "max_pixels; then run the same conversion again to continue."
+            ) from error
 
-    return load_within_limits
+    return load_within_memory
 
 
 def _together(threads: int) -> int:
@@ -283,9 +271,9 @@ class Tally:
         if image.warning is not None:
             self.suspects += 1
             self.suspect_rows.append((outcome.row.row, outcome.row.image_uri, image.warning))
-        for key, one in outcome.further:
-            shapes = self.further.get(key, ())
-            self.further[key] = _widened(shapes, (one.height, one.width, one.channels))
+        for key, further in outcome.further:
+            shape = (further.height, further.width, further.channels)
+            self.further[key] = _widened(self.further.get(key, ()), shape)
 
     def add_reject(self, outcome: Rejected) -> None:
         row, reject = outcome.row, outcome.reject
@@ -302,6 +290,7 @@ class Tally:
             self._report(self.records + len(self.reject_rows))
 
     def publish(self, output_dir: str, shard: Shard, attempt: Attempt | None = None) -> None:
+        """Write the files next to the shard."""
         files = {
             shard.index_file: bytes(self.index),
             shard.rejects: to_csv(REJECT_HEADER, self.reject_rows),
@@ -361,7 +350,7 @@ def in_order(bodies: Iterable[bytes]) -> bytes:
 
 
 def to_csv(header: Iterable[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A CSV with a header, in UTF-8; lines end in a bare newline; fields as `lists` writes them."""
+    """A CSV with a header, in UTF-8; lines end in a bare newline; cells as `field_of` has them."""
     text = io.StringIO()
     plain = csv.writer(text, lineterminator="\n")
     quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)

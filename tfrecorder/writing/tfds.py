@@ -17,7 +17,7 @@ from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
-from tfrecorder.schema.labels import to_labels_file
+from tfrecorder.schema.labels import to_label_map_csv, to_label_map_pbtxt, to_labels_file
 
 #: The name of the data, not of this package: TFDS requires one if the user gave none.
 DATASET_NAME = "dataset"
@@ -30,12 +30,15 @@ _TFDS = "tensorflow_datasets.core.features"
 Shape = tuple[int | None, int | None, int]
 
 
-def image_shape(done: Iterable[DoneRecord]) -> Shape:
+def image_shape(extremes: Iterable[Sequence[int]]) -> Shape:
     """(height, width, channels) that hold for every image; None for what differs between images.
 
     If channels differ, or are 2, they become 3: what a decoder is then asked for.
+
+    Args:
+        extremes: the smallest and the largest (height, width, channels) of some images each.
     """
-    extremes = [shape for one in done for shape in one.shapes]
+    extremes = list(extremes)
     same = [
         values.pop() if len(values := {shape[axis] for shape in extremes}) == 1 else None
         for axis in range(3)
@@ -50,7 +53,7 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int
     For all generations so far.  From these a reader can tell, before it looks at an image, how
     small it can be decoded.
     """
-    extremes = [sides for one in done for sides in one.sides]
+    extremes = [sides for record in done for sides in record.sides]
     if plan.before is not None:
         extremes += [list(ends) for ends in zip(*plan.before["image_sides"], strict=True)]
     return [[min(axis), max(axis)] for axis in zip(*extremes, strict=True)]
@@ -63,21 +66,17 @@ def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     shapes = {}
     for number, key in enumerate(keys):
         stem = key.removesuffix("/encoded")
-        of_key = done if number == 0 else [_of_further(one, stem) for one in done]
-        shapes[key] = image_shape(of_key)
+        every = [record.further.get(stem, []) if number else record.shapes for record in done]
+        shapes[key] = image_shape(shape for extremes in every for shape in extremes)
         if plan.before is not None:
             shapes[key] = _of_both(plan.before["image_shapes"].get(key, shapes[key]), shapes[key])
     return shapes
 
 
-def _of_both(one: Sequence[int | None], other: Shape) -> Shape:
-    """What holds for all images if one holds for some of them and the other for the rest."""
-    height, width = (a if a == b else None for a, b in zip(one[:2], other[:2], strict=True))
-    return height, width, other[2] if one[2] == other[2] else 3
-
-
-def _of_further(one: DoneRecord, stem: str) -> DoneRecord:
-    return replace(one, shapes=one.further.get(stem, []))
+def _of_both(before: Sequence[int | None], now: Shape) -> Shape:
+    """What holds for all images if one shape holds for some of them and one for the rest."""
+    height, width = (a if a == b else None for a, b in zip(before[:2], now[:2], strict=True))
+    return height, width, now[2] if before[2] == now[2] else 3
 
 
 def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
@@ -127,8 +126,8 @@ def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dic
     return {"pythonClassName": f"{_TFDS}.scalar.Scalar", "tensor": scalar}
 
 
-def _sequence(of_one: dict[str, Any]) -> dict[str, Any]:
-    content = {"feature": of_one, "length": "-1"}
+def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
+    content = {"feature": feature, "length": "-1"}
     return {"pythonClassName": f"{_TFDS}.sequence_feature.Sequence", "sequence": content}
 
 
@@ -155,13 +154,13 @@ def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
     """`dataset_info.json`: the splits with their shard lengths and bytes, in TFDS's form."""
     splits = []
     for split in plan.split_rows:
-        of_split = [done[shard] for shard in plan.shards if shard.split == split]
+        records = [done[shard] for shard in plan.shards if shard.split == split]
         splits.append(
             {
                 "name": split.lower(),
                 "filepathTemplate": layout.TFDS_TEMPLATE,
-                "numBytes": str(sum(one.bytes for one in of_split)),
-                "shardLengths": [str(one.records) for one in of_split],
+                "numBytes": str(sum(record.bytes for record in records)),
+                "shardLengths": [str(record.records) for record in records],
             }
         )
     document: dict[str, Any] = {
@@ -190,12 +189,29 @@ def _target(plan: Plan) -> str | None:
     return masks[0] if alone and plan.options.get("tfds_features") else None
 
 
-def labels_files(plan: Plan) -> dict[str, bytes]:
-    """The files of class names, for each key whose classes have names."""
-    return {
+def class_files(plan: Plan) -> dict[str, bytes]:
+    """The files of class names: a labels file for each key whose classes have names; label maps.
+
+    Label maps are for tools that number the classes of boxes from 1; there are none unless class 0
+    is reserved for the background.
+    """
+    files = {
         layout.labels_file(key): to_labels_file(names).encode()
         for key, names in plan.vocabularies.items()
         if names is not None
+    }
+    if plan.label_map:
+        files[layout.LABEL_MAP_CSV] = to_label_map_csv(plan.label_map).encode()
+        files[layout.LABEL_MAP_PBTXT] = to_label_map_pbtxt(plan.label_map).encode()
+    return files
+
+
+def public_files(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
+    """The public files that follow from a plan and the done-records of all its shards."""
+    return {
+        layout.FEATURES: features_json(plan, done.values()),
+        layout.COMMIT: dataset_info_json(plan, done),
+        **class_files(plan),
     }
 
 

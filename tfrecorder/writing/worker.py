@@ -14,21 +14,22 @@ from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.exchange import complete, exchange, is_in_place
 from tfrecorder.output.failure import Failure, note_failure
-from tfrecorder.output.progress import note_progress
+from tfrecorder.output.progress import note_progress, progress_bar
 from tfrecorder.output.spool import remove_spool
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
+from tfrecorder.plan.plan import Plan
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit
-from tfrecorder.writing.limits import limits_explained
+from tfrecorder.writing.limit_errors import limits_explained
 from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write_shard
 
 #: Seconds to wait, after Ctrl-C, for shards under way: as long as most requests take.
 PATIENCE = 2
-
-MakePool = Callable[[], Pool]
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Worker:
     """
 
     def __init__(
-        self, task: Task, shared: Callable[[MakePool], Pool] = lambda make: make()
+        self, task: Task, shared: Callable[[Callable[[], Pool]], Pool] = lambda make: make()
     ) -> None:
         self._task = task
         with storage.accessing(task.access), _failure_noted(task):
@@ -79,7 +80,8 @@ class Worker:
                     "same time. Let only one write there at a time: run this one again."
                 )
         threads = task.threads or default_threads(self._plan)
-        self._pool = shared(lambda: _make_pool(threads, self._plan.base))
+        base = self._plan.base if storage.is_local(self._plan.base) else None
+        self._pool = shared(lambda: Pool(ThreadPool(threads), threads, storage.KnownFolders(base)))
 
     def write(self, numbers: Sequence[int]) -> Iterator[DoneRecord]:
         """Write the shards of these numbers that are not done; return what is noted of all."""
@@ -92,7 +94,6 @@ class Worker:
 
     def _write(self, number: int) -> DoneRecord:
         task, shard, noted = self._task, self._shards[number], False
-        path = os.path.join(task.output_dir, shard.file)
 
         def note(rows: int) -> None:
             nonlocal noted
@@ -102,14 +103,7 @@ class Worker:
 
         def write(attempt: Attempt) -> DoneRecord:
             return write_shard(
-                self._plan,
-                number,
-                task.output_dir,
-                self._pool,
-                task.on_error,
-                note,
-                self._footer,
-                attempt,
+                self._plan, number, attempt, self._pool, task.on_error, note, self._footer
             )
 
         def write_anew() -> DoneRecord:
@@ -122,10 +116,38 @@ class Worker:
         ):
             self._staged.read()  # fails if another conversion has put its own there
             # A disk that fails briefly loses the shard that is being written: start it again.
-            done = storage.retried(write_anew, path)
+            done = storage.retried(write_anew, os.path.join(task.output_dir, shard.file))
             if noted:
                 storage.remove(task.output_dir, shard.progress)
             return done
+
+
+def write_here(
+    folder: str,
+    plan: Plan,
+    shards: Sequence[Shard],
+    options: ConvertOptions,
+    notes: bool = False,
+    shown: bool = False,
+) -> list[DoneRecord]:
+    """Write some shards of a staged plan in this process, without Beam; return what is noted.
+
+    Args:
+        folder: where the plan is staged.
+        notes: leave notes of the rows that are through, for `status`.
+        shown: show a bar, which needs these notes.
+
+    Raises:
+        OutputError: the plan there is now a different one; or the folder cannot be written.
+        RejectedError: an image cannot be used, with on_error="raise".
+        UnreachableError: a disk or a service was away for more than two minutes.
+    """
+    if not shards:
+        return []
+    task = Task(folder, plan.digest, options.num_threads or 0, options.on_error, progress=notes)
+    numbers = {shard: number for number, shard in enumerate(plan.shards)}
+    with progress_bar(folder, plan, shown, shards):
+        return list(Worker(task).write([numbers[shard] for shard in shards]))
 
 
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
@@ -153,22 +175,21 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
             remove_spool(task.output_dir)
 
 
-def _make_pool(threads: int, base: str) -> Pool:
-    folders = storage.KnownFolders(base if storage.is_local(base) else None)
-    return Pool(ThreadPool(threads), threads, folders=folders)
-
-
 @contextlib.contextmanager
 def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
     """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
-    where = task.output_dir
     try:
         with limits_explained():
             yield
     except OSError as error:
-        failure = OutputError(f"{where} cannot be written: {error.strerror or error}.")
-        note_failure(where, Failure("OutputError", str(failure), task.launch, shard))
+        failure = OutputError(f"{task.output_dir} cannot be written: {error.strerror or error}.")
+        _note(task, shard, failure)
         raise failure from error
     except TfrecorderError as error:
-        note_failure(where, Failure(type(error).__name__, str(error), task.launch, shard))
+        _note(task, shard, error)
         raise
+
+
+def _note(task: Task, shard: str, error: TfrecorderError) -> None:
+    note = Failure(type(error).__name__, str(error), task.launch, shard)
+    note_failure(task.output_dir, note)

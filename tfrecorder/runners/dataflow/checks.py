@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Iterator
+from urllib.parse import urlsplit
 
 from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.runners.dataflow import launcher
-from tfrecorder.runners.dataflow.settings import Settings, bucket_of
+from tfrecorder.runners.dataflow.launcher import flags_of
+from tfrecorder.runners.dataflow.settings import ENDPOINT, Settings, bucket_of
 from tfrecorder.storage import UnreadableError
 
 #: Schemes of files that only this machine has.
@@ -57,13 +57,13 @@ def check(uris: Iterable[str], output_dir: str, options: ConvertOptions) -> None
 def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[str]:
     examples = {"project": "my-project", "region": "us-central1"}
     for name, example in examples.items():
-        known, given = getattr(options, name), (options.runner_options or {}).get(name)
+        own, beams = getattr(options, name), (options.runner_options or {}).get(name)
         if not getattr(settings, name):
             yield (
                 f"{name} is missing: give the Google Cloud {name} of the job, such as {example!r}."
             )
-        elif known and given and known != given:
-            yield f"{name}={known!r} and runner_options has {given!r}: give one of them."
+        elif own and beams and own != beams:
+            yield f"{name}={own!r} and runner_options has {beams!r}: give one of them."
 
 
 def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[str]:
@@ -78,18 +78,15 @@ def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[str]:
 
 
 def _image_faults(uris: Iterable[str], options: ConvertOptions) -> Iterator[str]:
-    counts: Counter[str] = Counter()
-    examples: dict[str, str] = {}
+    of_kind: dict[str, list[str]] = {}
     for uri in uris:
-        kind = storage.scheme(uri)
-        counts[kind] += 1
-        examples.setdefault(kind, uri)
-    for kind, example in examples.items():
+        of_kind.setdefault(storage.scheme(uri), []).append(uri)
+    images = counted(sum(map(len, of_kind.values())), "image")
+    for kind, [example, *others] in of_kind.items():
         if kind in _HERE:
-            share = f"{counts[kind]:,} of {counted(counts.total(), 'image')} looked at"
             yield (
-                f"{share} are on this machine, such as {example!r}, where workers cannot reach "
-                "them: copy them to a bucket, with "
+                f"{len(others) + 1:,} of {images} looked at are on this machine, such as "
+                f"{example!r}, where workers cannot reach them: copy them to a bucket, with "
                 "`gcloud storage cp --recursive FOLDER gs://my-bucket/`, and give their paths "
                 "there."
             )
@@ -129,15 +126,23 @@ def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str]:
 
 
 def _beam_faults(settings: Settings, output_dir: str, options: ConvertOptions) -> list[str]:
-    """What Beam has against the other options, with stand-ins for those that are checked above."""
-    complete = dataclasses.replace(
+    """What Beam itself has against the other options, found without asking any service."""
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+    from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+
+    complete = dataclasses.replace(  # with stand-ins for those that are checked above
         settings,
         project=settings.project or "my-project",
         region=settings.region or "us-central1",
         temp_location="gs://my-bucket/tmp",
         staging_location="gs://my-bucket/tmp",
     )
-    return launcher.option_faults(output_dir, options, complete)
+    # A dry run asks no bucket.  Beam checks little if the service is on this machine.
+    flags = [*flags_of(output_dir, options, complete), "--dry_run=True"]
+    if urlsplit(settings.endpoint).hostname == "localhost":
+        flags.append(f"--dataflow_endpoint={ENDPOINT}")
+    return list(PipelineOptionsValidator(PipelineOptions(flags), DataflowRunner()).validate())
 
 
 def _bucket_faults(settings: Settings, output_dir: str) -> Iterator[str]:

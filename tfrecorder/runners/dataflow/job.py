@@ -26,7 +26,6 @@ from tfrecorder.runners.dataflow.service import (
     error_messages,
     request_cancel,
 )
-from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
 
 #: Seconds between two looks at a job: at first, the factor after each look, and at most.
@@ -74,7 +73,7 @@ class JobStatus:
 
 
 @dataclass(frozen=True)
-class DataflowJob:
+class DataflowJob(JobAddress):
     """A conversion that runs on Dataflow, with or without the process that launched it.
 
     It holds only plain values, so it can be pickled, or recreated from what is known about the job.
@@ -97,13 +96,7 @@ class DataflowJob:
         >>> result = job.result()                                        # doctest: +SKIP
     """
 
-    job_id: str
-    project: str
-    region: str
     output_dir: str
-    endpoint: str = field(default=ENDPOINT, repr=False)
-    no_auth: bool = field(default=False, repr=False)
-    impersonate: str | None = field(default=None, repr=False)
     launch: str = field(default="", repr=False)
     passed_over: dict[str, int] = field(default_factory=dict, repr=False)
     overwrites: bool = field(default=False, repr=False)
@@ -123,12 +116,6 @@ class DataflowJob:
         names = ("job_id", "project", "region", "output_dir", "url")
         return {name: getattr(self, name) for name in names}
 
-    @property
-    def _address(self) -> JobAddress:
-        return JobAddress(
-            self.project, self.region, self.job_id, self.endpoint, self.no_auth, self.impersonate
-        )
-
     def status(self) -> JobStatus:
         """The job's state, from Dataflow, and its progress, from the output directory.
 
@@ -136,7 +123,7 @@ class DataflowJob:
             RunnerError: Dataflow does not answer for this job.
             DatasetError: the directory no longer holds a conversion.
         """
-        job = ask_job(self._address)
+        job = ask_job(self)
         with storage.acting_as(self.impersonate):
             conversion = status(self.output_dir)
         return JobStatus(_state(job), _seconds(job), conversion)
@@ -179,7 +166,7 @@ class DataflowJob:
         began = time.monotonic()
         while True:
             try:
-                return _state(ask_job(self._address))
+                return _state(ask_job(self))
             except ServiceAwayError as error:
                 away = time.monotonic() - began
                 if away > LONGEST_AWAY:
@@ -209,8 +196,8 @@ class DataflowJob:
         Raises:
             RunnerError: Dataflow does not answer for this job.
         """
-        if _state(ask_job(self._address)) not in ENDED:
-            request_cancel(self._address)
+        if _state(ask_job(self)) not in ENDED:
+            request_cancel(self)
 
     def __str__(self) -> str:
         return (
@@ -243,7 +230,7 @@ class DataflowJob:
             # The failure of an earlier launch is not the reason.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()
-        reason = _best(list(error_messages(self._address)))
+        reason = _best(list(error_messages(self)))
         return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
 
 
@@ -266,6 +253,6 @@ def _time(text: str | None) -> float | None:
 
 def _best(messages: list[str]) -> str:
     """The most useful message, in one line: the end of a traceback, or else the last message."""
-    chosen = [words for words in messages if "Traceback" in words] or messages
+    chosen = [message for message in messages if "Traceback" in message] or messages
     lines = [line.strip() for line in chosen[-1].splitlines() if line.strip()] if chosen else []
     return f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."

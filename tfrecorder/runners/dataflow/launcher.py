@@ -6,7 +6,6 @@ import re
 import tempfile
 import uuid
 from datetime import datetime, timezone
-from urllib.parse import urlsplit
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError, RunnerError
@@ -16,8 +15,8 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import credentials_looked_for
 from tfrecorder.runners.dataflow.job import DataflowJob
-from tfrecorder.runners.dataflow.settings import ENDPOINT, Settings
-from tfrecorder.runners.dataflow.staging import stage_wheels, worker_machine
+from tfrecorder.runners.dataflow.settings import Settings
+from tfrecorder.runners.dataflow.wheels import stage_wheels, worker_machine
 
 
 def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
@@ -47,23 +46,15 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
     settings, mark = Settings.of(output_dir, options), uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
         wheels = stage_wheels(folder, worker_machine(settings.machine_type), settings.packages)
-        flags = _flags(output_dir, options, settings)
+        flags = flags_of(output_dir, options, settings)
         flags += [f"--extra_package={path}" for path in wheels]
         try:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))
         except ValueError as error:
             raise OptionError(f"runner_options: {error}") from error
         with storage.acting_as(None):  # workers have their own account, and act as no other
-            pipeline.build(
-                pipe,
-                plan,
-                output_dir,
-                threads=options.num_threads or 0,  # 0: the worker decides, as for a remote source
-                on_error=options.on_error,
-                max_reject_fraction=float(options.max_reject_fraction),
-                progress=False,
-                launch=mark,
-            )
+            threads = options.num_threads or 0  # 0: the worker decides, as for a remote source
+            pipeline.build(pipe, plan, output_dir, options, threads, launch=mark)
         # A copy of the options drops this one, so that workers never have it (apache-beam 2.77).
         # That includes the copies that a pipeline makes of its options, also to test itself.
         pipe.options.view_as(GoogleCloudOptions).impersonate_service_account = settings.impersonate
@@ -90,27 +81,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
     )
 
 
-def option_faults(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
-    """What Beam itself has against the options, found without asking any service.
-
-    Args:
-        settings: complete, if necessary with stand-ins for what is missing.
-
-    Raises:
-        OptionError: Beam has no such option, or its value has the wrong type.
-    """
-    from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
-    from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
-
-    # A dry run asks no bucket.  Beam checks little if the service is on this machine.
-    flags = [*_flags(output_dir, options, settings), "--dry_run=True"]
-    if urlsplit(settings.endpoint).hostname == "localhost":
-        flags.append(f"--dataflow_endpoint={ENDPOINT}")
-    return list(PipelineOptionsValidator(PipelineOptions(flags), DataflowRunner()).validate())
-
-
-def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
+def flags_of(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
     """Arguments for Beam's `PipelineOptions`: ours, then the user's, which win."""
     # Beam would pickle the whole notebook for a pipeline that needs nothing from it.
     flags = [f"--job_name={_job_name(layout.dataset_of(output_dir))}", "--no_save_main_session"]
@@ -123,6 +94,6 @@ def _flags(output_dir: str, options: ConvertOptions, settings: Settings) -> list
 
 def _job_name(output_dir: str) -> str:
     """A name that shows the dataset, and differs from launch to launch."""
-    words = re.sub("[^a-z0-9]+", "-", output_dir.rstrip("/").rpartition("/")[2].lower()).strip("-")
+    name = re.sub("[^a-z0-9]+", "-", output_dir.rstrip("/").rpartition("/")[2].lower()).strip("-")
     now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    return f"tfrecorder-{words[:24].strip('-') or 'dataset'}-{now}-{uuid.uuid4().hex[:4]}"
+    return f"tfrecorder-{name[:24].strip('-') or 'dataset'}-{now}-{uuid.uuid4().hex[:4]}"

@@ -7,11 +7,12 @@ handle of a job is then a few words, and can be recreated in another process or 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import RunnerError
+from tfrecorder.runners.dataflow.settings import ENDPOINT
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -31,23 +32,24 @@ class JobAddress:
     """Where to ask about one job.
 
     Attributes:
+        job_id: as Dataflow gave it.
         project: of Google Cloud.
         region: of the job.
-        job_id: as Dataflow gave it.
         endpoint: the address of Dataflow.
         no_auth: ask without credentials.
         impersonate: service accounts to act as, the last one by way of those before it.
     """
 
+    job_id: str
     project: str
     region: str
-    job_id: str
-    endpoint: str
-    no_auth: bool
-    impersonate: str | None
+    endpoint: str = field(default=ENDPOINT, repr=False, kw_only=True)
+    no_auth: bool = field(default=False, repr=False, kw_only=True)
+    impersonate: str | None = field(default=None, repr=False, kw_only=True)
 
     @property
-    def url(self) -> str:
+    def service_url(self) -> str:
+        """The job in Dataflow's own interface."""
         place = f"projects/{self.project}/locations/{self.region}/jobs/{self.job_id}"
         return f"{self.endpoint.rstrip('/')}/v1b3/{place}"
 
@@ -100,16 +102,16 @@ def _request(
     try:
         with _session(address) as session:
             answer = session.request(
-                method, address.url + path, params=query, json=body, timeout=TIMEOUT
+                method, address.service_url + path, params=query, json=body, timeout=TIMEOUT
             )
     except (requests.RequestException, GoogleAuthError) as error:
-        words = f"Dataflow cannot be asked about job {address.job_id}: {error}"
-        raise ServiceAwayError(words) from error
+        reason = f"Dataflow cannot be asked about job {address.job_id}: {error}"
+        raise ServiceAwayError(reason) from error
     if answer.status_code != 200:
         kind = ServiceAwayError if answer.status_code in _PASSING else RunnerError
         raise kind(
             f"Dataflow does not answer for job {address.job_id} of project {address.project!r} in "
-            f"{address.region!r}: {answer.status_code} {_words(answer)}"
+            f"{address.region!r}: {answer.status_code} {_reason(answer)}"
         )
     return dict(answer.json())
 
@@ -126,12 +128,11 @@ def _session(address: JobAddress) -> Any:
         from google.auth.transport.requests import AuthorizedSession
 
         session = AuthorizedSession(storage.find_credentials(address.impersonate, [SCOPE]))
-    methods = ("GET", "PUT")
     retry = Retry(
         RETRIES,
         backoff_factor=BACKOFF,
         status_forcelist=_PASSING,
-        allowed_methods=methods,
+        allowed_methods=("GET", "PUT"),
         raise_on_status=False,
     )
     for scheme in ("https://", "http://"):
@@ -139,7 +140,7 @@ def _session(address: JobAddress) -> Any:
     return session
 
 
-def _words(answer: Any) -> str:
+def _reason(answer: Any) -> str:
     try:
         return str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -20,10 +20,9 @@ def limits_explained() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        words = limit_reached(error)
-        if words is None:
+        if (message := limit_reached(error)) is None:
             raise
-        raise RunnerError(words) from error
+        raise RunnerError(message) from error
 
 
 def limit_reached(error: BaseException | None) -> str | None:
@@ -36,17 +35,17 @@ def limit_reached(error: BaseException | None) -> str | None:
     while error is not None:
         if isinstance(error, TfrecorderError):
             return None
-        words = str(error)
+        text = str(error)
         limited = address_space_left() is not None  # which keeps threads from starting too
-        threads = "can't start new thread" in words or _has_number(error, errno.EAGAIN)
+        threads = "can't start new thread" in text or _has_number(error, errno.EAGAIN)
         if threads and not limited:
             return (
                 "this process cannot start the threads that it needs; raise its limit "
                 "(`ulimit -u`, or pids.max of its container) and run the same call again to "
                 "continue."
             )
-        mapped = isinstance(error, ImportError) and "failed to map" in words
-        broken = threads or isinstance(error, SystemError) or "out of memory" in words
+        mapped = isinstance(error, ImportError) and "failed to map" in text
+        broken = threads or isinstance(error, SystemError) or "out of memory" in text
         short = isinstance(error, MemoryError) or _has_number(error, errno.ENOMEM)
         if short or mapped or (broken and limited):
             return (

@@ -1,0 +1,174 @@
+"""The two wheels that are staged for the workers, for their platform, not this machine's.
+
+Beam's stock image has everything that writing imports except this package itself and simplejpeg,
+the strict check of JPEG files.  Both go with the job, so that workers need no internet access, and
+both are made here, so that nobody has to build a package by hand.  Ours is made from the code that
+runs in this process, however it was installed.  Simplejpeg's is rebuilt as its publisher built it,
+or downloaded.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from tfrecorder import version
+from tfrecorder.errors import RunnerError
+from tfrecorder.version import __version__
+
+#: Compute Engine's machine series with Arm cores.
+_ARM = re.compile(r"(?:t2a|c4a|n4a)-")
+
+#: Platforms of wheels that Beam's image (Debian, glibc 2.36) can use, for pip to choose from.
+_PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
+
+_SIMPLEJPEG = "simplejpeg"
+
+#: The least that a wheel says about itself.  It declares no requirements: Beam's worker runs pip on
+#: each wheel twice, and the second time it would look for them on the network.
+_METADATA = f"Metadata-Version: 2.1\nName: tfrecorder\nVersion: {__version__}\n"
+_WHEEL = "Wheel-Version: 1.0\nGenerator: tfrecorder\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+#: Files that an installer adds to a package; they are not copied into a wheel.
+_INSTALLERS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
+
+#: The time of every file in a wheel, so that the same files give the same bytes.
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def worker_machine(machine_type: str | None) -> str:
+    """The processor of a Compute Engine machine type, as wheels name it.
+
+    >>> worker_machine(None), worker_machine("n2-standard-4"), worker_machine("t2a-standard-4")
+    ('x86_64', 'x86_64', 'aarch64')
+    """
+    return "aarch64" if _ARM.match(machine_type or "") else "x86_64"
+
+
+def stage_wheels(folder: str, machine: str, given: Sequence[str] = ()) -> list[str]:
+    """Put what the workers must install into a folder, in addition to what the user stages.
+
+    Args:
+        folder: where to put it.
+        machine: of the workers, as `worker_machine` gives it.
+        given: packages that the user stages; a simplejpeg among them replaces ours.
+
+    Returns:
+        The paths, for Beam's `extra_packages`.
+
+    Raises:
+        RunnerError: no simplejpeg for the workers' platform could be downloaded.
+    """
+    if any(os.path.basename(path).startswith(f"{_SIMPLEJPEG}-") for path in given):
+        return [build_wheel(folder)]
+    return [_simplejpeg(folder, machine), build_wheel(folder)]
+
+
+def _simplejpeg(folder: str, machine: str) -> str:
+    """The wheel of the simplejpeg that is installed here, for another platform if need be."""
+    package = distribution(_SIMPLEJPEG)
+    if _fits(package, machine):
+        # Slim images drop files that nobody imports: a licence, even the list of files.
+        with contextlib.suppress(FileNotFoundError):
+            return rebuild_wheel(package, folder)
+    return _download(package.version, folder, machine)
+
+
+def _fits(package: Distribution, machine: str) -> bool:
+    """True if what is installed here, from a manylinux wheel, also runs on the workers."""
+    platforms = [tag.split("-")[2] for tag in wheel_tags(package)]
+    return any(name.startswith("manylinux") and name.endswith(machine) for name in platforms)
+
+
+def _download(version: str, folder: str, machine: str) -> str:
+    # The workers run the same Python as the launcher: Beam picks the image by it.
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    platforms = [flag for name in _PLATFORMS for flag in ("--platform", f"{name}_{machine}")]
+    wanted = f"{_SIMPLEJPEG}=={version}"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
+    command += ["--disable-pip-version-check", "--only-binary", ":all:", "--dest", folder]
+    command += ["--implementation", "cp", "--python-version", python, *platforms, wanted]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    if finished.returncode:
+        reasons = finished.stderr.strip().splitlines() or ["pip gave no reason"]
+        raise RunnerError(
+            f"the workers need {wanted} for Python {python} on Linux {machine}, which pip could "
+            f"not download: {reasons[-1]} Download it where there is a network, with `pip download "
+            f"--no-deps --only-binary :all: --python-version {python} --platform "
+            f"manylinux2014_{machine} {wanted}`, and give its path as the runner option "
+            "extra_package."
+        )
+    [name] = [name for name in os.listdir(folder) if name.startswith(f"{_SIMPLEJPEG}-")]
+    return os.path.join(folder, name)
+
+
+def build_wheel(folder: str) -> str:
+    """Write a wheel of this package, as installed here, into a folder, and return its path."""
+    root = Path(version.__file__).parent  # version.py is at the top of the package
+    files = {
+        f"{root.name}/{path.relative_to(root).as_posix()}": path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc" and "__pycache__" not in path.parts
+    }
+    info = f"tfrecorder-{__version__}.dist-info"
+    files[f"{info}/METADATA"] = _METADATA.encode()
+    files[f"{info}/WHEEL"] = _WHEEL.encode()
+    return _write(os.path.join(folder, f"tfrecorder-{__version__}-py3-none-any.whl"), info, files)
+
+
+def rebuild_wheel(package: Distribution, folder: str) -> str:
+    """Rebuild the wheel that an installed package came from, and return its path.
+
+    Raises:
+        FileNotFoundError: some of its files are missing, or it was not installed from a wheel.
+    """
+    tags = wheel_tags(package)
+    if not tags or package.files is None:
+        raise FileNotFoundError(f"{package.name} was not installed from a wheel")
+    # Scripts are outside the folder of packages, and each installer makes them again.
+    inside = [path for path in package.files if path.parts[0] != ".." and path.suffix != ".pyc"]
+    info = next(path.parts[0] for path in inside if path.parts[0].endswith(".dist-info"))
+    files = {
+        path.as_posix(): Path(str(package.locate_file(path))).read_bytes()
+        for path in inside
+        if not (path.parts[0] == info and path.name in _INSTALLERS)
+    }
+    # Every Python, ABI and platform that it was built for: "py2.py3-none-any" is two tags.
+    kinds = zip(*(tag.split("-") for tag in tags), strict=True)
+    built_for = "-".join(".".join(sorted(set(kind))) for kind in kinds)
+    name = f"{package.name.replace('-', '_')}-{package.version}-{built_for}.whl"
+    return _write(os.path.join(folder, name), info, files)
+
+
+def wheel_tags(package: Distribution) -> list[str]:
+    """What an installed package was built for, such as "cp311-cp311-manylinux2014_x86_64"."""
+    lines = (package.read_text("WHEEL") or "").splitlines()
+    return [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
+
+
+def _write(path: str, info: str, files: Mapping[str, bytes]) -> str:
+    lines = []
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, data in files.items():
+            _add(wheel, name, data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            lines.append(f"{name},sha256={digest},{len(data)}\n")
+        record = f"{info}/RECORD"
+        _add(wheel, record, "".join([*lines, f"{record},,\n"]).encode())
+    return path
+
+
+def _add(wheel: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, _TIME)
+    info.external_attr = 0o100644 << 16  # a plain file that all may read
+    info.compress_type = zipfile.ZIP_DEFLATED
+    wheel.writestr(info, data)
