@@ -17,33 +17,22 @@ from tfrecorder.format.json_form import parse
 from tfrecorder.format.layout import Shard
 
 
-@dataclass(frozen=True)
-class DoneRecord:
-    """What a worker wrote for one shard.
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What was written for one or more shards.
 
     Attributes:
-        plan: the digest of the plan that it followed.
-        shard: the shard's name.
         rows: how many were planned; always records + rejects.
         records: how many were written.
         reasons: rejects by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
         input_bytes: the size of the image files that became records.
-        bytes: the size of the shard's file.
-        crc32c: the checksum of the shard's file.
+        bytes: the size of the shards' files.
         formats: records by image format.
-        shapes: smallest and largest (height, width, channels) of the records; empty if there are
-            none.
-        sides: smallest and largest (shorter side, longer side) of the records.
         retries: how many extra attempts reading the images took.
-        further: for the second and later images, smallest and largest (height, width, channels), by
-            what their keys begin with.
-        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names.
     """
 
-    plan: str
-    shard: str
     rows: int
     records: int
     reasons: dict[str, int]
@@ -51,13 +40,8 @@ class DoneRecord:
     oriented: int
     input_bytes: int
     bytes: int
-    crc32c: int
     formats: dict[str, int]
-    shapes: list[list[int]] = field(default_factory=list)
-    sides: list[list[int]] = field(default_factory=list)
     retries: int = 0
-    further: dict[str, list[list[int]]] = field(default_factory=dict)
-    beside: dict[str, int] = field(default_factory=dict)
 
     @property
     def rejects(self) -> int:
@@ -66,7 +50,32 @@ class DoneRecord:
     @property
     def unread(self) -> int:
         """Rejects of the stage `read`, which a rerun may cure."""
-        return sum(count for why, count in self.reasons.items() if why.startswith("read/"))
+        return sum(count for reason, count in self.reasons.items() if reason.startswith("read/"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoneRecord(Counts):
+    """What a worker wrote for one shard.
+
+    Attributes:
+        plan: the digest of the plan that it followed.
+        shard: the shard's name.
+        crc32c: the checksum of the shard's file.
+        shapes: smallest and largest (height, width, channels) of the records; empty if there are
+            none.
+        sides: smallest and largest (shorter side, longer side) of the records.
+        further: for the second and later images, smallest and largest (height, width, channels), by
+            what their keys begin with.
+        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names.
+    """
+
+    plan: str
+    shard: str
+    crc32c: int
+    shapes: list[list[int]] = field(default_factory=list)
+    sides: list[list[int]] = field(default_factory=list)
+    further: dict[str, list[list[int]]] = field(default_factory=dict)
+    beside: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> builtins.bytes:
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
@@ -142,29 +151,10 @@ def read_all_done(
     return {**dict.fromkeys(shards), **dict(zip(begun, records, strict=True))}
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Done-records added up."""
-
-    rows: int
-    records: int
-    reasons: dict[str, int]
-    suspects: int
-    oriented: int
-    input_bytes: int
-    bytes: int
-    formats: dict[str, int]
-    retries: int
-
-    @property
-    def rejects(self) -> int:
-        return sum(self.reasons.values())
-
-
 _SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
 
 
-def add_up(done: Iterable[DoneRecord]) -> Totals:
+def add_up(done: Iterable[DoneRecord]) -> Counts:
     sums: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     formats: Counter[str] = Counter()
@@ -172,7 +162,7 @@ def add_up(done: Iterable[DoneRecord]) -> Totals:
         sums.update({name: getattr(record, name) for name in _SUMMED})
         reasons.update(record.reasons)
         formats.update(record.formats)
-    return Totals(
+    return Counts(
         # By count, then by name: the same for done-records in memory and those read back.
         reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
         formats=dict(sorted(formats.items())),
