@@ -33,7 +33,7 @@ from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation, before_next
 from tfrecorder.reading.open import open_generations
-from tfrecorder.runners import run
+from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.sources.source import read_source
 from tfrecorder.storage import folders
 
@@ -124,7 +124,7 @@ def _rows(
     options = inherited_options(where, generations, given)
     number = generations[-1].number + 1
     folder = layout.generation_of(where, number)
-    run.check_runner(options)
+    check_runner(options)
     say("reading the table")
     table = fit_texts(read_source(source, options), stored.fields, source)
     rows_there = 0

@@ -39,7 +39,7 @@ from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.open import open_generations
 from tfrecorder.reading.stream_positions import streams_of
-from tfrecorder.runners import run
+from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.validation.statistics import describe_columns
@@ -105,7 +105,7 @@ def _rows(
     say: Say,
 ) -> PlannedRows:
     """The rows of all generations, planned for the new dataset."""
-    run.check_runner(options)
+    check_runner(options)
     refuse_missing("apache_beam")
     refuse_nested(target, options)
     say("reading the plans")
@@ -117,7 +117,7 @@ def _rows(
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
     return PlannedRows(
-        folder=target, plan=plan, planned=planned, options=options, sizes=lambda decisive: sizes
+        folder=target, plan=plan, planned=planned, options=options, sizes=lambda: sizes
     )
 
 

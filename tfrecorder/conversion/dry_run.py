@@ -160,7 +160,7 @@ def _dry_run(source: Any, path: str, options: ConvertOptions) -> DryRun:
         pending = None
         if staged is not None:
             pending = 0 if is_whole else len(pending_shards(folder, staged, options))
-    sizes = rows.sizes(True)
+    sizes = rows.sizes()
     rows.check()
     plan = staged or with_shards(rows, sizes)
     labels = class_field(plan.fields)

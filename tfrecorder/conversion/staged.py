@@ -68,7 +68,7 @@ class PlannedRows:
         plan: its numbers of shards are not decided yet.
         planned: the rows, in the order of the shards.
         options: with which they are written.
-        sizes: sizes in bytes of some of the images; takes whether they decide on the shards.
+        sizes: sizes in bytes of some of the images, from which the number of shards follows.
         check: raises an error if the images are not there; called before anything is changed.
         spool: takes a folder and rows; puts those of their images there that came as bytes.
     """
@@ -77,7 +77,7 @@ class PlannedRows:
     plan: Plan
     planned: pa.Table
     options: ConvertOptions
-    sizes: Callable[[bool], Sequence[int]]
+    sizes: Callable[[], Sequence[int]]
     check: Callable[[], None] = lambda: None
     spool: Callable[[str, pa.Table], None] = lambda folder, rows: None
     summary: Summary = field(default_factory=Summary)
@@ -162,9 +162,8 @@ def stage(rows: PlannedRows) -> Staged | None:
     plan = staged or rows.plan
     # A staged plan has its numbers of shards, and the user may have given them.
     undecided = staged is None and None in map(rows.options.shards_of, plan.split_rows)
-    sizes = rows.sizes(undecided)
     if undecided:
-        plan = with_shards(rows, sizes)
+        plan = with_shards(rows, rows.sizes())
     pending = plan.shards if staged is None else pending_shards(folder, plan, rows.options)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.

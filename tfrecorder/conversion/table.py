@@ -21,7 +21,7 @@ from tfrecorder.output.result import counts_in_words
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.plan import PlanKind, make_plan
 from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
-from tfrecorder.runners import run
+from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.source import read_source
@@ -43,7 +43,7 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
         OutputError: the directory is inside of another dataset.
     """
     refuse_nested(where, options)
-    run.check_runner(options)
+    check_runner(options)
     say("reading the table")
     table = read_source(source, options)
     say("checking the table")

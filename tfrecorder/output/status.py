@@ -234,13 +234,10 @@ def _of_committed(output_dir: str) -> ConversionStatus:
     metadata = read_metadata(output_dir, STORED_FILES)
     splits = {
         name: SplitStatus(
-            rows=split.rows,
+            **dataclasses.asdict(split),
             rows_through=split.rows,
-            shards=split.shards,
             shards_done=split.shards,
-            records=split.records,
             rejects=split.rejects,
-            bytes=split.bytes,
         )
         for name, split in split_results(metadata).items()
     }

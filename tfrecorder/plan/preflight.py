@@ -101,9 +101,7 @@ def _examples(faults: Sequence[str]) -> str:
 _OF_STORES = frozenset(("read_failed", *storage.OF_THE_READER))
 
 
-def sizes_of_some(
-    checked: Checked, base: str, options: ConvertOptions, decisive: bool
-) -> list[int]:
+def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[int]:
     """File sizes in bytes of the images of some rows, a seeded sample.
 
     Images that are missing or not permitted have no size, today or tomorrow, and are left out.
@@ -111,13 +109,10 @@ def sizes_of_some(
     Args:
         checked: a table without errors.
         base: the folder that relative uris start from.
-        decisive: whether the number of shards follows from these sizes.  If not, only the first
-            images are requested: it is worth knowing whether their store answers.
 
     Raises:
-        ImagesUnreachableError: a store does not answer, or gives no size for any of the first
-            requests.  Where the sizes decide, it must give all of them: otherwise the number of
-            shards might come out different.
+        ImagesUnreachableError: a store does not answer, or does not give all sizes: otherwise the
+            number of shards might come out different.
     """
     if URI_COLUMN not in checked.frame:
         return []
@@ -134,8 +129,6 @@ def sizes_of_some(
         faults = _faults(sizes)
         if first and len(faults) == len(first):
             raise unreachable(faults, len(first), base)
-        if not decisive:
-            return []
         sizes += map_at_once(_size, others, threads)
     if faults := _faults(sizes):
         share = f"{len(faults):,} of {counted(len(paths), 'image')}"

@@ -16,6 +16,7 @@ from typing import Any
 from tfrecorder.errors import OptionError, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import RUNNERS, plain_name, refusal
+from tfrecorder.runners.beam_patches import quiet_beam
 
 #: Options that name a server which must already be running.
 _ENDPOINTS = ("dask_client_address", "job_endpoint")
@@ -53,6 +54,7 @@ def load_runner(name: str) -> type:
     return runner
 
 
+@quiet_beam()
 def check_runner(options: ConvertOptions) -> None:
     """Raise an OptionError with everything that is wrong with the runner and its options."""
     if options.runner == "DirectRunner" and not options.runner_options:

@@ -6,7 +6,7 @@ import contextlib
 import shlex
 import sys
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError
@@ -19,8 +19,8 @@ from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sam
 from tfrecorder.writing.limit_errors import limit_reached
 from tfrecorder.writing.shards import default_threads
 
-#: The handle of a Dataflow job: `tfrecorder.runners.dataflow.launcher.DataflowJob`.
-Job = Any
+if TYPE_CHECKING:
+    from tfrecorder.runners.dataflow.job import DataflowJob
 
 #: The program of a worker process.
 _WORKER = (
@@ -32,7 +32,7 @@ _WORKER = (
 MOST_PARTITIONS = 128
 
 
-def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> Job | None:
+def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> DataflowJob | None:
     """Run a staged plan to its commit, unless a Dataflow job does that without us.
 
     Args:
@@ -96,12 +96,6 @@ def _as_raised(error: BaseException) -> TfrecorderError | None:
     return None
 
 
-def check_runner(options: ConvertOptions) -> None:
-    """Raise an OptionError unless the runner and its options are known."""
-    with quiet_beam():
-        beam_options.check_runner(options)
-
-
 def _run_locally(
     plan: Plan, output_dir: str, options: ConvertOptions, progress: bool, launch: str
 ) -> None:
@@ -139,7 +133,11 @@ def _run_elsewhere(
 
     from tfrecorder.writing import pipeline
 
-    flags = beam_options.beam_flags(options) + _default_flags(plan, options)
+    flags = beam_options.beam_flags(options)
+    partitions = {"dask_npartitions", "dask_partition_size"}
+    if options.runner == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
+        # By default Dask would give 128 shards to one worker, and lose them all with it.
+        flags.append(f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}")
     pipe = beam.Pipeline(beam_options.load_runner(options.runner)(), PipelineOptions(flags))
     threads = options.num_threads or 0  # 0: by the cores of each worker
     pipeline.build(pipe, plan, output_dir, options, threads, progress, launch)
@@ -155,16 +153,7 @@ def _run_elsewhere(
             client.close()  # Dask's, which Beam leaves open, with the local cluster it may own
 
 
-def _default_flags(plan: Plan, options: ConvertOptions) -> list[str]:
-    """Flags that a runner gets by default."""
-    partitions = {"dask_npartitions", "dask_partition_size"}
-    if options.runner == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
-        # By default Dask would give 128 shards to one worker, and lose them all with it.
-        return [f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}"]
-    return []
-
-
-def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Job | None:
+def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | None:
     from tfrecorder.runners.dataflow import launcher
 
     job = launcher.launch(plan, output_dir, options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -81,6 +80,9 @@ def streamed(load: LoadRow) -> LoadRow:
     return load_streamed
 
 
+#: The last part of the keys of an image, in the order of a record.
+_OF_IMAGE = ("encoded", "format", "height", "width", "channels")
+
 _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np.int64}
 
 
@@ -94,10 +96,14 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
         read: reads an image, as `write_shard` does.
     """
     fields = plan.fields
-    images = [(field, _ImageKeys.of(field)) for field in fields if isinstance(field.kind, Image)]
+    images = [
+        (field, (field.uri_key, field.spool_key, *(f"{field.key}/{name}" for name in _OF_IMAGE)))
+        for field in fields
+        if isinstance(field.kind, Image)
+    ]
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
-    arrays = array_dtypes(fields)
+    arrays = _array_dtypes(fields)
     verify, max_pixels = plan.options["verify"], plan.options["max_pixels"]
     transform = transform_of(plan.options)
     first = primary_image(fields)
@@ -125,18 +131,18 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             features[key] = np.asarray(features[key], dtype)
         placed: dict[str, Placed] = {}
         try:
-            for field, of_image in images:
-                file = features.pop(of_image.spool, "")
-                source = image = checked(field, features[of_image.uri], file)
+            for field, (uri, spool, encoded, kind, height, width, channels) in images:
+                file = features.pop(spool, "")
+                source = image = checked(field, features[uri], file)
                 geometry = None
                 if transform is not None:
                     image, geometry = transform_image(source, transform, room)
                 placed[field.key] = Placed(source, image, geometry)
-                features[of_image.encoded] = image.data
-                features[of_image.format] = image.format
-                features[of_image.height] = image.height
-                features[of_image.width] = image.width
-                features[of_image.channels] = image.channels
+                features[encoded] = image.data
+                features[kind] = image.format
+                features[height] = image.height
+                features[width] = image.width
+                features[channels] = image.channels
             for field, of in masks:
                 file = features.pop(field.spool_key, "")
                 mask = checked(field, features[field.uri_key], file)
@@ -163,23 +169,6 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     return load
 
 
-class _ImageKeys(NamedTuple):
-    """The keys of an image, made once and not for each row."""
-
-    uri: str
-    spool: str
-    encoded: str
-    format: str
-    height: str
-    width: str
-    channels: str
-
-    @classmethod
-    def of(cls, field: Field) -> _ImageKeys:
-        names = ("encoded", "format", "height", "width", "channels")
-        return cls(field.uri_key, field.spool_key, *(f"{field.key}/{name}" for name in names))
-
-
 def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
     """The images as they are stored; the warnings of all of them go with the first."""
     stored = [(key, of_key.image) for key, of_key in placed.items()]
@@ -191,7 +180,7 @@ def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
     return stored
 
 
-def array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
+def _array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
     """The type of each planned key with an array of numbers that an Example takes from NumPy."""
     return {
         feature.key: _DTYPES[feature.kind]

@@ -106,7 +106,7 @@ class Worker:
                 self._plan, number, attempt, self._pool, task.on_error, note, self._footer
             )
 
-        def write_anew() -> DoneRecord:
+        def settle() -> DoneRecord:
             return settled(task.output_dir, shard, task.digest, write)
 
         with (
@@ -116,7 +116,7 @@ class Worker:
         ):
             self._staged.read()  # fails if another conversion has put its own there
             # A disk that fails briefly loses the shard that is being written: start it again.
-            done = storage.retried(write_anew, os.path.join(task.output_dir, shard.file))
+            done = storage.retried(settle, os.path.join(task.output_dir, shard.file))
             if noted:
                 storage.remove(task.output_dir, shard.progress)
             return done
