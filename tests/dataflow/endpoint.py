@@ -97,7 +97,7 @@ class Dataflow:
         if job is None:
             return 404, _error(404, f"(1f4): Information about job {found[3]} could not be found.")
         if found[4]:
-            return 200, self._messages(job) if found[4] == "/messages" else self._metrics(job)
+            return 200, self._messages(job) if found[4] == "/messages" else _metrics()
         if method == "PUT":
             assert json.loads(body) == {"requestedState": "JOB_STATE_CANCELLED"}
             self._cancel(job)
@@ -122,15 +122,6 @@ class Dataflow:
                 for text in job.messages
             ]
         return {"jobMessages": told}
-
-    def _metrics(self, job: Job) -> Any:
-        counters = self._folder / job.id / "counters.json"
-        own = json.loads(counters.read_text()) if counters.exists() else []
-        measures = [
-            {"name": {"name": name, "origin": "dataflow/v1b3"}, "scalar": value}
-            for name, value in MEASURES.items()
-        ]
-        return {"metrics": own + measures}
 
     def _enter(self, job: Job, state: str) -> None:
         job.state = f"JOB_STATE_{state}"
@@ -194,6 +185,14 @@ class Dataflow:
 def _kill(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _metrics() -> Any:
+    measures = [
+        {"name": {"name": name, "origin": "dataflow/v1b3"}, "scalar": value}
+        for name, value in MEASURES.items()
+    ]
+    return {"metrics": measures}
 
 
 def _error(status: int, message: str) -> Any:

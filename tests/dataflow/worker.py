@@ -6,7 +6,6 @@ python worker.py FOLDER PROCESSES        within the worker's own environment
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shlex
 import subprocess
@@ -105,31 +104,13 @@ def run(folder: Path, processes: int) -> None:
             del environment.dependencies[:]
         runner = Twice(processes) if processes else FnApiRunner()
         try:
-            result = runner.run_via_runner_api(pipeline, PipelineOptions([]))
-            result.wait_until_finish()
+            runner.run_via_runner_api(pipeline, PipelineOptions([])).wait_until_finish()
             break
         except RuntimeError:  # a lost worker among them
             if not left:
                 raise
             with open(folder / "failures", "a") as file:
                 file.write(f"{traceback.format_exc()}\n")
-    (folder / "counters.json").write_text(json.dumps(_counters(result.metrics().query())))
-
-
-def _counters(found: Any) -> list[dict[str, Any]]:
-    """Counters and distributions as the service gives them: as they stand, and tentatively."""
-    metrics = []
-    for one in (*found["counters"], *found["distributions"]):
-        value = one.committed if one.committed is not None else one.attempted
-        told: dict[str, Any] = {"scalar": value}
-        if not isinstance(value, int):
-            names = ("count", "sum", "min", "max")
-            told = {"distribution": {name: getattr(value, name) for name in names}}
-        context = {"namespace": one.key.metric.namespace, "step": one.key.step}
-        for more in ({}, {"tentative": "true"}):
-            name = {"name": one.key.metric.name, "origin": "user", "context": {**context, **more}}
-            metrics.append({"name": name, **told})
-    return metrics
 
 
 if __name__ == "__main__":

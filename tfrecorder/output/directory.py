@@ -180,27 +180,27 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
         )
     if staged is None:
         return None
-    differences = describe_difference(staged, wanted)
+    differences = "; ".join(describe_difference(staged, wanted))
+    if not differences:
+        return staged
     if options.overwrite:
-        return None if differences else staged
+        return None
     committed = _is_committed(folder)
-    if committed and differences and not options.retry_rejects:
+    if committed and not options.retry_rejects:
         raise OutputError(
-            f"{'; '.join(differences)}; {folder} is a finished dataset. Give overwrite=True to "
-            "replace it, or another output_dir; tfrecorder.append adds to it."
+            f"{differences}; {folder} is a finished dataset. Give overwrite=True to replace it, or "
+            "another output_dir; tfrecorder.append adds to it."
         )
-    if differences and layout.grown_of(folder) != folder:
+    if layout.grown_of(folder) != folder:
         raise OutputError(
-            f"{folder} holds an unfinished append of another kind: {'; '.join(differences)}. Run "
-            "the same append again to complete it, or remove that folder to abandon it."
+            f"{folder} holds an unfinished append of another kind: {differences}. Run the same "
+            "append again to complete it, or remove that folder to abandon it."
         )
-    if differences:
-        raise OutputError(
-            f"{folder} holds {'a' if committed else 'an unfinished'} conversion of another "
-            f"kind: {'; '.join(differences)}. Give the same source and options to continue it, "
-            "overwrite=True to start again, or another output_dir."
-        )
-    return staged
+    raise OutputError(
+        f"{folder} holds {'a' if committed else 'an unfinished'} conversion of another kind: "
+        f"{differences}. Give the same source and options to continue it, overwrite=True to start "
+        "again, or another output_dir."
+    )
 
 
 def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Plan:

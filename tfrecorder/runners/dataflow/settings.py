@@ -47,7 +47,6 @@ class Settings:
         """The settings of a conversion.  Beam's own names in `runner_options` count as well."""
         given = options.runner_options or {}
         temp = given.get("temp_location") or given.get("staging_location") or _staging(output_dir)
-        packages = [*listed(given.get("extra_package")), *listed(given.get("extra_packages"))]
         return cls(
             project=options.project or given.get("project"),
             region=options.region or given.get("region"),
@@ -57,11 +56,11 @@ class Settings:
             no_auth=given.get("no_auth") in (True, "true", "True"),
             impersonate=options.account,
             machine_type=given.get("machine_type") or given.get("worker_machine_type"),
-            packages=tuple(packages),
+            packages=(*_listed(given.get("extra_package")), *_listed(given.get("extra_packages"))),
         )
 
 
-def listed(value: Any) -> Sequence[Any]:
+def _listed(value: Any) -> Sequence[Any]:
     """An option that may be given many times, as a list."""
     if value is None:
         return []
