@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tfrecorder.errors import RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan_columns import OF_PLAN_ALONE, REJECT_OF
 from tfrecorder.format.tfrecord import frame
@@ -154,6 +155,12 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 features |= whole_boxes(field, features)
         except Reject as reject:
             return Rejected(row, reject, len(retried))
+        except MemoryError as error:
+            raise RunnerError(
+                f"row {row.row}, image {row.image_uri!r}: this process's memory limit (ulimit -v) "
+                "is too low to decode it. Raise that limit, or reject such images with a smaller "
+                "max_pixels; then run the same conversion again to continue."
+            ) from error
         parts = frame(encode_parts(features))
         stored = _stored(placed)
         return Loaded(

@@ -18,7 +18,7 @@ import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.core.threads import cores, run_in_order
-from tfrecorder.errors import OutputError, RejectedError, RunnerError
+from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
 from tfrecorder.format.layout import Shard
@@ -29,10 +29,10 @@ from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import shard_row_blocks
-from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.copying import record_copier
-from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, row_loader, streamed
+from tfrecorder.writing.rows import Loaded, Rejected, row_loader, streamed
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
@@ -132,7 +132,7 @@ def write_shard(
     if plan.kind is PlanKind.COMPACTION:
         load = record_copier(plan)
     else:
-        load = _within_memory(row_loader(plan, pool.budget.room, read))
+        load = row_loader(plan, pool.budget.room, read)
         if plan.kind is PlanKind.BATCH:
             load = streamed(load)
     with storage.publish(output_dir, shard.file, attempt) as file:
@@ -183,26 +183,6 @@ def _read_spooled(uri: str, path: str, note_retry: Callable[[], None]) -> bytes:
             f"{path}, the bytes of image {uri!r}, is gone. Run the same call again to write it "
             "again from the source; let only one write there at a time."
         ) from None
-
-
-def _within_memory(load: LoadRow) -> LoadRow:
-    """`load`, whose error names the row if a limit of the process leaves too little memory.
-
-    Raises:
-        RunnerError: as said.
-    """
-
-    def load_within_memory(row: PlannedRow) -> Loaded | Rejected:
-        try:
-            return load(row)
-        except MemoryError as error:
-            raise RunnerError(
-                f"row {row.row}, image {row.image_uri!r}: this process's memory limit (ulimit -v) "
-                "is too low to decode it. Raise that limit, or reject such images with a smaller "
-                "max_pixels; then run the same conversion again to continue."
-            ) from error
-
-    return load_within_memory
 
 
 def _together(threads: int) -> int:
