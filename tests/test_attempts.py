@@ -133,17 +133,17 @@ def test_on_a_disk_too(
     dataset: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, harm: str
 ) -> None:
     out = tmp_path / "out"
-    features = commit_module.features_json
+    made = commit_module.public_files
 
-    def harmed(*args: object) -> bytes:
-        monkeypatch.setattr(commit_module, "features_json", features)
+    def harmed(*args: object) -> dict[str, bytes]:
+        monkeypatch.setattr(commit_module, "public_files", made)
         if harm == "cut":
             os.truncate(out / SHARD, 100)
         else:
             (out / (SHARD if harm == "gone" else INDEX)).unlink()
-        return features(*args)  # type: ignore[arg-type]
+        return made(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(commit_module, "features_json", harmed)
+    monkeypatch.setattr(commit_module, "public_files", harmed)
     words = error_of(OutputError, CSV, str(out), num_shards=SHARDS)
     expected = {"cut": f"{SHARD} has 100 bytes", "gone": f"{SHARD} is missing", "no index": INDEX}
     assert expected[harm] in words
