@@ -338,8 +338,7 @@ def staged(frame, tmp_path):
 
 def run_pipeline(out, plan, workers=0):
     pipe = beam.Pipeline(FnApiRunner())
-    given = {"threads": 1, "on_error": "reject", "max_reject_fraction": 0.1, "progress": False}
-    pipeline.build(pipe, plan, str(out), **given, workers=workers)
+    pipeline.build(pipe, plan, str(out), tfrecorder.ConvertOptions(), threads=1, workers=workers)
     return pipe.run()
 
 
