@@ -11,7 +11,7 @@
 #   make docs         the site in site/
 #   make package      build the wheel and use it in a fresh environment
 #   make interop      read a dataset with DALI, the Model Garden and others (3 GB)
-#   make engines      the tests marked `engines`: engines and peers of over 100 MB (3 GB)
+#   make engines      the tests marked `engines`: engines and peers of over 100 MB (5 GB)
 #   make torture      the long tests: kills, full disks, damaged and hostile files
 #   make bench        our benchmarks
 #   make bench-peers  the same work next to other formats (8 GB)
