@@ -7,7 +7,6 @@ which of them a reader believes.
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
 from tfrecorder import storage
-from tfrecorder.format.crc32c import seal
+from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import frame
@@ -74,9 +73,11 @@ def restore(out: Path, files: dict[str, bytes]) -> None:
             (out / name).write_bytes(data)
 
 
-def sealed(document: str) -> bytes:
-    """A JSON object, with the checksum that its bytes have: as nobody but us writes it."""
-    return seal(document.encode())
+def reseal(path: Path, change: Callable[[dict[str, Any]], None], name: str = "crc32c") -> None:
+    """Change the values of a document, and its own checksum: as nobody but us writes it."""
+    values = unseal(path.read_bytes())
+    change(values)
+    path.write_bytes(seal(values, name))
 
 
 def plan_of(out: str | Path) -> Plan:
@@ -138,5 +139,11 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
     commit(plan, done.values(), str(out), 1.0)
 
 
+def edit_done(out: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the values of a shard's done-record, and its own checksum."""
+    path = out / "_tfrecorder/done" / f"{SHARD.removesuffix('.tfrecord')}.json"
+    reseal(path, change, "own_crc32c")
+
+
 def _done(out: Path, shard: Shard) -> DoneRecord:
-    return DoneRecord(**json.loads((out / shard.done).read_bytes()))
+    return DoneRecord.from_json((out / shard.done).read_bytes())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from damage import sealed
+from damage import reseal
 from gcs.control import Gcs
 from growing_cases import QUIET, table
 from kind_cases import EVERY_KIND, every_kind
@@ -163,10 +162,7 @@ def test_a_link_to_nowhere_is_not_the_end_of_a_dataset(out: Path, place: str) ->
 
 def test_what_another_version_made_is_named_in_one_line(out: Path) -> None:
     file = out / METADATA
-    document = json.loads(file.read_bytes())
-    del document["crc32c"]
-    other = json.dumps({**document, "version": 9}, indent=2, ensure_ascii=False)
-    file.write_bytes(sealed(f"{other}\n"))
+    reseal(file, lambda metadata: metadata.update(version=9))
     Path("images").mkdir()
     for read in (*READERS.values(), tfrecorder.verify, tfrecorder.repair):
         assert damage_of(read, out).endswith(

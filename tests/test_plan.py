@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tfrecorder import ConvertOptions, OutputError
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format import layout
+from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.loading.order import slices
 from tfrecorder.output.staging import read_plan, read_shard_rows, shard_row_blocks, stage_plan
@@ -352,6 +353,26 @@ def test_a_staged_plan_is_read_back(tmp_path):
     assert read_plan(str(tmp_path)) == plan
     assert Plan.from_json(plan.to_json()) == plan
     assert Plan.from_json(plan.to_json()).digest == plan.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"split_shards": {"../../x": 1}}, "other splits"),
+        ({"version": 9}, "it is of version 9"),
+        ({"unknown": 1}, "another document"),
+    ],
+)
+def test_a_plan_that_is_sealed_and_yet_not_ours_is_refused(tmp_path, change, words):
+    values = unseal(stage(tmp_path, make_frame()).to_json())
+    with pytest.raises(ValueError, match=words):
+        Plan.from_json(seal({**values, **change}))
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[]", b"[" * 200_000, b'{"a":' * 200_000])
+def test_what_is_no_plan_is_one_kind_of_error(data):
+    with pytest.raises(ValueError):
+        Plan.from_json(data)
 
 
 def test_staged_rows_are_read_back(tmp_path):

@@ -252,13 +252,8 @@ def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("", "Expecting value"),
-        ("[]", "is not an object"),
-        ('{"epoch": "x", "step": 1, "variables": "a"}', "epoch: 'x' is not a whole number from 0"),
-        ('{"epoch": 1, "step": -1, "variables": "a"}', "step: -1 is not"),
-        ('{"epoch": 1, "step": 2.0, "variables": "a"}', "step: 2.0 is not"),
-        ('{"epoch": 1, "step": 2, "variables": 5}', "variables: 5 is not text"),
-        ('{"epoch": 1, "step": 2}', "variables"),
-        ('{"epoch": 1, "step": 2, "variables": "a", "input_shape": ["x"]}', "input_shape: "),
+        ("[]", "it has changed since it was written"),
+        ('{"epoch": 1, "step": 2, "variables": "a"}', "it has changed since it was written"),
     ],
 )
 def test_a_position_that_was_changed_is_refused(tmp_path: Path, content: str, words: str) -> None:

@@ -240,22 +240,15 @@ def test_hostile_values_are_one_clear_error(unfinished: Path, file: str, committ
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("shards", True, "shards: True is not a list"),
-        ("totals", 0, "totals: 0 is not an object"),
-        ("split_rows", {"TRAIN": "9"}, "'9' is not a whole number"),
-        ("split_rows", {}, "split_rows"),
-        ("split_rows", dict.fromkeys(["TRAIN", "VALIDATION", "TEST"], 1), "TRAIN has fewer rows"),
-    ],
+    ("key", "value"), [("shards", True), ("totals", 0), ("split_rows", {"TRAIN": "9"})]
 )
-def test_damaged_metadata_are_named(dataset: Path, key: str, value: object, words: str) -> None:
+def test_damaged_metadata_are_named(dataset: Path, key: str, value: object) -> None:
     shutil.copytree(dataset, "out")
     path = Path("out/_tfrecorder/metadata.json")
     path.write_text(json.dumps({**json.loads(path.read_bytes()), key: value}))
     with pytest.raises(DatasetError, match=r"metadata\.json is damaged: ") as caught:
         tfrecorder.status("out")
-    assert words in str(caught.value)
+    assert "it has changed since it was written" in str(caught.value)
     assert "`tfrecorder repair out` writes it again" in str(caught.value)
 
 

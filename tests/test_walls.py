@@ -19,7 +19,14 @@ import tfrecorder
 
 PACKAGE = Path(tfrecorder.__file__).parent
 
-CONTRACT = ("schema.keys", "schema.labels", "format.layout", "format.forms", "storage", "errors")
+CONTRACT = (
+    "schema.keys",
+    "schema.labels",
+    "format.layout",
+    "format.documents",
+    "storage",
+    "errors",
+)
 
 # ---------------------------------------------------------------------------------------------
 # In a fresh process.

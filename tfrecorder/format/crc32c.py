@@ -1,5 +1,4 @@
-"""CRC32Cs: of joined data, from those of the parts and without reading the data again; of a file;
-and of a document within itself.
+"""CRC32Cs: of joined data, from those of the parts and without reading the data again; of a file.
 
 A CRC is linear: crc(a + b) is crc(a), moved on by len(b) zero bytes, xor crc(b).  Moving on by
 2**k zero bytes is a 32 by 32 matrix over GF(2), kept here as four tables of 256, one for each byte
@@ -22,9 +21,6 @@ _Tables = tuple[tuple[int, ...], ...]
 #: Bytes of a file read at a time.
 _PIECE = 1 << 20
 
-#: What comes before the checksum of a sealed document.
-_SEAL = b',\n  "crc32c": '
-
 
 def sum_file(file: BinaryIO, advance: Callable[[int], None] = lambda size: None) -> tuple[int, int]:
     """Size and CRC32C of the rest of an open file.
@@ -38,22 +34,6 @@ def sum_file(file: BinaryIO, advance: Callable[[int], None] = lambda size: None)
         size += len(piece)
         advance(len(piece))
     return size, crc
-
-
-def seal(document: bytes) -> bytes:
-    """A JSON object, indented by two spaces, with its own CRC32C as the last field.
-
-    >>> seal(b'{\\n  "a": 1\\n}\\n')
-    b'{\\n  "a": 1,\\n  "crc32c": 601410043\\n}\\n'
-    """
-    body = document.removesuffix(b"\n}\n") + _SEAL
-    return body + b"%d\n}\n" % google_crc32c.value(body)
-
-
-def is_sealed(data: bytes) -> bool:
-    """True for an unchanged result of `seal`."""
-    body, seal_, _ = data.rpartition(_SEAL)
-    return bool(seal_) and seal(body + b"\n}\n") == data
 
 
 def combine(first: int, second: int, size: int) -> int:

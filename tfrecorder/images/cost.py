@@ -58,9 +58,9 @@ def check_gif(data: bytes) -> None:
     flags = data[10] if len(data) > 10 else 0
     at = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
     blocks = comments = 0
-    while found := _GIF_NEXT.search(data, at):
-        blocks += found.start() - at  # bytes between blocks, which Pillow skips one by one
-        label, at = found[1], found.end()
+    while match := _GIF_NEXT.search(data, at):
+        blocks += match.start() - at  # bytes between blocks, which Pillow skips one by one
+        label, at = match[1], match.end()
         if not label:  # a picture, or the end
             break
         while at < len(data) and data[at]:
@@ -76,7 +76,7 @@ def check_gif(data: bytes) -> None:
         at += 1
         if blocks > _GIF_BLOCKS:
             break
-    if blocks + (0 if found else len(data) - at) > _GIF_BLOCKS:
+    if blocks + (0 if match else len(data) - at) > _GIF_BLOCKS:
         raise too_expensive(f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture")
 
 

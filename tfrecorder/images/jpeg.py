@@ -97,10 +97,10 @@ def _read_frame(data: bytes) -> tuple[Header, int, int]:
     """The header, the frame's components (4 for CMYK, where channels is 3), and where it begins."""
     at, exif = 2, None
     for _ in range(SEGMENTS):
-        found = _MARKER.search(data, at)
-        if found is None or found.end() > len(data) - 2:
+        match = _MARKER.search(data, at)
+        if match is None or match.end() > len(data) - 2:
             raise Reject("check", "truncated", "the JPEG ends before its frame header")
-        marker, at = found[1][0], found.end() - 1
+        marker, at = match[1][0], match.end() - 1
         if marker in _SKIPPED:
             length = data[at + 1] << 8 | data[at + 2]
             if marker == 0xE1 and exif is None and data[at + 3 : at + 9] == b"Exif\0\0":

@@ -56,10 +56,10 @@ def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
         Reject: there are too many.
     """
     for _ in range(SEGMENTS):
-        found = _MARKER.search(data, at)
-        if found is None:
+        match = _MARKER.search(data, at)
+        if match is None:
             return
-        marker, at = found[1][0], found.end()
+        marker, at = match[1][0], match.end()
         yield marker, at
         if marker == _END:
             return
@@ -126,8 +126,8 @@ def _frame(data: bytes, at: int) -> _Frame:
     height, width = struct.unpack_from(">HH", data, at + 4)
     components = data[at + 9 : at + 9 + 3 * data[at + 8]]
     samplings = {
-        one: (factors >> 4, factors & 15)
-        for one, factors in zip(components[::3], components[1::3], strict=False)
+        component: (factors >> 4, factors & 15)
+        for component, factors in zip(components[::3], components[1::3], strict=False)
     }
     return _Frame(data[at] in _PROGRESSIVE, width, height, samplings)
 
@@ -149,8 +149,8 @@ def _visited(frame: _Frame, selected: bytes) -> int:
     widest = max((h for h, _ in frame.samplings.values()), default=1) or 1
     highest = max((v for _, v in frame.samplings.values()), default=1) or 1
     pixels = 0
-    for one in selected:
-        h, v = frame.samplings.get(one, (1, 1))
+    for component in selected:
+        h, v = frame.samplings.get(component, (1, 1))
         columns, rows = frame.width * h / widest, frame.height * v / highest
         pixels += math.ceil(columns / 8) * math.ceil(rows / 8) * 64
     return pixels

@@ -79,16 +79,16 @@ class Tags:
                 self._directory(offset)
 
     def _directory(self, at: int) -> dict[int, Tag]:
-        found: dict[int, Tag] = {}
+        tags: dict[int, Tag] = {}
         with contextlib.suppress(struct.error):  # the file ends first
             for number, tag in self._entries(at):
                 self.read += 1
                 if self.read > _TAGS:
                     raise too_expensive(f"the TIFF has more than {_TAGS:,} tags")
-                found[number] = tag
+                tags[number] = tag
                 self.bytes += tag.size if tag.size <= len(self._data) else 0
                 self.fractions += tag.count if tag.kind in _RATIONALS else 0
-        return found
+        return tags
 
     def _entries(self, at: int) -> Iterator[tuple[int, Tag]]:
         """Tags by their number, until the directory or the file ends."""

@@ -12,7 +12,6 @@ numbers: the order of the records follows from the seed, so there is no shuffle 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,16 +21,9 @@ import keras
 
 from tfrecorder.core.checks import is_whole
 from tfrecorder.errors import OptionError
-from tfrecorder.format.json_form import each, either, null, parse, record, table, text, whole
+from tfrecorder.format.documents import seal, unseal
 
 _POINTER = "position.json"
-
-
-def _shape(value: Any) -> str | None:
-    return either(null, whole(), each(_shape), table(_shape))(value)
-
-
-_FORM = record({"epoch": whole(), "step": whole(), "variables": text}, {"input_shape": _shape})
 
 
 class TrainingPosition(keras.callbacks.Callback):
@@ -120,7 +112,7 @@ class TrainingPosition(keras.callbacks.Callback):
             "input_shape": built.get("input_shape"),
         }
         pointer = self._directory / f"{_POINTER}.tmp"
-        pointer.write_text(json.dumps(document))
+        pointer.write_bytes(seal(document))
         os.replace(pointer, self._directory / _POINTER)
         self._saved = self.step
         for old in self._directory.glob("*.weights.h5"):
@@ -133,7 +125,7 @@ class TrainingPosition(keras.callbacks.Callback):
         if not pointer.exists():
             return
         try:
-            document = parse(pointer.read_bytes(), _FORM)
+            document = unseal(pointer.read_bytes())
         except ValueError as error:
             raise OptionError(
                 f"{pointer} is damaged: {error}; copy it again, or begin anew in another directory."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -12,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
-from tfrecorder.format.forms import DONE
-from tfrecorder.format.json_form import parse
+from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
 
 
@@ -78,7 +76,19 @@ class DoneRecord(Counts):
     beside: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> builtins.bytes:
-        return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
+        return seal(asdict(self), "own_crc32c")
+
+    @classmethod
+    def from_json(cls, data: builtins.bytes) -> DoneRecord:
+        """Read the done-record that `to_json` wrote.
+
+        Raises:
+            ValueError: it is damaged, or another document.
+        """
+        try:
+            return cls(**unseal(data))
+        except TypeError:
+            raise ValueError("it is another document than a done-record") from None
 
 
 #: Shards and the files next to them, by their names below an output directory.
@@ -121,12 +131,12 @@ def read_done(
     """
     try:
         data = storage.read_bytes(os.path.join(output_dir, shard.done))
-        done = DoneRecord(**parse(data, DONE))
+        done = DoneRecord.from_json(data)
     except storage.UnreadableError as error:
         if error.code == "not_found":
             return None
         raise OutputError(f"{output_dir}/{shard.done} cannot be read: {error}.") from error
-    except (ValueError, TypeError):  # after a power failure a file may lack its bytes
+    except ValueError:  # after a power failure a file may lack its bytes
         return None
     if done.plan != plan_digest:
         return None

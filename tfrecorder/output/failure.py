@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from tfrecorder import errors, storage
 from tfrecorder.errors import TfrecorderError, UnreachableError
 from tfrecorder.format import layout
-from tfrecorder.format.json_form import parse, record, text
+from tfrecorder.format.documents import parse
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,6 @@ class Failure:
     def as_error(self) -> TfrecorderError:
         return _ERRORS.get(self.error, TfrecorderError)(self.message)
 
-
-_NOTE = record({"error": text, "message": text}, {"launch": text, "shard": text})
 
 #: Our errors whose message is all they are made of, by their names.
 _ERRORS: dict[str, type[TfrecorderError]] = {
@@ -63,12 +61,14 @@ def read_failure(output_dir: str) -> Failure | None:
     """
     try:
         note = storage.read_bytes(os.path.join(output_dir, layout.FAILURE))
-        failure = Failure(**parse(note, _NOTE))
+        failure = Failure(**parse(note))
     except storage.UnreadableError as error:
         if error.code == "not_found":
             return None
         raise
     except (TypeError, ValueError):  # cut short by a full disk or a power failure
+        return None
+    if not all(isinstance(value, str) for value in asdict(failure).values()):
         return None
     done = os.path.join(output_dir, layout.DONE, f"{failure.shard}.json")
     return None if failure.shard and storage.exists(done) else failure

@@ -21,7 +21,7 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.display.tables import counted
-from tfrecorder.format.forms import PLAN_VERSION, parse_plan
+from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF, spool_columns
 from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
@@ -154,7 +154,7 @@ class Plan:
         return stop - start
 
     def to_json(self) -> bytes:
-        return json.dumps({"version": PLAN_VERSION, **_plain(self)}, indent=1).encode()
+        return seal({"version": PLAN_VERSION, **_plain(self)})
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
@@ -163,13 +163,18 @@ class Plan:
         Raises:
             ValueError: the data are not such a plan.
         """
-        values = parse_plan(data)
-        del values["version"]
-        fields, kind = (
-            fields_from_json(values["fields"]),
-            PlanKind(values.get("kind", PlanKind.CONVERSION)),
-        )
-        return cls(**{**values, "fields": fields, "kind": kind})
+        values = unseal(data)
+        if (version := values.pop("version", None)) != PLAN_VERSION:
+            raise ValueError(f"it is of version {version!r}; this is {PLAN_VERSION}")
+        try:
+            fields = fields_from_json(values.pop("fields"))
+            kind = PlanKind(values.pop("kind", PlanKind.CONVERSION))
+            plan = cls(fields=fields, kind=kind, **values)
+        except (KeyError, TypeError):
+            raise ValueError("it is another document than a plan") from None
+        if others := plan.split_shards.keys() - SPLITS:  # files are named for them
+            raise ValueError(f"it has other splits than ours: {', '.join(others)}")
+        return plan
 
 
 def _plain(plan: Plan) -> dict[str, Any]:

@@ -70,14 +70,14 @@ def _plan_columns(directory: str, key: str) -> tuple[np.ndarray, np.ndarray, np.
 
     def chosen(schema: pa.Schema) -> list[str] | None:
         types = {field.name: field.type for field in schema}
-        one, several = pa.int64(), pa.large_list(pa.int64())
-        known = types.get(SOURCE_ID) == one and types.get(key) in (one, several)
+        single, several = pa.int64(), pa.large_list(pa.int64())
+        known = types.get(SOURCE_ID) == single and types.get(key) in (single, several)
         return [SOURCE_ID, key] if known else None
 
-    found = read_planned(directory, chosen)
-    if found is None:
+    table = read_planned(directory, chosen)
+    if table is None:
         return None
-    numbers, labels = found.columns
+    numbers, labels = table.columns
     labels = labels.combine_chunks()
     rows = np.arange(len(labels))
     if pa.types.is_large_list(labels.type):

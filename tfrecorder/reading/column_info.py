@@ -74,23 +74,23 @@ def column_tables(
         classes = "" if column.num_classes is None else f"{column.num_classes:,}"
         kinds.append([one_line(name), column.kind, column.dtype, classes, str(column.shape)])
     described = list(by_name(statistics))
-    absent = ["missing"] if any("missing" in found for _, _, found in described) else []
+    absent = ["missing"] if any("missing" in stats for _, _, stats in described) else []
     numbers = [["numbers", "split", "count", *absent, "min", "max", "mean", "std"]]
     values = [["values", "split", "count", *absent, "distinct", "most frequent"]]
-    for name, split, found in described:
-        counts = [f"{found.get(what, 0):,}" for what in ("count", *absent)]
+    for name, split, stats in described:
+        counts = [f"{stats.get(what, 0):,}" for what in ("count", *absent)]
         cells = [one_line(name), split, *counts]
-        if "top" in found:
-            values.append([*cells, f"{found['distinct']:,}", _most_frequent(found)])
+        if "top" in stats:
+            values.append([*cells, f"{stats['distinct']:,}", _most_frequent(stats)])
         else:
-            wanted = (found.get(what) for what in ("min", "max", "mean", "std"))
+            wanted = (stats.get(what) for what in ("min", "max", "mean", "std"))
             numbers.append([*cells, *map(_number, wanted)])
     return [table for table in (kinds, numbers, values) if len(table) > 1]
 
 
-def _most_frequent(found: Mapping[str, Any]) -> str:
-    shown = [f"{count:,} {one_line(value, 20)!r}" for value, count in found["top"][:SHOWN_VALUES]]
-    return ", ".join(shown) + (", …" if found["distinct"] > len(shown) else "")
+def _most_frequent(stats: Mapping[str, Any]) -> str:
+    shown = [f"{count:,} {one_line(value, 20)!r}" for value, count in stats["top"][:SHOWN_VALUES]]
+    return ", ".join(shown) + (", …" if stats["distinct"] > len(shown) else "")
 
 
 def _number(value: float | int | bool | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.format.json_form import anything, parse
+from tfrecorder.format.documents import parse
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import SPELLINGS
@@ -74,7 +74,7 @@ class StoredDataset:
     @property
     def features(self) -> dict[str, str]:
         """The kind of each key of a record, such as "image" or "int64"."""
-        return {one.key: one.kind for one in self.record}
+        return {feature.key: feature.kind for feature in self.record}
 
     @property
     def image_key(self) -> str:
@@ -153,7 +153,7 @@ class StoredDataset:
         """Only the records of the first generations, still as the newest one describes them."""
         kept = self.generations[:generations]
         splits = {
-            split: tuple(one for one in shards if os.path.dirname(one.path) in kept)
+            split: tuple(shard for shard in shards if os.path.dirname(shard.path) in kept)
             for split, shards in self.splits.items()
         }
         return replace(self, splits=splits, generations=kept)
@@ -202,7 +202,7 @@ def parse_json(data: bytes, directory: str, name: str) -> Any:
         DatasetError: it is not JSON.
     """
     try:
-        return parse(data, anything)
+        return parse(data)
     except ValueError as error:
         raise damaged(directory, name, error) from error
 

@@ -50,25 +50,25 @@ def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: StoredFiles) 
     Raises:
         DatasetError: a file is damaged, or holds no tf.train.Example.
     """
-    found = []
+    samples = []
     for shards in splits.values():
         filled = [shard for shard in shards if shard.records != 0]
         for shard in filled[:: -(-len(filled) // _FILES) or 1]:
-            found += _first_records(shard, files)
-    return found
+            samples += _first_records(shard, files)
+    return samples
 
 
 def _first_records(shard: ShardFile, files: StoredFiles) -> list[Sample]:
-    found, size = [], 0
+    samples, size = [], 0
     try:
         for data in itertools.islice(files.records(shard.path, shard.compression), _RECORDS):
-            found.append(Sample(shard.path, _parsed(shard.path, data)))
+            samples.append(Sample(shard.path, _parsed(shard.path, data)))
             size += len(data)
             if size > _BYTES:
                 break
     except ValueError as error:
         raise DatasetError(f"{shard.path} is damaged: {error}. Copy it again.") from error
-    return found
+    return samples
 
 
 def _parsed(path: str, data: bytes) -> dict[str, Values]:
@@ -91,27 +91,27 @@ def features_of(
         usual_kinds: the kinds of keys whose lists are empty in all records, because an empty list
             has no type; other such keys are left out.
     """
-    usual = [one.key for one in DEFAULT_FEATURES]
-    present = dict.fromkeys(key for one in samples for key in one.values)
+    usual = [feature.key for feature in DEFAULT_FEATURES]
+    present = dict.fromkeys(key for sample in samples for key in sample.values)
     keys = [key for key in usual if key in present] + [key for key in present if key not in usual]
     of_boxes = {key.rpartition("/")[0] for key in usual_kinds}
-    found, faults = {}, {}
+    features, faults = {}, {}
     for key in keys:
-        values = [one.values[key] for one in samples if len(one.values.get(key, ()))]
+        values = [sample.values[key] for sample in samples if len(sample.values.get(key, ()))]
         kinds = sorted({_kind(some) for some in values})
         if len(kinds) > 1:
             faults[key] = f"holds {' in some records and '.join(kinds)} in others"
         elif kinds:
-            counts = {len(one.values.get(key, ())) for one in samples}
+            counts = {len(sample.values.get(key, ())) for sample in samples}
             kind = _text_or_bytes(values) if kinds == ["bytes"] else kinds[0]
             shape: tuple[int | None, ...] = () if counts == {1} else (None,)
             numbers = kinds != ["bytes"] and key.rpartition("/")[0] not in of_boxes
             if numbers and shape and len(counts) == 1 < len(samples):
                 shape = (*counts,)
-            found[key] = Feature(key, kind, shape)
+            features[key] = Feature(key, kind, shape)
         elif key in usual_kinds:
-            found[key] = Feature(key, usual_kinds[key], (None,))
-    return found, faults
+            features[key] = Feature(key, usual_kinds[key], (None,))
+    return features, faults
 
 
 def _kind(values: Values) -> str:
@@ -132,15 +132,15 @@ def _text_or_bytes(values: Iterable[Values]) -> str:
 
 def encoded_keys(samples: Sequence[Sample]) -> list[str]:
     """The keys with a value that begins as an encoded image does, sorted."""
-    values = [(key, some) for one in samples for key, some in one.values.items() if len(some)]
+    values = [(key, some) for sample in samples for key, some in sample.values.items() if len(some)]
     lists = [(key, some) for key, some in values if isinstance(some, list)]
     return sorted({key for key, some in lists if some[0].startswith(_IMAGES)})
 
 
 def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str | None:
     """What is wrong with keys that should hold the same number of values, or None."""
-    for one in samples:
-        counts = {key: len(one.values.get(key, ())) for key in keys}
+    for sample in samples:
+        counts = {key: len(sample.values.get(key, ())) for key in keys}
         if len(set(counts.values())) > 1:
             words = ", ".join(f"{count} of {key}" for key, count in counts.items())
             return f"does not match the others: a record has {words}"
@@ -154,25 +154,27 @@ def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tup
         edges: the keys of the left, upper, right and lower edge.
         image: the key of the encoded image.
     """
-    found = [(one, [np.asarray(one.values.get(key, ())) for key in edges]) for one in samples]
-    found = [(one, some) for one, some in found if all(map(len, some))]
-    if not found:
+    boxed = [
+        (sample, [np.asarray(sample.values.get(key, ())) for key in edges]) for sample in samples
+    ]
+    boxed = [(sample, corners) for sample, corners in boxed if all(map(len, corners))]
+    if not boxed:
         return "fraction", ""
-    largest = max(float(edge.max()) for _, some in found for edge in some)
-    whole = all(edge.dtype == np.int64 for _, some in found for edge in some)
+    largest = max(float(edge.max()) for _, corners in boxed for edge in corners)
+    whole = all(edge.dtype == np.int64 for _, corners in boxed for edge in corners)
     if largest <= _LARGEST_FRACTION and not whole:
         return "fraction", ""
-    faults = (_pixel_fault(one, some, image) for one, some in found)
+    faults = (_pixel_fault(sample, corners, image) for sample, corners in boxed)
     return "pixel", next(filter(None, faults), "")
 
 
-def _pixel_fault(one: Sample, edges: Sequence[np.ndarray], image: str) -> str:
+def _pixel_fault(sample: Sample, edges: Sequence[np.ndarray], image: str) -> str:
     """Why boxes in pixels do not fit their image, or "": without its size they mean nothing."""
-    data = one.values.get(image)
+    data = sample.values.get(image)
     size = _image_size(data[0]) if isinstance(data, list) and data else None
     if size is None:
         return ""
-    sides = [one.values.get(key, []) for key in (HEIGHT, WIDTH)]
+    sides = [sample.values.get(key, []) for key in (HEIGHT, WIDTH)]
     stated = [int(some[0]) for some in sides if isinstance(some, np.ndarray) and len(some)]
     if len(stated) == 2 and tuple(stated) != size:
         return (
@@ -201,8 +203,8 @@ def _image_size(data: bytes) -> tuple[int, int] | None:
 
 def mask_fault(samples: Sequence[Sample], key: str) -> str:
     """What is wrong with masks, or "" if each is a PNG that decodes to exactly the drawn values."""
-    for one in samples:
-        values = one.values.get(key, [])
+    for sample in samples:
+        values = sample.values.get(key, [])
         if not isinstance(values, list):
             return "holds numbers, not PNGs"
         for data in values:

@@ -25,7 +25,7 @@ from tfrecorder.reading.dataset import (
 )
 from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.reading.first_records import features_of, take_samples
-from tfrecorder.reading.known_keys import USUAL_KINDS, Found, Meaning, meaning_of
+from tfrecorder.reading.known_keys import USUAL_KINDS, Meaning, RecordKeys, meaning_of
 from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
 from tfrecorder.schema.splits import SPELLINGS
 
@@ -100,9 +100,9 @@ def open_files(
         of_split = splits.setdefault(_split_of(name), [])
         of_split.append(_shard(path, folders[folder][name], of_split, files))
     in_order = {name: tuple(splits[name]) for name in sorted(splits, key=_split_order)}
-    if len(folders) == 1 and layout.FEATURES in (found := next(iter(folders.items())))[1]:
-        keys = _tfds_keys(found[0], files)
-        meaning = meaning_of(_found_by_tfds(*found, keys, None, named, files))
+    if len(folders) == 1 and layout.FEATURES in (only := next(iter(folders.items())))[1]:
+        keys = _tfds_keys(only[0], files)
+        meaning = meaning_of(_keys_by_tfds(*only, keys, None, named, files))
         return StoredDataset(pattern, "files", in_order, *meaning, shapes=_shapes(keys))
     return StoredDataset(
         pattern, "files", in_order, *_meaning_by_samples(in_order, folders, named, files)
@@ -117,7 +117,7 @@ def _shard(path: str, size: int, before: Sequence[ShardFile], files: StoredFiles
     Args:
         before: the files of its split found so far.
     """
-    known = [one.compression for one in before if one.bytes]
+    known = [shard.compression for shard in before if shard.bytes]
     ask = storage.is_local(path) or not known
     compression = files.compression(path) if ask else known[0]
     records = None if compression else files.count(path)
@@ -138,7 +138,7 @@ def _meaning_by_samples(
     folder = next(iter(folders))
     names = partial(_names, folder, folders[folder], files)
     where = samples[0].path
-    return meaning_of(Found(where, features, samples, faults, named=named, names=names))
+    return meaning_of(RecordKeys(where, features, samples, faults, named=named, names=names))
 
 
 def _split_of(name: str) -> str:
@@ -191,8 +191,8 @@ def open_tfds(
     }
     listed = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
     check_shards(directory, sizes, listed, "Copy the files again from where they were written.")
-    found = _found_by_tfds(directory, sizes, keys, _supervised(info), named, files)
-    return StoredDataset(directory, "tfds", splits, *meaning_of(found), shapes=_shapes(keys))
+    record_keys = _keys_by_tfds(directory, sizes, keys, _supervised(info), named, files)
+    return StoredDataset(directory, "tfds", splits, *meaning_of(record_keys), shapes=_shapes(keys))
 
 
 def _tfds_keys(directory: str, files: StoredFiles) -> list[TfdsKey]:
@@ -201,21 +201,21 @@ def _tfds_keys(directory: str, files: StoredFiles) -> list[TfdsKey]:
         return tfds_keys(parse_json(files.read(path), directory, layout.FEATURES))
 
 
-def _found_by_tfds(
+def _keys_by_tfds(
     directory: str,
     sizes: Mapping[str, int],
     keys: Sequence[TfdsKey],
     supervised: tuple[str, str] | None,
     named: NamedKeys,
     files: StoredFiles,
-) -> Found:
+) -> RecordKeys:
     """The keys listed in `features.json`."""
-    return Found(
+    return RecordKeys(
         where=os.path.join(directory, layout.FEATURES),
-        features={one.feature.key: one.feature for one in keys if one.feature.kind},
-        faults={one.feature.key: one.fault for one in keys if one.fault},
-        classes={one.feature.key: one.classes for one in keys if one.feature.kind == "label"},
-        units={one.feature.key: one.unit for one in keys if one.unit},
+        features={key.feature.key: key.feature for key in keys if key.feature.kind},
+        faults={key.feature.key: key.fault for key in keys if key.fault},
+        classes={key.feature.key: key.classes for key in keys if key.feature.kind == "label"},
+        units={key.feature.key: key.unit for key in keys if key.unit},
         supervised=supervised,
         named=named,
         names=partial(_names, directory, sizes, files),
@@ -223,7 +223,7 @@ def _found_by_tfds(
 
 
 def _shapes(keys: Sequence[TfdsKey]) -> dict[str, Any]:
-    return {one.feature.key: one.shape for one in keys if one.feature.kind in ("image", "mask")}
+    return {key.feature.key: key.shape for key in keys if key.feature.kind in ("image", "mask")}
 
 
 def _supervised(info: Mapping[str, Any]) -> tuple[str, str] | None:

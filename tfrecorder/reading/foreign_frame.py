@@ -29,7 +29,7 @@ Cells = dict[str, dict[str, list[Any]]]
 
 def foreign_fields(stored: StoredDataset, images: str) -> list[Field]:
     """The columns of a frame; with uris, the key of an image's file name makes none itself."""
-    used = {_name_key(stored, one) for one in stored.fields} if images == "uri" else set()
+    used = {_name_key(stored, field) for field in stored.fields} if images == "uri" else set()
     return [field for field in stored.fields if field.key not in used]
 
 
@@ -72,7 +72,7 @@ def foreign_columns(
                 f"{field.column} is; give images='bytes'."
             )
         cells = [_first(row, key or "") for row in rows]
-        return {field.column: [_text(one) for one in cells] if images == "uri" else cells}
+        return {field.column: [_text(cell) for cell in cells] if images == "uri" else cells}
     if isinstance(kind, Boxes):
         return _boxes(field, kind, rows)
     if isinstance(kind, (Label, Labels)):
@@ -85,25 +85,25 @@ def foreign_columns(
 
 def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> dict[str, list[Any]]:
     corners = [stored_corners(field, row) for row in rows]
-    found: dict[str, list[Any]] = {
+    columns: dict[str, list[Any]] = {
         column: [some[:, at].tolist() for some in corners]
         for column, at in zip(kind.columns, (1, 0, 3, 2), strict=True)
     }
     if kind.label is not None:
-        found[kind.label] = [_classes(field, row) for row in rows]
+        columns[kind.label] = [_classes(field, row) for row in rows]
     if field.masks_key is not None:
-        found[field.masks_key] = [list(row.get(field.masks_key, ())) for row in rows]
-    return found
+        columns[field.masks_key] = [list(row.get(field.masks_key, ())) for row in rows]
+    return columns
 
 
 def _classes(field: Field, row: Row) -> list[Any]:
     """Classes as text if the record or the metadata has it, else as integers."""
     texts = row.get(field.text_key or "", ())
-    if len(texts) and all(len(one) for one in texts):
-        return [_text(one) for one in texts]
+    if len(texts) and all(len(text) for text in texts):
+        return [_text(text) for text in texts]
     numbers = np.asarray(row.get(field.label_key or "", ()), np.int64).tolist()
     names = field.names or ()
-    return [names[one] if 0 <= one < len(names) else one for one in numbers]
+    return [names[number] if 0 <= number < len(names) else number for number in numbers]
 
 
 def _value(kind: Any, values: Any) -> Any:
@@ -132,6 +132,6 @@ def _series(cells: Sequence[Any]) -> pd.Series:
     if cells and type(cells[0]) in (int, *_DTYPES.values()) and len(set(map(type, cells))) == 1:
         return pd.Series(np.array(cells))
     made = np.empty(len(cells), dtype=object)
-    for place, one in enumerate(cells):
-        made[place] = one
+    for place, cell in enumerate(cells):
+        made[place] = cell
     return pd.Series(made)

@@ -91,7 +91,7 @@ def to_frame(
         return foreign_frame(splits, cells)
     splits, cells = _gather(rows, (*stored.fields, _SOURCE_ROW), partial(_columns, images))
     frame = _frame(stored.fields, generations[-1].metadata["options"], splits, cells)
-    boxes = [one for one in stored.fields if isinstance(one.kind, Boxes) and one.gathered]
+    boxes = [field for field in stored.fields if isinstance(field.kind, Boxes) and field.gathered]
     return _one_row_a_box(frame, boxes[0]) if boxes else frame
 
 
@@ -101,8 +101,8 @@ def _read_rows(
     """The split and the values of each record, without the pixels where only uris are wanted."""
     wanted = set(stored.features)
     if images == "uri":
-        pixels = (one for one in stored.fields if isinstance(one.kind, (Image, Mask)))
-        wanted -= {one.encoded_key for one in pixels}
+        pixels = (field for field in stored.fields if isinstance(field.kind, (Image, Mask)))
+        wanted -= {field.encoded_key for field in pixels}
     own = f"`{command('verify', stored.directory)}` says where."
     remedy = own if stored.form == "tfrecorder" else "Copy it again."
     for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:
@@ -144,7 +144,7 @@ def _frame(
     index = pd.Index([int(row) for row in cells[_SOURCE_ROW.column][""]], dtype=np.int64)
     columns: dict[str, pd.Series] = {}
     plain = (options.get("schema") or {}).items()
-    order = [name for name, _ in plain] or [SPLIT_COLUMN, *(one.column for one in fields)]
+    order = [name for name, _ in plain] or [SPLIT_COLUMN, *(field.column for field in fields)]
     splits_of = (name for name, kind in plain if kind_of(name, kind).word == "split")
     split_column = next(splits_of, SPLIT_COLUMN)
     by_name = {field.column: field for field in fields}
@@ -199,12 +199,12 @@ def _several(field: Field, kind: Labels, lists: list[list[Any]]) -> dict[str, li
 
 
 def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    columns: dict[str, list[Any]] = {}
     for column, key in zip(kind.columns, field.edges, strict=True):
-        found[column] = [_edges(kind, key, row) for row in rows]
+        columns[column] = [_edges(kind, key, row) for row in rows]
     if kind.label is not None:
-        found[kind.label] = [_labels(field, f"{field.key}/class", row) for row in rows]
-    return found
+        columns[kind.label] = [_labels(field, f"{field.key}/class", row) for row in rows]
+    return columns
 
 
 def _edges(kind: Boxes, key: str, row: Row) -> list[float]:
@@ -225,13 +225,13 @@ def _value(kind: Any, values: Values) -> Any:
             return array[0]
         return array.tolist() if kind.shape == (None,) else array.reshape(kind.shape)
     read = _text if isinstance(kind, Text) else bytes
-    found = [read(value) for value in values]
+    items = [read(value) for value in values]
     if kind.shape == ():
-        return found[0]
+        return items[0]
     if kind.shape == (None,):
-        return found
-    cells: np.ndarray = np.empty(len(found), dtype=object)
-    cells[:] = found
+        return items
+    cells: np.ndarray = np.empty(len(items), dtype=object)
+    cells[:] = items
     return cells.reshape(kind.shape)
 
 
@@ -249,12 +249,12 @@ def _series(field: Field, column: str, values: list[Any], index: pd.Index) -> pd
     return pd.Series(cells, index=index, name=column)
 
 
-def _one_row_a_box(found: pd.DataFrame, field: Field) -> pd.DataFrame:
+def _one_row_a_box(frame: pd.DataFrame, field: Field) -> pd.DataFrame:
     """Lists of boxes as one row per box; an image without boxes keeps one row."""
     kind = field.kind
     assert isinstance(kind, Boxes)
     lists = [*kind.columns, *([kind.label] if kind.label else [])]
-    long = found.explode(lists)
+    long = frame.explode(lists)
     for name in kind.columns:
         long[name] = long[name].astype(np.float64)
     if kind.label is not None:

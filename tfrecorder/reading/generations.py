@@ -18,7 +18,7 @@ from tfrecorder.core.checks import Whole
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.forms import parse_metadata
+from tfrecorder.format.documents import parse_metadata
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
 
@@ -69,8 +69,8 @@ def generations(directory: str | os.PathLike[str], at: int | None = None) -> lis
         metadata = own_metadata(where, sizes, files)
         if metadata is None:
             raise DatasetError(f"{where} is not a finished dataset that tfrecorder wrote.")
-        found = read_generations(where, sizes, metadata, files, at)
-    return [one.directory for one in reversed(found)]
+        committed = read_generations(where, sizes, metadata, files, at)
+    return [generation.directory for generation in reversed(committed)]
 
 
 def read_generations(
@@ -99,10 +99,10 @@ def read_generations(
             f"{directory} was overwritten while it was being read. Open it again to read the new "
             "dataset."
         )
-    found = [Generation(0, directory, sizes, metadata), *known[1:]]
+    committed = [Generation(0, directory, sizes, metadata), *known[1:]]
     check_at(at)
     numbers = _numbers(directory, files)
-    last = found[-1].number
+    last = committed[-1].number
     wanted = [number for number in numbers if last < number and (at is None or number <= at)]
 
     def read(number: int) -> Generation | None:
@@ -113,12 +113,12 @@ def read_generations(
         return Generation(number, where, of_number, read_metadata(where, files))
 
     read_all = storage.each(read, wanted, directory)
-    found += [one for one in read_all if one is not None]
-    there = {0, *numbers}
-    check_chain(directory, [one.number for one in found if one.number in there], at)
-    for one, next_one in itertools.pairwise(found[last:]):
-        _check_follows(one, next_one)
-    return found
+    committed += [generation for generation in read_all if generation is not None]
+    standing = [each.number for each in committed if each.number in (0, *numbers)]
+    check_chain(directory, standing, at)
+    for earlier, later in itertools.pairwise(committed[last:]):
+        _check_follows(earlier, later)
+    return committed
 
 
 def _numbers(directory: str, files: StoredFiles) -> list[int]:
@@ -131,7 +131,7 @@ def _numbers(directory: str, files: StoredFiles) -> list[int]:
     names = storage.names(appended) if storage.is_local(directory) else files.folders(appended)
     numbers = begun_numbers(names)
     if storage.is_local(directory):
-        for folder in (appended, *(layout.generation_of(directory, one) for one in numbers)):
+        for folder in (appended, *(layout.generation_of(directory, number) for number in numbers)):
             if os.path.lexists(folder) and not os.path.isdir(folder):
                 raise DatasetError(
                     f"{folder} holds records of the dataset, but is a file or a link that leads "
@@ -161,9 +161,9 @@ def committed_directories(directory: str, at: int | None = None) -> list[str]:
         return storage.exists(os.path.join(where, layout.COMMIT))
 
     committed = storage.each(is_committed, numbers, directory)
-    found = [0, *(one for one, there in zip(numbers, committed, strict=True) if there)]
-    check_chain(directory, found, at)
-    return [layout.generation_of(directory, number) for number in found]
+    chain = [0, *(number for number, is_there in zip(numbers, committed, strict=True) if is_there)]
+    check_chain(directory, chain, at)
+    return [layout.generation_of(directory, number) for number in chain]
 
 
 def check_at(at: Any) -> None:
@@ -195,11 +195,11 @@ def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
         raise DatasetError(f"at={at}: {directory} has {has}.")
 
 
-def _check_follows(one: Generation, next_one: Generation) -> None:
-    before = next_one.metadata.get("before")
-    if before is None or before["plan"] != one.metadata["plan"]:
+def _check_follows(earlier: Generation, later: Generation) -> None:
+    before = later.metadata.get("before")
+    if before is None or before["plan"] != earlier.metadata["plan"]:
         raise DatasetError(
-            f"{next_one.directory} was not appended to what {one.directory} holds: one of the two "
+            f"{later.directory} was not appended to what {earlier.directory} holds: one of the two "
             "was copied from another dataset. Copy both again."
         )
 

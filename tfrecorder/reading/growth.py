@@ -48,7 +48,7 @@ class Following:
             DatasetError: it is not whole, was rewritten, was not written by this package, or its
                 elements no longer have the form they had on the first call.
         """
-        found, known = open_generations(
+        stored, known = open_generations(
             self._directory, self._files(), named=self._options.keys, known=self._known
         )
         if not known:
@@ -56,12 +56,12 @@ class Following:
                 f"follow: {self._directory} has no generations, as it was not written by "
                 "tfrecorder. Leave out follow, or convert the images."
             )
-        spec = spec_of(found, self._options)
+        spec = spec_of(stored, self._options)
         self._opened = self._opened or spec
-        since = f"{found.generations[-1]}: since {found.directory} was opened"
+        since = f"{stored.generations[-1]}: since {stored.directory} was opened"
         _refuse_other_form(self._opened, spec, since)
         self._known = known
-        return found
+        return stored
 
 
 def of_any_size(stored: StoredDataset, options: ReadOptions) -> StoredDataset:

@@ -139,9 +139,9 @@ class DatasetInfo(Report):
             return []
         table = [["generation", "records", "shards", "bytes"]]
         for number in range(len(self.generations))[-SHOWN_GENERATIONS:]:
-            one = self.generations[number]
-            counts = [f"{one.records:,}", f"{one.shards:,}", readable_bytes(one.bytes)]
-            table.append([str(number), *counts])
+            counts = self.generations[number]
+            cells = [f"{counts.records:,}", f"{counts.shards:,}", readable_bytes(counts.bytes)]
+            table.append([str(number), *cells])
         more = len(self.generations) - SHOWN_GENERATIONS
         return [Table(table, f"… {more:,} earlier" if more > 0 else "")]
 
@@ -183,12 +183,12 @@ class DatasetInfo(Report):
             notes.append(("rejects", f"{_counts(self.rejects)}; see {self._list(layout.REJECTS)}"))
         if self.suspects:
             where = self._list(layout.SUSPECTS)
-            one, many = "image decodes with a warning", "images decode with a warning"
-            notes.append(("suspects", f"{counted(self.suspects, one, many)}; see {where}"))
+            single, many = "image decodes with a warning", "images decode with a warning"
+            notes.append(("suspects", f"{counted(self.suspects, single, many)}; see {where}"))
         if self.oriented:
             words = "carry an EXIF orientation, which training does not apply"
-            one, many = words.replace("carry", "image carries"), f"images {words}"
-            notes.append(("orientation", counted(self.oriented, one, many)))
+            single, many = words.replace("carry", "image carries"), f"images {words}"
+            notes.append(("orientation", counted(self.oriented, single, many)))
         if advice := self._advice():
             notes.append(("generations", advice))
         chosen = {name: value for name, value in self.options.items() if value is not None}
@@ -203,7 +203,7 @@ class DatasetInfo(Report):
         count = len(self.generations)
         if count < MANY_GENERATIONS:
             return ""
-        mean = sum(one.bytes for one in self.generations[1:]) // (count - 1)
+        mean = sum(generation.bytes for generation in self.generations[1:]) // (count - 1)
         if mean >= SMALL_GENERATION:
             return ""
         return (
@@ -263,9 +263,9 @@ def info(
         return _info(*open_generations(where, STORED_FILES, at, named))
 
 
-def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
-    totals = [one.metadata["totals"] for one in found]
-    options = found[0].metadata["options"] if found else {}
+def _info(stored: StoredDataset, generations: Sequence[Generation]) -> DatasetInfo:
+    totals = [generation.metadata["totals"] for generation in generations]
+    options = generations[0].metadata["options"] if generations else {}
     labels = class_field(stored.fields)
     return DatasetInfo(
         directory=stored.directory,
@@ -276,24 +276,24 @@ def _info(stored: StoredDataset, found: Sequence[Generation]) -> DatasetInfo:
         },
         class_names=stored.class_names,
         num_classes=labels.num_classes if labels else 0,
-        class_counts=_class_counts(stored, labels, found) if labels else None,
+        class_counts=_class_counts(stored, labels, generations) if labels else None,
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
-        formats=summed(one["formats"] for one in totals),
-        rejects=summed(one["reasons"] for one in totals),
-        suspects=sum(one["suspects"] for one in totals),
-        oriented=sum(one["oriented"] for one in totals),
+        formats=summed(counts["formats"] for counts in totals),
+        rejects=summed(counts["reasons"] for counts in totals),
+        suspects=sum(counts["suspects"] for counts in totals),
+        oriented=sum(counts["oriented"] for counts in totals),
         options=options,
-        statistics=merged(one.metadata["statistics"] for one in found),
+        statistics=merged(generation.metadata["statistics"] for generation in generations),
         columns=columns_of(stored),
-        generations=tuple(map(_generation, found)),
+        generations=tuple(map(_generation, generations)),
         unread=dict(stored.unread),
     )
 
 
-def _generation(one: Generation) -> SplitInfo:
-    shards = one.metadata["shards"]
+def _generation(generation: Generation) -> SplitInfo:
+    shards = generation.metadata["shards"]
     records, size = (sum(shard[name] for shard in shards) for name in ("records", "bytes"))
     return SplitInfo(records, len(shards), size)
 
@@ -301,27 +301,27 @@ def _generation(one: Generation) -> SplitInfo:
 def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The sum of counts by name, in the order in which the names first appear."""
     counts: dict[str, int] = {}
-    for one in several:
-        for name, count in one.items():
+    for counts_of in several:
+        for name, count in counts_of.items():
             counts[name] = counts.get(name, 0) + count
     return counts
 
 
 def _class_counts(
-    stored: StoredDataset, labels: Field, found: Sequence[Generation]
+    stored: StoredDataset, labels: Field, generations: Sequence[Generation]
 ) -> dict[str, dict[str, int]] | None:
     """For each split, the number of records of each class by name; None if not known.
 
     Args:
-        found: the generations; empty for datasets of other tools.
+        generations: the generations; empty for datasets of other tools.
     """
-    if not found or storage.refusal(storage.scheme(stored.directory)) is not None:
+    if not generations or storage.refusal(storage.scheme(stored.directory)) is not None:
         return None
     counts: dict[str, dict[int, int]] = {split: {} for split in stored.splits}
-    for one in found:
-        own = _stated_counts(one, labels)
+    for generation in generations:
+        own = _stated_counts(generation, labels)
         if own is None:
-            own = count_classes(one.directory, one.metadata["split_rows"], labels)
+            own = count_classes(generation.directory, generation.metadata["split_rows"], labels)
         if own is None:
             return None
         for split, of_split in own.items():
@@ -333,17 +333,18 @@ def _class_counts(
     }
 
 
-def _stated_counts(one: Generation, labels: Field) -> dict[str, dict[int, int]] | None:
+def _stated_counts(generation: Generation, labels: Field) -> dict[str, dict[int, int]] | None:
     """The number of records of each class of an appended generation, if its metadata has them all.
 
     With many small generations, this saves reading all their plans.
     """
-    if not one.number or not isinstance(labels.kind, Label) or one.metadata["totals"]["reasons"]:
+    metadata = generation.metadata
+    if not generation.number or not isinstance(labels.kind, Label) or metadata["totals"]["reasons"]:
         return None
     place = {name: number for number, name in enumerate(labels.class_names or ())}
     counts: dict[str, dict[int, int]] = {}
-    for split, rows in one.metadata["split_rows"].items():
-        top = dict(one.metadata["statistics"].get(labels.column, {}).get(split, {}).get("top", ()))
+    for split, rows in metadata["split_rows"].items():
+        top = dict(metadata["statistics"].get(labels.column, {}).get(split, {}).get("top", ()))
         if sum(top.values()) != rows or not place.keys() >= top.keys():
             return None
         counts[split] = {place[name]: count for name, count in top.items()}

@@ -84,7 +84,7 @@ Unread = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Found:
+class RecordKeys:
     """The keys of some records, and what else is known about them.
 
     Attributes:
@@ -112,8 +112,8 @@ class Found:
 
     def is_a(self, key: str, kinds: tuple[str, ...], shape: tuple[int | None, ...]) -> bool:
         """Whether a key is there, with one of these kinds and this shape."""
-        one = self.features.get(key)
-        return one is not None and one.kind in kinds and one.shape == shape
+        feature = self.features.get(key)
+        return feature is not None and feature.kind in kinds and feature.shape == shape
 
     def vocabulary(self, key: str) -> tuple[tuple[str, ...] | None, int | None]:
         """The names of a key's classes, and how many there are; None if not known."""
@@ -140,45 +140,47 @@ class Meaning(NamedTuple):
     unread: Mapping[str, str]
 
 
-def meaning_of(found: Found) -> Meaning:
+def meaning_of(keys: RecordKeys) -> Meaning:
     """The columns that some keys make.
 
     Raises:
         DatasetError: a key that the user names is not there.
     """
-    for option, key in found.named._asdict().items():
-        if key not in (None, *found.features):
-            near = nearest(str(key), found.features) or reprlib.repr([*found.features])
-            raise DatasetError(f"{option}={key!r}: {found.where} has no such key; there is {near}.")
-    unread: Unread = dict(found.faults)
-    image = _image(found, unread)
-    made = labels = list(_labels(found, unread))
+    for option, key in keys.named._asdict().items():
+        if key not in (None, *keys.features):
+            near = nearest(str(key), keys.features) or reprlib.repr([*keys.features])
+            raise DatasetError(f"{option}={key!r}: {keys.where} has no such key; there is {near}.")
+    unread: Unread = dict(keys.faults)
+    image = _image(keys, unread)
+    made = labels = list(_labels(keys, unread))
     if image is not None:
-        boxes = _boxes(found, image.encoded_key, {one.column for one in labels}, unread)
-        made = [image, *labels, *boxes, *_masks(found, unread)]
+        boxes = _boxes(keys, image.encoded_key, {field.column for field in labels}, unread)
+        made = [image, *labels, *boxes, *_masks(keys, unread)]
     else:
-        of_images = (*_OBJECT.edges, *found.units, _ARRAY, *_MASKS)
-        for key in [key for key in of_images if key in found.features][:1]:
+        of_images = (*_OBJECT.edges, *keys.units, _ARRAY, *_MASKS)
+        for key in [key for key in of_images if key in keys.features][:1]:
             unread.setdefault(key, "belongs to an image, and no key is known to hold one")
-    taken = {one.key for of_column in made for one in of_column.features}
-    values = [_value(one, found, unread) for key, one in found.features.items() if key not in taken]
+    taken = {feature.key for field in made for feature in field.features}
+    values = [
+        _value(feature, keys, unread) for key, feature in keys.features.items() if key not in taken
+    ]
     fields = tuple(made + values)
-    held = {one.key: one for of_column in fields for one in of_column.features}
-    record = tuple(held[key] for key in found.features)
-    return Meaning(fields, record, {key: f"{found.where}: {key} {unread[key]}" for key in unread})
+    held = {feature.key: feature for field in fields for feature in field.features}
+    record = tuple(held[key] for key in keys.features)
+    return Meaning(fields, record, {key: f"{keys.where}: {key} {unread[key]}" for key in unread})
 
 
-def _image(found: Found, unread: Unread) -> Field | None:
+def _image(keys: RecordKeys, unread: Unread) -> Field | None:
     """The column of the image; None if no key is known to hold it."""
-    images = [key for key, one in found.features.items() if one.kind == "image"]
-    stated = [one for one in (found.supervised or ())[:1] if one in images]
-    named = [found.named.image] if found.named.image else stated
-    usual = [key for key in (ENCODED, "image") if key in found.features]
+    images = [key for key, feature in keys.features.items() if feature.kind == "image"]
+    stated = [name for name in (keys.supervised or ())[:1] if name in images]
+    named = [keys.named.image] if keys.named.image else stated
+    usual = [key for key in (ENCODED, "image") if key in keys.features]
     key = next(iter([*named, *usual, *(images if len(images) == 1 else [])]), None)
-    fault = "" if key is None else found.faults.get(key) or _image_fault(found, key)
+    fault = "" if key is None else keys.faults.get(key) or _image_fault(keys, key)
     if key is None or fault:
         unread.update({key: fault} if key else {})
-        for other in images or encoded_keys(found.samples):
+        for other in images or encoded_keys(keys.samples):
             if other not in (key, *_MASKS, _OBJECT_MASK):
                 unread[other] = f"holds images; if it is the image to read, give image={other!r}"
         return None
@@ -188,68 +190,70 @@ def _image(found: Found, unread: Unread) -> Field | None:
     return Field(_COLUMNS.get(key, key), Image(), key, held=(Feature(key, "image"),))
 
 
-def _image_fault(found: Found, key: str) -> str:
+def _image_fault(keys: RecordKeys, key: str) -> str:
     """Why a key does not hold one image per record, or ""; reading a record without one fails."""
-    if not found.samples:
-        return "" if found.is_a(key, ("image",), ()) else "is not one image in each record"
-    if found.features[key].kind not in ("bytes", "text"):
+    if not keys.samples:
+        return "" if keys.is_a(key, ("image",), ()) else "is not one image in each record"
+    if keys.features[key].kind not in ("bytes", "text"):
         return "holds numbers, not encoded images"
-    most = max(len(one.values.get(key, ())) for one in found.samples)
+    most = max(len(sample.values.get(key, ())) for sample in keys.samples)
     return f"holds {most} values in a record, not one image" if most > 1 else ""
 
 
-def _labels(found: Found, unread: Unread) -> Iterator[Field]:
-    named = list(filter(None, [found.target]))
-    usual = [key for key in (LABEL, LABEL_COLUMN) if key in found.features][:1]
-    known = [key for key, one in found.features.items() if one.kind == "label" and "/" not in key]
+def _labels(keys: RecordKeys, unread: Unread) -> Iterator[Field]:
+    named = list(filter(None, [keys.target]))
+    usual = [key for key in (LABEL, LABEL_COLUMN) if key in keys.features][:1]
+    known = [
+        key for key, feature in keys.features.items() if feature.kind == "label" and "/" not in key
+    ]
     for key in named or usual or known:
-        if found.is_a(key, ("label",), (None,)) and found.vocabulary(key)[1] is not None:
-            held: tuple[Feature, ...] = (found.features[key],)
-            yield Field(key, Labels(), key, *found.vocabulary(key), held=held)
-        elif fault := _label_fault(found, key):
-            is_number = found.features[key].kind in ("int64", "float", "bool")
-            if key not in named or (found.named.label and not is_number):
+        if keys.is_a(key, ("label",), (None,)) and keys.vocabulary(key)[1] is not None:
+            held: tuple[Feature, ...] = (keys.features[key],)
+            yield Field(key, Labels(), key, *keys.vocabulary(key), held=held)
+        elif fault := _label_fault(keys, key):
+            is_number = keys.features[key].kind in ("int64", "float", "bool")
+            if key not in named or (keys.named.label and not is_number):
                 unread[key] = fault
         else:
-            default = None if found.is_a(key, ("int64", "label"), ()) else NO_LABEL
+            default = None if keys.is_a(key, ("int64", "label"), ()) else NO_LABEL
             held = (Feature(key, "label", (), default),)
-            if key.startswith(_CLASS) and TEXT in found.features:
-                held = (*held, replace(found.features[TEXT], kind="text"))
-            yield Field(_COLUMNS.get(key, key), Label(), key, *found.vocabulary(key), held=held)
-    if named or LABEL in found.features:
+            if key.startswith(_CLASS) and TEXT in keys.features:
+                held = (*held, replace(keys.features[TEXT], kind="text"))
+            yield Field(_COLUMNS.get(key, key), Label(), key, *keys.vocabulary(key), held=held)
+    if named or LABEL in keys.features:
         return
-    if TEXT in found.features:
+    if TEXT in keys.features:
         unread[TEXT] = f"has the classes as text, without the integers of {LABEL}"
-    for key in found.features:
-        if key.startswith(_CLASS) and found.is_a(key, ("int64", "label"), ()):
+    for key in keys.features:
+        if key.startswith(_CLASS) and keys.is_a(key, ("int64", "label"), ()):
             unread[key] = f"may be the class; if it is, give label={key!r}"
 
 
-def _label_fault(found: Found, key: str) -> str:
+def _label_fault(keys: RecordKeys, key: str) -> str:
     """Why a key does not hold at most one class per record, or ""."""
-    if key not in found.features:
+    if key not in keys.features:
         return ""
-    for one in found.samples:
-        values = one.values.get(key, ())
+    for sample in keys.samples:
+        values = sample.values.get(key, ())
         if (isinstance(values, list) and values) or len(values) > 1:
             return f"is {reprlib.repr(values)}, not one integer"
-    is_one = found.samples or found.features[key].shape == ()
-    return "" if is_one and found.features[key].kind in ("int64", "label") else "is not one integer"
+    is_one = keys.samples or keys.features[key].shape == ()
+    return "" if is_one and keys.features[key].kind in ("int64", "label") else "is not one integer"
 
 
-def _masks(found: Found, unread: Unread) -> Iterator[Field]:
-    for key, one in found.features.items():
-        if key not in _MASKS and (one.kind, one.shape) != ("mask", ()):
+def _masks(keys: RecordKeys, unread: Unread) -> Iterator[Field]:
+    for key, feature in keys.features.items():
+        if key not in _MASKS and (feature.kind, feature.shape) != ("mask", ()):
             continue
-        if not found.is_a(key, ("mask", "bytes", "text"), ()):
+        if not keys.is_a(key, ("mask", "bytes", "text"), ()):
             unread[key] = "is not one mask in each record"
-        elif fault := mask_fault(found.samples, key):
+        elif fault := mask_fault(keys.samples, key):
             unread[key] = fault
         else:
             yield Field(_COLUMNS.get(key, key), Mask(), key, held=(Feature(key, "mask"),))
 
 
-def _boxes(found: Found, image: str, columns: set[str], unread: Unread) -> Iterator[Field]:
+def _boxes(keys: RecordKeys, image: str, columns: set[str], unread: Unread) -> Iterator[Field]:
     """The only column of boxes, or none.
 
     Args:
@@ -257,17 +261,17 @@ def _boxes(found: Found, image: str, columns: set[str], unread: Unread) -> Itera
         columns: the names of the label columns.
     """
     label = "box_label" if LABEL_COLUMN in columns else LABEL_COLUMN
-    edges = [key for key in _OBJECT.edges if key in found.features]
-    arrays = [key for key in found.units if key not in found.faults]
-    if not arrays and found.is_a(_ARRAY, ("float",), (None,)):
+    edges = [key for key in _OBJECT.edges if key in keys.features]
+    arrays = [key for key in keys.units if key not in keys.faults]
+    if not arrays and keys.is_a(_ARRAY, ("float",), (None,)):
         arrays = [_ARRAY]
     if edges:
-        yield from _boxes_by_edge(found, image, label, unread)
+        yield from _boxes_by_edge(keys, image, label, unread)
     elif arrays:
-        yield from _boxes_in_array(found, arrays[0], label, unread)
+        yield from _boxes_in_array(keys, arrays[0], label, unread)
     else:
         for key in (_OBJECT_LABEL, _OBJECT_TEXT, _OBJECT_MASK):
-            if key in found.features:
+            if key in keys.features:
                 unread[key] = "is of objects that have no boxes"
     # `convert(tfds_features=True)` repeats the edges under this key.
     others = [key for key in arrays if key != f"{_OBJECT.key}/bbox"] if edges else arrays[1:]
@@ -275,48 +279,48 @@ def _boxes(found: Found, image: str, columns: set[str], unread: Unread) -> Itera
         unread[key] = f"holds boxes next to those of {(edges or arrays)[0]}"
 
 
-def _boxes_by_edge(found: Found, image: str, label: str, unread: Unread) -> Iterator[Field]:
+def _boxes_by_edge(keys: RecordKeys, image: str, label: str, unread: Unread) -> Iterator[Field]:
     edges = _OBJECT.edges
-    missing = [key for key in edges if key not in found.features]
-    there = next(key for key in edges if key in found.features)
+    missing = [key for key in edges if key not in keys.features]
+    present = next(key for key in edges if key in keys.features)
     if missing:
-        unread[there] = f"is present without {', '.join(missing)}"
+        unread[present] = f"is present without {', '.join(missing)}"
         return
-    if any(found.features[key].kind not in ("float", "int64") for key in edges):
-        unread[there] = "holds something other than numbers"
+    if any(keys.features[key].kind not in ("float", "int64") for key in edges):
+        unread[present] = "holds something other than numbers"
         return
-    if fault := unequal(found.samples, edges):
-        unread[there] = fault
+    if fault := unequal(keys.samples, edges):
+        unread[present] = fault
         return
-    unit, fault = box_unit(found.samples, edges, image)
+    unit, fault = box_unit(keys.samples, edges, image)
     if fault:
-        unread[there] = fault
+        unread[present] = fault
         return
-    held = tuple(replace(found.features[key], shape=(None,)) for key in edges)
-    classes = _of_objects(found, _OBJECT_LABEL, there, unread)
+    held = tuple(replace(keys.features[key], shape=(None,)) for key in edges)
+    classes = _of_objects(keys, _OBJECT_LABEL, present, unread)
     if classes:
         held += (Feature(_OBJECT_LABEL, "label", (None,)),)
-        if _OBJECT_TEXT in found.features:
+        if _OBJECT_TEXT in keys.features:
             held += (Feature(_OBJECT_TEXT, "text", (None,)),)
-    elif _OBJECT_TEXT in found.features:
+    elif _OBJECT_TEXT in keys.features:
         unread[_OBJECT_TEXT] = f"has the classes as text, without the integers of {_OBJECT_LABEL}"
-    if _of_objects(found, _OBJECT_MASK, there, unread):
-        if fault := mask_fault(found.samples, _OBJECT_MASK):
+    if _of_objects(keys, _OBJECT_MASK, present, unread):
+        if fault := mask_fault(keys.samples, _OBJECT_MASK):
             unread[_OBJECT_MASK] = fault
         else:
             held += (Feature(_OBJECT_MASK, "mask", (None,)),)
     kind = Boxes(label=label if classes else None, unit=unit)
-    vocabulary = found.vocabulary(_OBJECT_LABEL)
+    vocabulary = keys.vocabulary(_OBJECT_LABEL)
     yield Field(_OBJECT.column, kind, _OBJECT.key, *vocabulary, held=held)
 
 
-def _of_objects(found: Found, key: str, edge: str, unread: Unread) -> bool:
+def _of_objects(keys: RecordKeys, key: str, edge: str, unread: Unread) -> bool:
     """Whether a key is there, with one value for each box."""
-    if key not in found.features:
+    if key not in keys.features:
         return False
     kinds = ("int64", "label") if key == _OBJECT_LABEL else ("bytes", "text", "mask")
-    fault = unequal(found.samples, (edge, key))
-    if found.features[key].kind not in kinds:
+    fault = unequal(keys.samples, (edge, key))
+    if keys.features[key].kind not in kinds:
         words = "numbers, not PNGs" if key == _OBJECT_MASK else "no integers"
         fault = f"holds {words}"
     if fault:
@@ -324,38 +328,38 @@ def _of_objects(found: Found, key: str, edge: str, unread: Unread) -> bool:
     return not fault
 
 
-def _boxes_in_array(found: Found, key: str, label: str, unread: Unread) -> Iterator[Field]:
-    one = found.features[key]
-    if one.shape == (None,):  # as seen in files without metadata
-        one = replace(one, shape=(None, 4))
+def _boxes_in_array(keys: RecordKeys, key: str, label: str, unread: Unread) -> Iterator[Field]:
+    feature = keys.features[key]
+    if feature.shape == (None,):  # as seen in files without metadata
+        feature = replace(feature, shape=(None, 4))
     prefix = key.rpartition("/")[0]
-    near = [other for other in found.features if prefix and other.startswith(f"{prefix}/")]
-    labels = [other for other in near if found.is_a(other, ("label",), (None,))]
+    near = [other for other in keys.features if prefix and other.startswith(f"{prefix}/")]
+    labels = [other for other in near if keys.is_a(other, ("label",), (None,))]
     usual = f"{prefix}/label"
-    if found.is_a(usual, ("label", "int64"), (None,)):
+    if keys.is_a(usual, ("label", "int64"), (None,)):
         labels = [usual]
-    masks = [other for other in near if found.is_a(other, ("mask",), (None,))]
+    masks = [other for other in near if keys.is_a(other, ("mask",), (None,))]
     held = (
-        one,
+        feature,
         *(Feature(other, "label", (None,)) for other in labels if len(labels) == 1),
-        *(found.features[other] for other in masks[:1]),
+        *(keys.features[other] for other in masks[:1]),
     )
-    kind = Boxes(label=label if len(labels) == 1 else None, unit=found.units.get(key, "fraction"))
-    vocabulary = found.vocabulary(labels[0]) if len(labels) == 1 else (None, 0)
+    kind = Boxes(label=label if len(labels) == 1 else None, unit=keys.units.get(key, "fraction"))
+    vocabulary = keys.vocabulary(labels[0]) if len(labels) == 1 else (None, 0)
     yield Field(prefix or key, kind, prefix or key, *vocabulary, held=held)
 
 
-def _value(one: Feature, found: Found, unread: Unread) -> Field:
+def _value(feature: Feature, keys: RecordKeys, unread: Unread) -> Field:
     """A column of one key, as stored."""
-    if one.kind == "mask" and one.key not in unread:
-        unread[one.key] = "holds masks of objects that have no boxes"
+    if feature.kind == "mask" and feature.key not in unread:
+        unread[feature.key] = "holds masks of objects that have no boxes"
     kinds = {"image": "bytes", "mask": "bytes", "label": "int64"}
-    shape = (None,) if None in one.shape else one.shape
-    held = Feature(one.key, kinds.get(one.kind, one.kind), shape)
+    shape = (None,) if None in feature.shape else feature.shape
+    held = Feature(feature.key, kinds.get(feature.kind, feature.kind), shape)
     kind: Kind = Bytes(shape=shape)
     if held.kind == "text":
         kind = Text(shape=shape)
     elif held.kind in ("float", "int64", "bool"):
         dtype = {"float": "float32"}.get(held.kind, held.kind)
-        kind = Number(dtype=dtype, shape=shape, target=found.target == one.key)
-    return Field(one.key, kind, one.key, held=(held,))
+        kind = Number(dtype=dtype, shape=shape, target=keys.target == feature.key)
+    return Field(feature.key, kind, feature.key, held=(held,))

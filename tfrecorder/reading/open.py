@@ -71,8 +71,8 @@ def open_generations(
         metadata = own_metadata(where, sizes, files)
         if metadata is not None:
             _refuse_named_keys(where, named)
-            found = read_generations(where, sizes, metadata, files, at, known)
-            return _open_own(where, found), found
+            generations = read_generations(where, sizes, metadata, files, at, known)
+            return _open_own(where, generations), generations
         stored = _open_foreign(where, sizes, files, named)
     if at:
         raise DatasetError(f"at={at}: {where} has no generations; only `append` makes them.")
@@ -80,7 +80,7 @@ def open_generations(
 
 
 def _refuse_named_keys(where: str, named: NamedKeys) -> None:
-    if given := [f"{one}={key!r}" for one, key in named._asdict().items() if key is not None]:
+    if given := [f"{option}={key!r}" for option, key in named._asdict().items() if key is not None]:
         raise OptionError(
             f"{', '.join(given)}: this is for records of other tools, but tfrecorder wrote "
             f"{where}; leave it out, or choose columns with inputs and targets."
@@ -112,22 +112,22 @@ def _is_pattern(where: str) -> bool:
     return named or _is_file(where) or any(mark in where for mark in "*?[")
 
 
-def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:
+def _open_own(directory: str, generations: Sequence[Generation]) -> StoredDataset:
     """All generations as one dataset: in each split the oldest generation comes first."""
     remedy = (
         f"`{command('repair', directory)}` restores it from the source; or copy the files again."
     )
     splits: dict[str, list[ShardFile]] = {}
-    for one in found:
-        written = {shard["file"]: shard["bytes"] for shard in one.metadata["shards"]}
-        check_shards(one.directory, one.sizes, written, remedy)
-        for split in one.metadata["split_rows"]:
+    for generation in generations:
+        written = {shard["file"]: shard["bytes"] for shard in generation.metadata["shards"]}
+        check_shards(generation.directory, generation.sizes, written, remedy)
+        for split in generation.metadata["split_rows"]:
             splits.setdefault(split, [])
-        for shard in one.metadata["shards"]:
-            path = os.path.join(one.directory, shard["file"])
+        for shard in generation.metadata["shards"]:
+            path = os.path.join(generation.directory, shard["file"])
             file = ShardFile(path, shard["records"], shard["bytes"], shard.get("crc32c"))
             splits.setdefault(shard["split"], []).append(file)
-    metadata = found[-1].metadata
+    metadata = generations[-1].metadata
     fields = from_json(metadata["fields"])
     return StoredDataset(
         directory=directory,
@@ -138,13 +138,13 @@ def _open_own(directory: str, found: Sequence[Generation]) -> StoredDataset:
         shapes={key: tuple(shape) for key, shape in metadata["image_shapes"].items()},
         sides=_sides(metadata["image_sides"]),
         raw=metadata["options"].get("image_format") == "raw",
-        generations=tuple(one.directory for one in found),
+        generations=tuple(generation.directory for generation in generations),
     )
 
 
-def _sides(found: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def _sides(pairs: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Two pairs from JSON; None if there is no image."""
-    if not found:
+    if not pairs:
         return None
-    shorter, longer = found
+    shorter, longer = pairs
     return (shorter[0], shorter[1]), (longer[0], longer[1])

@@ -74,12 +74,12 @@ class Order:
         """
         if self.mode == "stored":
             return places.astype(np.int64)
-        found = places.astype(np.uint64)
+        numbers = places.astype(np.uint64)
         if self.mode == "exact":
-            found = permute(found, self.records, self._key("exact"))
+            numbers = permute(numbers, self.records, self._key("exact"))
         else:
-            found = _walk(found, self.records, self._in_blocks)
-        return found.astype(np.int64)
+            numbers = _walk(numbers, self.records, self._in_blocks)
+        return numbers.astype(np.int64)
 
     def _in_blocks(self, places: np.ndarray, _: Any = None) -> np.ndarray:
         """A permutation of whole blocks; the last may have more numbers than there are records."""
@@ -157,12 +157,12 @@ def _walk(
 
     A walk on from a number beyond them reaches one of them before it returns to its start.
     """
-    found = step(numbers, slice(None))
-    beyond = np.flatnonzero(found >= size)
+    result = step(numbers, slice(None))
+    beyond = np.flatnonzero(result >= size)
     while len(beyond):
-        found[beyond] = step(found[beyond], beyond)
-        beyond = beyond[found[beyond] >= size]
-    return found
+        result[beyond] = step(result[beyond], beyond)
+        beyond = beyond[result[beyond] >= size]
+    return result
 
 
 def _feistel(numbers: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:

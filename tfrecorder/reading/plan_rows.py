@@ -47,8 +47,8 @@ def read_planned(
             names = chosen(file.schema_arrow)
             if names is None:
                 return None
-            found: Any = file.read(columns=names, use_threads=False)
-            return found.select(names)
+            table: Any = file.read(columns=names, use_threads=False)
+            return table.select(names)
     except (OSError, storage.UnreadableError, pa.ArrowException) as error:
         raise DatasetError(
             f"{path} cannot be read: {error}. `{command('verify', directory)}` checks every file."

@@ -15,7 +15,6 @@ from typing import Any
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.core.checks import is_whole
 from tfrecorder.errors import OptionError
-from tfrecorder.format.json_form import record, whole
 
 #: The version of the form and of the order: code that computes another order has another number.
 VERSION = 2
@@ -69,8 +68,12 @@ class Position:
             )
         # NumPy's integers, into which some checkpoints turn ours, become Python's.
         state = self.to_json() | {k: int(v) if is_whole(v) else v for k, v in state.items()}
-        if fault := _FORM(state):
-            raise OptionError(f"{words}{fault}; give exactly what state_dict() returned.")
+        for name, most in _LARGEST.items():
+            if not is_whole(state[name]) or not 0 <= state[name] <= most:
+                raise OptionError(
+                    f"{words}{name}: {state[name]!r} is not a whole number from 0 to {most}; give "
+                    "exactly what state_dict() returned."
+                )
         if state["version"] != VERSION:
             raise OptionError(
                 f"{words}the position is of version {state['version']!r}, but this tfrecorder "
@@ -92,8 +95,8 @@ class Position:
         return replace(self, seed=state["seed"], epoch=state["epoch"], next=state["next"])
 
 
-_NUMBERS = dict.fromkeys(("version", "epoch", "next", "generation"), whole())
-_FORM = record({**_NUMBERS, "seed": whole(0, 2**32 - 1)})
+#: The largest value of each number of a position.
+_LARGEST = dict.fromkeys(("version", "epoch", "next", "generation"), 2**53) | {"seed": 2**32 - 1}
 
 _REMEDIES = {
     "fingerprint": "the records differ; give the dataset that the run began with",

@@ -69,15 +69,15 @@ class RecordReader:
         """
         if self.is_local:
             return [self._alone(number, at, use) for at, number in enumerate(numbers)]
-        found: list[Any] = [None] * len(numbers)
+        results: list[Any] = [None] * len(numbers)
         for shard, run in self._runs(numbers):
             first, last = run[0], run[-1]
             data = self._files.read(shard, first.offset, last.offset + last.size - first.offset)
-            for one in run:
-                start = one.offset - first.offset
-                framed = data[start : start + one.size]
-                found[one.at] = self._used(shard, one.offset, framed, use, one.at)
-        return found
+            for place in run:
+                start = place.offset - first.offset
+                framed = data[start : start + place.size]
+                results[place.at] = self._used(shard, place.offset, framed, use, place.at)
+        return results
 
     def damaged(self, number: int, fault: object) -> DatasetError:
         """The error for a record that is not as it was written."""

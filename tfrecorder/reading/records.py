@@ -122,13 +122,13 @@ class Records(Sequence[Any]):
 
     def __getitems__(self, numbers: Sequence[int] | np.ndarray) -> list[Any]:
         """The elements with these numbers, in the same order; PyTorch's `DataLoader` calls this."""
-        wanted = [self._number(one) for one in numbers]
-        epochs = [getattr(one, "epoch", self._epoch) for one in numbers]
+        wanted = [self._number(number) for number in numbers]
+        epochs = [getattr(number, "epoch", self._epoch) for number in numbers]
 
         def make(data: bytes, at: int) -> Any:
             return self._elements.make(data, wanted[at], epochs[at])
 
-        return [self._elements.mapped(one) for one in self._reader.read(wanted, make)]
+        return [self._elements.mapped(element) for element in self._reader.read(wanted, make)]
 
     _getitems = __getitems__  # the name that Grain calls
 
@@ -151,18 +151,18 @@ class Records(Sequence[Any]):
 
     def _number(self, number: Any) -> int:
         try:
-            found = operator.index(number)
+            index = operator.index(number)
         except TypeError:
             raise TypeError(f"records[{number!r}]: give a number, numbers, or a slice.") from None
-        if not -len(self) <= found < len(self):
-            raise IndexError(f"records[{found}]: there are {len(self)} records, numbered from 0.")
-        return found % len(self)
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"records[{index}]: there are {len(self)} records, numbered from 0.")
+        return index % len(self)
 
 
 def fingerprint_of(stored: StoredDataset, split: str) -> str:
     """A short text that tells the records of a split from others, wherever they are."""
     shards = [
-        (os.path.basename(one.path), one.records, one.bytes, one.crc32c)
-        for one in stored.splits[split]
+        (os.path.basename(shard.path), shard.records, shard.bytes, shard.crc32c)
+        for shard in stored.splits[split]
     ]
     return hashlib.blake2b(repr(shards).encode(), digest_size=8).hexdigest()

@@ -13,30 +13,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def streams_of(found: Iterable[Generation]) -> dict[str, Any] | None:
+def streams_of(generations: Iterable[Generation]) -> dict[str, Any] | None:
     """For each source, the position it was read up to; `streams` for a plan that has all rows."""
     newest: dict[str, Any] = {}
-    for one in found:
-        for name, known in one.metadata.get("streams", {}).items():
-            newest[name] = {"to": known["to"]}
+    for generation in generations:
+        for name, position in generation.metadata.get("streams", {}).items():
+            newest[name] = {"to": position["to"]}
     return newest or None
 
 
-def position_of(found: Iterable[Generation], source: str) -> Any:
+def position_of(generations: Iterable[Generation], source: str) -> Any:
     """The position that a source was read up to; None before its first batch."""
-    return (streams_of(found) or {}).get(source, {}).get("to")
+    return (streams_of(generations) or {}).get(source, {}).get("to")
 
 
-def taken_positions(found: Sequence[Generation], source: str) -> set[str]:
+def taken_positions(generations: Sequence[Generation], source: str) -> set[str]:
     """The positions of all rows that came from a source, as JSON.
 
     Raises:
         DatasetError: the plan of a generation cannot be read.
     """
     taken: set[str] = set()
-    for one in found:
-        if source in one.metadata.get("streams", {}):
-            taken.update(positions_in(one.directory, source))
+    for generation in generations:
+        if source in generation.metadata.get("streams", {}):
+            taken.update(positions_in(generation.directory, source))
     return taken
 
 
@@ -47,7 +47,9 @@ def positions_in(directory: str, source: str) -> list[str]:
         DatasetError: its plan cannot be read.
     """
     table = read_planned(directory, _columns)
-    pairs = [] if table is None else zip(*(one.to_pylist() for one in table.columns), strict=True)
+    pairs = (
+        [] if table is None else zip(*(column.to_pylist() for column in table.columns), strict=True)
+    )
     return [position for name, position in pairs if name == source]
 
 

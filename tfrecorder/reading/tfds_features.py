@@ -73,27 +73,33 @@ def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[TfdsKey]:
         if depth or length < 0 or "featuresDict" in inner:
             yield from _of(inner, key, depth + 1)
         else:
-            yield from (_of_length(one, length) for one in _of(inner, key, depth))
+            yield from (_of_length(tfds_key, length) for tfds_key in _of(inner, key, depth))
     elif depth > 1:
-        one = _single(form, key)
+        tfds_key = _single(form, key)
         # A list of lists: its values one after the other, then the length of each list.
-        flat = Feature(f"{key}/ragged_flat_values", _plain(one.feature.kind), (None,))
-        yield TfdsKey(flat, fault="holds lists of lists of boxes" if one.unit else one.fault)
+        flat = Feature(f"{key}/ragged_flat_values", _plain(tfds_key.feature.kind), (None,))
+        yield TfdsKey(
+            flat, fault="holds lists of lists of boxes" if tfds_key.unit else tfds_key.fault
+        )
         for level in range(depth - 1):
             yield TfdsKey(Feature(f"{key}/ragged_row_lengths_{level}", "int64", (None,)))
     else:
-        one = _single(form, key)
-        yield _of_length(one, None) if depth else one
+        tfds_key = _single(form, key)
+        yield _of_length(tfds_key, None) if depth else tfds_key
 
 
-def _of_length(one: TfdsKey, length: int | None) -> TfdsKey:
+def _of_length(tfds_key: TfdsKey, length: int | None) -> TfdsKey:
     """A list of this many values of a kind; for boxes, an array with four numbers in each row."""
-    feature = one.feature
+    feature = tfds_key.feature
     shape: tuple[int | None, ...] = (length, *feature.shape)
-    if None in shape and not one.unit:
+    if None in shape and not tfds_key.unit:
         shape = (None,)  # as stored: one value after the other
     return TfdsKey(
-        Feature(feature.key, feature.kind, shape), one.classes, one.shape, one.unit, one.fault
+        Feature(feature.key, feature.kind, shape),
+        tfds_key.classes,
+        tfds_key.shape,
+        tfds_key.unit,
+        tfds_key.fault,
     )
 
 

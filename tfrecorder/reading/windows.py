@@ -40,13 +40,18 @@ class WindowReader:
             if window in self._windows or first >= self._order.records:
                 continue
             places = np.arange(first, min(first + size, self._order.records))
-            found = np.unique(self._order.numbers(places) // self._order.block).tolist()
-            self._windows[window] = found
-            for block in found:
+            blocks = np.unique(self._order.numbers(places) // self._order.block).tolist()
+            self._windows[window] = blocks
+            for block in blocks:
                 if block not in self._blocks:
                     self._blocks[block] = self._pool.submit(self._read_block, block)
-        for window in [one for one in self._windows if one < now - _KEPT]:
-            kept = {block for one, some in self._windows.items() if one != window for block in some}
+        for window in [number for number in self._windows if number < now - _KEPT]:
+            kept = {
+                block
+                for other, blocks in self._windows.items()
+                if other != window
+                for block in blocks
+            }
             for block in set(self._windows.pop(window)) - kept:
                 del self._blocks[block]
 

@@ -5,7 +5,7 @@ Each is made again, by the functions of the commit itself, and compared byte for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 import google_crc32c
 
@@ -16,13 +16,13 @@ from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import shard_row_blocks
 from tfrecorder.verification.expectation import (
     Expectation,
-    other_sums,
+    check_sums,
     parquet_errors,
     unread,
 )
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing import metadata
-from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, rows_of_csv, to_csv
+from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, to_csv
 from tfrecorder.writing.tfds import class_files, public_files
 
 
@@ -52,23 +52,22 @@ def check_commit(expected: Expectation, done: Mapping[Shard, DoneRecord]) -> Ite
     reported = {fault.file for fault in expected.faults}
     for file, wanted in commit_files(expected, done).items():
         try:
-            found = expected.read(file)
+            data = expected.read(file)
         except storage.UnreadableError as error:
             if file not in reported:
                 yield unread(file, error)
             continue
-        if file not in reported and found != wanted:
-            yield Fault(file, "differs", _first_difference(found, wanted))
+        if file not in reported and data != wanted:
+            yield Fault(file, "differs", _first_difference(data, wanted))
 
 
-def _first_difference(found: bytes, wanted: bytes) -> str:
+def _first_difference(data: bytes, wanted: bytes) -> str:
     """The first line that differs between two texts, in words."""
-    theirs, ours = found.split(b"\n"), wanted.split(b"\n")
-    pairs = enumerate(zip(theirs, ours, strict=False), 1)
-    for number, (one, other) in pairs:
-        if one != other:
-            return f"line {number} is {_short(one)}, but must be {_short(other)}"
-    return f"it has {len(found):,} bytes, but must have {len(wanted):,}"
+    pairs = zip(data.split(b"\n"), wanted.split(b"\n"), strict=False)
+    for number, (line, wanted_line) in enumerate(pairs, 1):
+        if line != wanted_line:
+            return f"line {number} is {_short(line)}, but must be {_short(wanted_line)}"
+    return f"it has {len(data):,} bytes, but must have {len(wanted):,}"
 
 
 def _short(line: bytes, limit: int = 60) -> str:
@@ -76,74 +75,41 @@ def _short(line: bytes, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
-def check_gathered(expected: Expectation, damaged: frozenset[str]) -> Iterator[Fault]:
-    """Find rows of rejects.csv and suspects.csv that differ from those of the shards' lists.
+def check_gathered(expected: Expectation, damaged: Set[str]) -> Iterator[Fault]:
+    """Find a rejects.csv or suspects.csv that is not as it was written.
+
+    If the commit's list is lost, they are made again from the lists of the shards.
 
     Args:
-        damaged: files known to be damaged; nothing is compared with them.
+        damaged: files known to be damaged; nothing is made of them.
     """
     shards = expected.plan.shards
-    proved = {file for shard in expected.done for file in shard.beside.values()}
     lists = {
         layout.REJECTS: (REJECT_HEADER, [shard.rejects for shard in shards]),
         layout.SUSPECTS: (SUSPECT_HEADER, [shard.suspects for shard in shards]),
     }
     for file, (header, parts) in lists.items():
-        if _has_sums(expected, file):
+        if expected.files or not damaged.isdisjoint(parts):
+            yield from check_sums(expected, file)
             continue
-        if damaged.isdisjoint(parts):
-            yield from _check_list(expected, file, to_csv(header, []), parts, proved)
-        elif not storage.exists(expected.path(file)):
-            yield Fault(file, "missing", "it is missing")
+        try:
+            data = expected.read(file)
+            wanted = _gathered(expected, to_csv(header, []), parts)
+        except storage.UnreadableError as error:
+            yield unread(file, error)
+        except ValueError as error:
+            yield Fault(file, "differs", f"the lists of the shards are damaged: {error}")
+        else:
+            if data != wanted:
+                yield Fault(file, "differs", _first_difference(data, wanted))
 
 
-def _has_sums(expected: Expectation, file: str) -> bool:
-    """True if a file has the size and CRC32C that the commit noted."""
-    known = expected.files.get(file)
-    if known is None:
-        return False
-    try:
-        return other_sums(file, *storage.sums(expected.path(file)), known) is None
-    except (storage.UnreadableError, OSError):
-        return False
-
-
-def _check_list(
-    expected: Expectation, file: str, header: bytes, parts: list[str], proved: Collection[str]
-) -> Iterator[Fault]:
-    try:
-        found = expected.read(file)
-        bodies = _bodies(expected, header, parts)
-    except storage.UnreadableError as error:
-        yield unread(file, error)
-        return
-    if not found.startswith(header):
-        yield Fault(file, "damaged", f"its first line is not {header.decode().strip()!r}")
-        return
-    body = found[len(header) :]
-    if body == in_order(bodies.values()):
-        return
-    try:
-        rows = set(rows_of_csv(body))
-    except ValueError:
-        rows = set()
-    for part, own in bodies.items():
-        if not rows.issuperset(rows_of_csv(own)):
-            words = "" if part in proved else ": one of the two is damaged"
-            yield Fault(file, "differs", f"it does not hold the rows of {part}{words}")
-            if part not in proved:
-                yield Fault(part, "differs", f"its rows are not in {file}{words}")
-            return
-    yield Fault(file, "differs", "its rows are not those of the shards' lists")
-
-
-def _bodies(expected: Expectation, header: bytes, parts: list[str]) -> dict[str, bytes]:
-    """The rows of the shards' lists; lists with only a header need not be read."""
+def _gathered(expected: Expectation, header: bytes, parts: list[str]) -> bytes:
+    """The rows of the shards' lists as one; lists with only a header need not be read."""
     empty = google_crc32c.value(header)
     filled = [part for part in parts if not expected.stands_as(part, empty)]
-    found = storage.each(expected.read, filled, expected.directory)
-    read = dict(zip(filled, found, strict=True))
-    return {part: read.get(part, header)[len(header) :] for part in parts}
+    bodies = storage.each(expected.read, filled, expected.directory)
+    return header + in_order(body[len(header) :] for body in bodies)
 
 
 def check_names(expected: Expectation) -> Iterator[Fault]:
@@ -160,34 +126,19 @@ def check_plan_rows(expected: Expectation) -> Iterator[Fault]:
 
     If no checksum of them is known, every row group is read; its pages have checksums.
     """
-    known = expected.files.get(layout.PLAN_ROWS)
-    if known is None:
-        yield from _check_row_groups(expected)
+    if layout.PLAN_ROWS in expected.files:
+        yield from check_sums(expected, layout.PLAN_ROWS)
         return
-    try:
-        fault = other_sums(layout.PLAN_ROWS, *storage.sums(expected.path(layout.PLAN_ROWS)), known)
-    except storage.UnreadableError as error:
-        fault = unread(layout.PLAN_ROWS, error)
-    except OSError as error:
-        fault = Fault(layout.PLAN_ROWS, "unreadable", f"it cannot be read: {error.strerror}")
-    if fault:
-        yield fault
-
-
-def _check_row_groups(expected: Expectation) -> Iterator[Fault]:
-    plan = expected.plan
-    for group, shard in enumerate(plan.shards):
+    for group, shard in enumerate(expected.plan.shards):
+        planned = expected.plan.shard_rows(shard)
         try:
-            found = sum(map(len, shard_row_blocks(expected.directory, group)))
+            rows = sum(map(len, shard_row_blocks(expected.directory, group)))
         except parquet_errors() as error:
-            missing = isinstance(error, FileNotFoundError)
-            words = f"row group {group} cannot be read: {_first_line(error)}"
-            yield Fault(layout.PLAN_ROWS, "missing" if missing else "damaged", words)
+            code = "missing" if isinstance(error, FileNotFoundError) else "damaged"
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            words = f"row group {group} cannot be read: {reason}"
+            yield Fault(layout.PLAN_ROWS, code, words)
             continue
-        if found != plan.shard_rows(shard):
-            words = f"row group {group} has {found:,} rows; {plan.shard_rows(shard):,} were planned"
+        if rows != planned:
+            words = f"row group {group} has {rows:,} rows; {planned:,} were planned"
             yield Fault(layout.PLAN_ROWS, "damaged", words)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -63,12 +63,12 @@ class Fault:
 
 def at_most(faults: Iterable[Fault], most: int = MAX_FAULTS) -> Iterator[Fault]:
     """Faults, at most `most` of one code in one file; the rest of these are only counted."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for fault in faults:
-        found[fault.file, fault.code] += 1
-        if found[fault.file, fault.code] <= most:
+        counts[fault.file, fault.code] += 1
+        if counts[fault.file, fault.code] <= most:
             yield fault
-    for (file, code), count in found.items():
+    for (file, code), count in counts.items():
         if count > most:
             yield Fault(file, code, f"and {count - most:,} more of this kind")
 

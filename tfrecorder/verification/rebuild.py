@@ -18,9 +18,8 @@ from tfrecorder import storage
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
+from tfrecorder.format.documents import parse
 from tfrecorder.format.example import parse_example
-from tfrecorder.format.forms import parse_metadata, parse_plan
-from tfrecorder.format.json_form import anything, parse
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF
 from tfrecorder.format.tfrecord import frame, read_records
@@ -37,6 +36,7 @@ from tfrecorder.schema.fields import Field, fields_of, primary_image
 from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.validation.statistics import describe_columns
+from tfrecorder.verification.expectation import is_lost
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.copying import loaded
 from tfrecorder.writing.rows import planned_reject
@@ -73,7 +73,7 @@ def rebuild_lost(directory: str, repair: Callable[[str], list[str]]) -> list[str
         DatasetError: what is left does not say enough, or is damaged too; or is not readable.
     """
     every = committed_directories(directory)
-    lost = [number for number, folder in enumerate(every) if _is_lost(folder)]
+    lost = [number for number, folder in enumerate(every) if is_lost(folder)]
     if not lost:
         return []
     written = []
@@ -91,21 +91,6 @@ def remove_folders(paths: Iterable[str]) -> None:
             if os.listdir(path):
                 raise storage.UnwritableError(f"{path} is a folder with files; move it away")
             os.rmdir(path)
-
-
-def _is_lost(directory: str) -> bool:
-    for file in (layout.PLAN, layout.METADATA):
-        path = os.path.join(directory, file)
-        try:
-            data = storage.read_bytes(path)
-            parse_plan(data) if file == layout.PLAN else parse_metadata(data, path)
-            return False
-        except ValueError:
-            continue
-        except storage.UnreadableError as error:
-            if error.code not in ("not_found", "not_a_file", "bad_name"):
-                raise DatasetError(f"{path} cannot be read: {error}. Get access first.") from error
-    return True
 
 
 def _rebuild(directory: str, folder: str, number: int) -> list[str]:
@@ -136,7 +121,9 @@ def _from_records(directory: str, before: dict[str, Any] | None, digest: str) ->
         key=lambda shard: (SPLITS.index(shard.split), shard.index),
     )
     counts = {shard.split: shard.count for shard in shards}
-    wanted = [Shard(split, at, counts[split]) for split in counts for at in range(counts[split])]
+    wanted = [
+        Shard(split, index, count) for split, count in counts.items() for index in range(count)
+    ]
     if missing := [shard.file for shard in wanted if shard not in shards]:
         raise ValueError(f"{missing[0]} is missing")
     fields = _fields(document, layout.LABEL_MAP_CSV in names)
@@ -150,11 +137,11 @@ def _from_records(directory: str, before: dict[str, Any] | None, digest: str) ->
     planned = [row for shard in shards for row in rows[shard]]
     splits = pd.Series([s.split for s in shards for _ in rows[s]], dtype=SPLIT_TYPE)
     types = {name: pa.large_string() for name in (*COPY_OF, *REJECT_OF)}
-    types |= {one.key: _type(one) for one in _planned(fields)} | dict.fromkeys(
+    types |= {feature.key: _type(feature) for feature in _planned(fields)} | dict.fromkeys(
         (SOURCE_ID, COPY_OF.offset, COPY_OF.size), pa.int64()
     )
     columns = {key: pa.array([row[key] for row in planned], of) for key, of in types.items()}
-    fields = tuple(_with_names(directory, names, one, columns) for one in fields)
+    fields = tuple(_with_names(directory, names, field, columns) for field in fields)
     sound = [not row[REJECT_OF.reason] for row in planned]
     values = {key: column.filter(pa.array(sound)) for key, column in columns.items()}
     last = max(row[SOURCE_ID] for row in planned)
@@ -176,7 +163,9 @@ def _from_records(directory: str, before: dict[str, Any] | None, digest: str) ->
         shard: tally.done_record(plan.digest, shard, len(rows[shard]))
         for shard, tally in tallies.items()
     }
-    _check_public(directory, plan, done)
+    for file, data in public_files(plan, done).items():
+        if storage.read_bytes(os.path.join(directory, file)) != data:
+            raise ValueError(f"{file} says something else than the records")
     remove_folders(os.path.join(directory, file) for file in (layout.PLAN, layout.METADATA))
     for shard, tally in tallies.items():
         tally.publish(directory, shard)
@@ -192,15 +181,15 @@ def _from_records(directory: str, before: dict[str, Any] | None, digest: str) ->
 
 def _document(directory: str, name: str) -> Any:
     with storage.failing_as(ValueError, name):
-        return parse(storage.read_bytes(os.path.join(directory, name)), anything)
+        return parse(storage.read_bytes(os.path.join(directory, name)))
 
 
 def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
     """The columns that make these features, without the names of their classes."""
     forms = document["featuresDict"]["features"]
-    features = {one.feature.key: one for one in tfds_keys(document)}
+    features = {key.feature.key: key for key in tfds_keys(document)}
     boxes, taken, columns = f"{_BOXES.key}/bbox", {SOURCE_ID}, {}
-    for key, one in features.items():
+    for key, tfds_key in features.items():
         if key in taken:
             continue
         stem, _, last = key.rpartition("/")
@@ -212,21 +201,22 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
                 kinds.Mask() if "encodingFormat" in forms[key].get("image", {}) else kinds.Image()
             )
         elif last == "label" and f"{stem}/text" in features:
-            kind = kinds.Labels() if one.feature.shape else kinds.Label()
+            kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
         elif key in (boxes, *_BOXES.edges):
             stem, column = _BOXES.key, _BOXES.column
             label = "box_label" if f"{stem}/class/label" in features else None
             tfds = boxes in features
             kind = kinds.Boxes(label=label, background_class=background, tfds_features=tfds)
         else:
-            column, stem, kind = key, key, _kind(one.feature, forms[key])
+            column, stem, kind = key, key, _kind(tfds_key.feature, forms[key])
         column = _COLUMNS.get(stem, column)
         columns[column] = kind
         taken |= {feature.key for feature in Field(column, kind, stem).features}
-    made = fields_of(kinds.Schema(columns))
     return tuple(
-        replace(one, num_classes=features[one.label_key].classes or 0) if one.label_key else one
-        for one in made
+        replace(field, num_classes=features[field.label_key].classes or 0)
+        if field.label_key
+        else field
+        for field in fields_of(kinds.Schema(columns))
     )
 
 
@@ -244,19 +234,16 @@ def _planned(fields: Sequence[Field]) -> Iterator[Feature]:
     """The keys of a record that come from the table."""
     for field in fields:
         is_image = isinstance(field.kind, (kinds.Image, kinds.Mask))
-        whole = field.tfds_boxes_key
-        yield from (
-            one
-            for one in field.features
-            if one.key != whole and (not is_image or one.key == field.uri_key)
-        )
+        for feature in field.features:
+            if feature.key == field.uri_key if is_image else feature.key != field.tfds_boxes_key:
+                yield feature
 
 
 def _type(feature: Feature) -> Any:
     import pyarrow as pa
 
-    of_one = {"float": pa.float32(), "text": pa.large_string(), "bytes": pa.large_binary()}
-    plain = of_one.get(feature.kind, pa.int64())
+    of_kind = {"float": pa.float32(), "text": pa.large_string(), "bytes": pa.large_binary()}
+    plain = of_kind.get(feature.kind, pa.int64())
     return plain if feature.shape == () else pa.large_list(plain)
 
 
@@ -271,7 +258,7 @@ def _records(
         for offset, data in read_records(file):
             record, parts = parse_example(data), frame([data])
             number = int(bytes(record[SOURCE_ID][0]))
-            row = {one.key: _plain(one, list(record[one.key])) for one in wanted}
+            row = {feature.key: _plain(feature, list(record[feature.key])) for feature in wanted}
             uri = row[images[0].uri_key] if images else ""
             warning = suspects.get(number, "")
             outcome = loaded(PlannedRow(number, uri, row), parts, record, images, warning)
@@ -287,7 +274,7 @@ def _records(
 
 def _plain(feature: Feature, values: list[Any]) -> Any:
     if feature.kind == "text":
-        values = [bytes(one).decode() for one in values]
+        values = [bytes(value).decode() for value in values]
     return values if feature.shape else values[0]
 
 
@@ -306,7 +293,7 @@ def _add_rejects(
     for split, of_split in itertools.groupby(rows, key=lambda shard: shard.split):
         counts = [len(rows[shard]) for shard in of_split]
         total = max(1, sum(counts))
-        while any(_size(total, len(counts), at) < count for at, count in enumerate(counts)):
+        while any(_size(total, len(counts), i) < count for i, count in enumerate(counts)):
             total += 1
         split_rows[split] = total
     more = len(rejects) + sum(map(len, rows.values())) - sum(split_rows.values())
@@ -315,8 +302,8 @@ def _add_rejects(
     split_rows[next(iter(split_rows))] += more
     first = primary_image(fields)
     nothing = {
-        one.key: [] if one.shape else {"text": "", "bytes": b""}.get(one.kind, 0)
-        for one in _planned(fields)
+        feature.key: [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
+        for feature in _planned(fields)
     }
     waiting = iter(rejects)
     for shard, of_shard in rows.items():
@@ -366,10 +353,3 @@ def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, 
     if any("boundingBox" in str(form) or "useColormap" in str(form) for form in forms):
         options["tfds_features"] = True
     return options
-
-
-def _check_public(directory: str, plan: Plan, done: Mapping[Shard, Any]) -> None:
-    """Raise a ValueError unless the public files follow from this plan."""
-    for file, data in public_files(plan, done).items():
-        if storage.read_bytes(os.path.join(directory, file)) != data:
-            raise ValueError(f"{file} says something else than the records")

@@ -8,16 +8,14 @@ done-records; the commit makes them again.
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import os
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
-
-import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores
@@ -25,6 +23,7 @@ from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError
 from tfrecorder.format import layout
+from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import read_places
 from tfrecorder.output.directory import claim, exchange_begun, refuse_foreign
@@ -33,28 +32,14 @@ from tfrecorder.output.exchange import complete
 from tfrecorder.reading.generations import committed_directories
 from tfrecorder.storage import folders
 from tfrecorder.verification.commit_files import check_commit, check_gathered
-from tfrecorder.verification.expectation import (
-    Expectation,
-    Written,
-    other_sums,
-    read_expectation,
-    refuse,
-)
+from tfrecorder.verification.expectation import Expectation, read_expectation, refuse
 from tfrecorder.verification.faults import Fault
 from tfrecorder.verification.rebuild import LOST, rebuild_lost, remove_folders
 from tfrecorder.verification.shard import ShardFindings
-from tfrecorder.verification.source_change import describe
-from tfrecorder.verification.verify import (
-    Advance,
-    byte_bar,
-    check_all,
-    check_common,
-    check_shards,
-    verify,
-)
+from tfrecorder.verification.verify import Advance, byte_bar, check_all, no_bar, verify
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.commit import commit
-from tfrecorder.writing.shards import Pool, write_shard
+from tfrecorder.writing.shards import REJECT_HEADER, Pool, rows_of_csv, to_csv, write_shard
 
 _NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."
 
@@ -131,9 +116,7 @@ def repair(
                 complete(where)
         refuse(where)
         folder = None if base is None else storage.absolute(storage.given_path(base))
-        rebuilt = rebuild_lost(
-            where, lambda one: _repair(read_expectation(one), folder, lambda size: None)
-        )
+        rebuilt = rebuild_lost(where, lambda path: _repair(read_expectation(path), folder))
         _refuse_foreign(where)
     try:
         with claim(where):
@@ -149,12 +132,7 @@ def repair(
 
 
 def _refuse_foreign(directory: str) -> None:
-    expected = read_expectation(directory)
-    if not expected.staged:
-        raise DatasetError(
-            f"{directory} cannot be repaired: its plan, {layout.PLAN}, is damaged or gone, so the"
-            f" order of its rows is not known. {_NO_PLAN}"
-        )
+    _refuse_damaged_plan(directory, read_expectation(directory).faults)
     try:
         refuse_foreign(directory)
     except OutputError as error:
@@ -181,74 +159,43 @@ def _repair_all(directory: str, base: str | None, progress: bool | None) -> list
     return written
 
 
-def _repair(expected: Expectation, base: str | None, advance: Advance) -> list[str]:
+def _repair(expected: Expectation, base: str | None, advance: Advance = no_bar) -> list[str]:
     directory = expected.directory
-    shards, faults = check_all(expected, None, advance)
+    shards, faults = check_all(expected, advance=advance)
     if not faults:
         return []
     _refuse_damaged_plan(directory, faults)
     faulty = {fault.file for fault in faults}
-    written = _write_plan(expected, faulty, base) + _write_indexes(expected, shards, faulty)
-    groups = _groups_to_write(expected, shards, faulty - set(written))
-    _refuse_unproved(expected, shards, groups)
+    written = _write_indexes(expected, shards, faulty)
+    own_files = [{f.shard.file, f.shard.done, *f.shard.beside.values()} for f in shards]
+    groups = [group for group, own in enumerate(own_files) if own & faulty.difference(written)]
     files, done, refusals = _write_shards(expected, shards, groups, base)
     written += files
-    if not refusals:
-        written += _commit_again(read_expectation(directory), done)
-    written = sorted(set(written))
     if refusals:
-        others = f" Other files were written again: {', '.join(written)}." if written else ""
+        others = f" Other files were written again: {', '.join(sorted(written))}." * bool(written)
         raise SourceError(
             f"{directory} is not repaired, because sources have changed: "
             f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
             f"and repair again, or convert again with overwrite=True.{others}"
         )
-    _check_again(directory, [group for group, one in enumerate(shards) if one.faults])
-    return written
-
-
-def _check_again(directory: str, groups: Sequence[int]) -> None:
-    """Raise a DatasetError if a repaired file still has a fault."""
-    expected = read_expectation(directory)
-    found = [*expected.faults]
-    for one in check_shards(expected, groups):
-        found += one.faults
-    found += check_common(expected, expected.done, found)
-    if found:
+    written += _commit_again(read_expectation(directory), done)
+    _, left = check_all(read_expectation(directory), [g for g, f in enumerate(shards) if f.faults])
+    if left:
         raise DatasetError(
-            f"{directory}: {found[0].file} is as it was written, but it is still wrong: "
-            f"{found[0]}. Writing it again does not help: convert again with overwrite=True, and "
+            f"{directory}: {left[0].file} is as it was written, but it is still wrong: "
+            f"{left[0]}. Writing it again does not help: convert again with overwrite=True, and "
             "please report it."
         )
+    return sorted(set(written))
 
 
-def _refuse_damaged_plan(directory: str, faults: Sequence[Fault]) -> None:
+def _refuse_damaged_plan(directory: str, faults: Iterable[Fault]) -> None:
     for fault in faults:
-        if fault.file == layout.PLAN_ROWS:
+        if fault.file in (layout.PLAN, layout.PLAN_ROWS):
             raise DatasetError(
-                f"{directory} cannot be repaired: its plan is damaged: {fault.file}: {fault}. "
-                f"{_NO_PLAN}"
+                f"{directory} cannot be repaired: its plan is damaged or gone, so the order of its "
+                f"rows is not known: {fault.file}: {fault}. {_NO_PLAN}"
             )
-
-
-def _write_plan(expected: Expectation, faulty: Collection[str], base: str | None) -> list[str]:
-    """Write the plan's head, if everything that decides on records is unchanged.
-
-    The folder of relative uris may have changed: `base` is used if it gives the original bytes.
-    """
-    if layout.PLAN not in faulty:
-        return []
-    known = expected.files.get(layout.PLAN)
-    for folder in (expected.plan.base, base):
-        if folder is not None:
-            data = dataclasses.replace(expected.plan, base=folder).to_json()
-            if not other_sums(layout.PLAN, len(data), google_crc32c.value(data), known):
-                storage.publish_bytes(expected.directory, layout.PLAN, data)
-                return [layout.PLAN]
-    raise DatasetError(
-        f"{expected.directory} cannot be repaired: {layout.PLAN} names a different folder for the "
-        f"images than before: {expected.plan.base!r}. Give the right one as base. {_NO_PLAN}"
-    )
 
 
 def _write_indexes(
@@ -256,38 +203,15 @@ def _write_indexes(
 ) -> list[str]:
     """Write damaged indexes of sound shards again: the shard shows where records begin."""
     written = []
-    for one in shards:
-        file = one.shard.index_file
-        if one.sound and file in faulty:
-            with storage.open_seekable(expected.path(one.shard.file)) as shard:
-                places = read_places(shard, one.bytes)
+    for findings in shards:
+        file = findings.shard.index_file
+        if findings.sound and file in faulty:
+            with storage.open_seekable(expected.path(findings.shard.file)) as shard:
+                places = read_places(shard, findings.bytes)
                 lines = "".join(f"{offset} {size}\n" for offset, size in places)
             storage.publish_bytes(expected.directory, file, lines.encode())
             written.append(file)
     return written
-
-
-def _groups_to_write(
-    expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
-) -> list[int]:
-    """The shards to write again: damaged ones, or ones whose index, lists or record are damaged."""
-    return [
-        group
-        for group, one in enumerate(shards)
-        if {one.shard.file, one.shard.done, *one.shard.beside.values()}.intersection(faulty)
-    ]
-
-
-def _refuse_unproved(
-    expected: Expectation, shards: Sequence[ShardFindings], groups: Sequence[int]
-) -> None:
-    for group in groups:
-        if not expected.written(shards[group].shard):
-            raise DatasetError(
-                f"{expected.directory} cannot be repaired: for {shards[group].shard.file} neither "
-                f"the done-record nor {layout.METADATA} is left to prove the new file against. "
-                "Convert again with overwrite=True."
-            )
 
 
 def _write_shards(
@@ -310,67 +234,79 @@ def _write_shards(
     refusals: list[str] = []
     threads = cores()
     with _folder_aside(expected) as folder, ThreadPool(threads) as executor:
-        aside = dataclasses.replace(expected, directory=folder, done={}, listed={}, standing={})
         pool = Pool(executor, threads)
         for group in groups:
-            attempt = Attempt(folder, plan.shards[group], plan.digest)
-            done = write_shard(plan, group, attempt, pool)
-            shard, found = plan.shards[group], Written(done.records, done.bytes, done.crc32c)
-            if found in expected.written(shard).values():
-                written += _take_places(expected, aside, shard, shards[group].sound)
+            shard = plan.shards[group]
+            if (sums := expected.written(shard)) is None:
+                raise DatasetError(
+                    f"{expected.directory} cannot be repaired: for {shard.file} neither the "
+                    f"done-record nor {layout.METADATA} is left to prove the new file against. "
+                    "Convert again with overwrite=True."
+                )
+            done = write_shard(plan, group, Attempt(folder, shard, plan.digest), pool)
+            if (done.bytes, done.crc32c) == (sums["bytes"], sums["crc32c"]):
+                written += _take_places(expected, folder, shard, shards[group].sound)
                 proved.append(done)
             else:
-                refusals.append(describe(expected, aside, group, done))
+                refusals.append(f"{shard.file}: {_difference(expected, folder, shard)}")
             storage.remove(folder, shard.file)
     return written, proved, refusals
 
 
+def _difference(expected: Expectation, folder: str, shard: Shard) -> str:
+    """Why a shard comes out different: the first row that became a reject, if one did."""
+    lists = (expected.path(shard.rejects), os.path.join(folder, shard.rejects))
+    before, now = (_bytes_or_none(path) or b"" for path in lists)
+    header = to_csv(REJECT_HEADER, [])
+    rejects = rows_of_csv(now.removeprefix(header))
+    for number, row in rejects if before.startswith(header) else ():
+        if row not in before:
+            _, uri, _, reason = next(csv.reader([row.decode()]))
+            return f"row {number}, image {value_of(uri)!r}, cannot be used now ({reason})"
+    return "an image has other bytes now, or another version of Pillow encodes it differently"
+
+
 @contextlib.contextmanager
 def _folder_aside(expected: Expectation) -> Iterator[str]:
-    """A local folder in which `write_shard` finds the rows of the plan."""
-    with _empty_folder(expected.directory) as folder:
-        with storage.publish(folder, layout.PLAN_ROWS) as lent:
-            _copy(expected.path(layout.PLAN_ROWS), lent)
+    """A local folder in which `write_shard` finds the rows of the plan.
+
+    It is on the disk of a local dataset, so that files need only be renamed.
+    """
+    directory, name = expected.directory, f"{layout.TMP}/repair-{uuid.uuid4().hex}"
+    with contextlib.ExitStack() as stack:
+        if storage.is_local(directory):
+            folder = os.path.join(directory, name)
+            stack.callback(storage.remove, directory, name)
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrecorder-"))
+        _copy(expected.path(layout.PLAN_ROWS), folder, layout.PLAN_ROWS)
         yield folder
 
 
-@contextlib.contextmanager
-def _empty_folder(directory: str) -> Iterator[str]:
-    """A folder on the disk of a local dataset, so that files need only be renamed."""
-    if not storage.is_local(directory):
-        with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
-            yield folder
-        return
-    name = f"{layout.TMP}/repair-{uuid.uuid4().hex}"
-    try:
-        yield os.path.join(directory, name)
-    finally:
-        storage.remove(directory, name)
+def _copy(path: str, directory: str, name: str) -> None:
+    with storage.open_seekable(path) as file, storage.publish(directory, name) as copy:
+        while data := file.read(2**20):
+            storage.write_all(copy, data)
 
 
-def _copy(path: str, file: BinaryIO) -> None:
-    with storage.open_seekable(path) as found:
-        while data := found.read(2**20):
-            storage.write_all(file, data)
-
-
-def _take_places(old: Expectation, new: Expectation, shard: Shard, sound: bool) -> list[str]:
+def _take_places(old: Expectation, folder: str, shard: Shard, sound: bool) -> list[str]:
     """Publish what is not in its place yet of a proved shard, the done-record last."""
-    beside = (shard.index_file, shard.rejects, shard.suspects, shard.done)
     moved = [] if sound else [shard.file]
-    moved += [file for file in beside if _bytes_or_none(old, file) != new.read(file)]
+    for file in (*shard.beside.values(), shard.done):
+        if _bytes_or_none(old.path(file)) != storage.read_bytes(os.path.join(folder, file)):
+            moved.append(file)
     for file in moved:
+        path = os.path.join(folder, file)
         if storage.is_local(old.directory):
-            folders.move(old.directory, os.path.relpath(new.path(file), old.directory), file)
-            continue
-        with storage.publish(old.directory, file) as place:
-            _copy(new.path(file), place)
+            folders.move(old.directory, os.path.relpath(path, old.directory), file)
+        else:
+            _copy(path, old.directory, file)
     return moved
 
 
-def _bytes_or_none(where: Expectation, file: str) -> bytes | None:
+def _bytes_or_none(path: str) -> bytes | None:
     try:
-        return where.read(file)
+        return storage.read_bytes(path)
     except storage.UnreadableError:
         return None
 
@@ -382,10 +318,10 @@ def _commit_again(expected: Expectation, proved: Sequence[DoneRecord]) -> list[s
         proved: done-records just written again.  They may count other retries than before, and the
             commit's list must then count the same.
     """
-    by_name = {one.shard: one for one in (*expected.done.values(), *proved)}
+    by_name = {done.shard: done for done in (*expected.done.values(), *proved)}
     done = {shard: by_name[shard.name] for shard in expected.plan.shards if shard.name in by_name}
-    found = [*check_commit(expected, done), *check_gathered(expected, frozenset())]
-    files = {fault.file for fault in (*expected.faults, *found)} - {shard.done for shard in done}
+    faults = [*check_commit(expected, done), *check_gathered(expected, frozenset())]
+    files = {fault.file for fault in (*expected.faults, *faults)} - {shard.done for shard in done}
     remove_folders(map(expected.path, files))
     if files:
         # The conversion, which committed, has already judged the fraction.

@@ -7,15 +7,13 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores, map_ahead
 from tfrecorder.display.bars import bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format import layout
-from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.reading.generations import committed_directories
 from tfrecorder.verification.commit_files import (
     check_commit,
@@ -29,8 +27,15 @@ from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
 from tfrecorder.writing.tfds import image_shape
 
+#: The shard, its done-record, its index and its two lists.
+FILES_OF_A_SHARD = 5
+
 #: Called with the number of bytes that were read.
 Advance = Callable[[int], None]
+
+
+def no_bar(size: int) -> None:
+    """An `Advance` that shows nothing."""
 
 
 def verify(
@@ -80,15 +85,15 @@ def verify(
         with byte_bar(every, is_shown(progress)) as advance:
             for number, expected in enumerate(every):
                 decoder = _decoder(expected) if decode else None
-                checked, found = check_all(expected, decoder, advance)
-                found += check_follows(every[number - 1] if number else None, expected)
+                checked, own_faults = check_all(expected, None, decoder, advance)
+                own_faults += check_follows(every[number - 1] if number else None, expected)
                 shards += checked
-                faults += [of_generation(number, fault) for fault in found]
+                faults += [of_generation(number, fault) for fault in own_faults]
     return VerificationReport(
         directory=where,
-        files=sum(one.files for one in shards) + sum(map(common_files, every)),
-        records=sum(one.records for one in shards),
-        bytes=sum(one.bytes for one in shards),
+        files=FILES_OF_A_SHARD * len(shards) + sum(map(common_files, every)),
+        records=sum(findings.records for findings in shards),
+        bytes=sum(findings.bytes for findings in shards),
         seconds=time.perf_counter() - started,
         decoded=decode,
         found=tuple(faults),
@@ -110,57 +115,43 @@ def of_generation(number: int, fault: Fault) -> Fault:
 
 def check_follows(before: Expectation | None, expected: Expectation) -> Iterator[Fault]:
     """A fault if a generation was appended to a different dataset from the one it is in."""
-    known = expected.plan.before
-    if (known is None) != (before is None) or (known and before and known["plan"] != before.digest):
+    noted = (expected.plan.before or {}).get("plan")
+    if noted != (before.plan.digest if before else None):
         words = "it was not appended to the generation before it: one of the two was replaced"
         yield Fault(layout.PLAN, "differs", words)
 
 
 def check_all(
-    expected: Expectation, decode: Decode | None, advance: Advance
-) -> tuple[list[ShardFindings], list[Fault]]:
-    """All shards, and the faults of the whole directory, grouped by file."""
-    groups = range(len(expected.plan.shards))
-    shards = check_shards(expected, groups, decode, advance)
-    done = {one.shard: one.done for one in shards if one.done is not None}
-    faults = [*expected.faults, *(fault for one in shards for fault in one.faults)]
-    # Those of a shard are no more already: what stands for the others is not counted with them.
-    return shards, _sorted([*faults, *at_most(check_common(expected, done, faults))])
-
-
-def check_shards(
     expected: Expectation,
-    groups: Iterable[int],
+    groups: Iterable[int] | None = None,
     decode: Decode | None = None,
-    advance: Advance = lambda size: None,
-) -> list[ShardFindings]:
-    """Some shards, by their places in the plan, in parallel."""
-    local = storage.is_local(expected.directory)
-    threads = cores() if local else storage.REMOTE_THREADS
+    advance: Advance = no_bar,
+) -> tuple[list[ShardFindings], list[Fault]]:
+    """Check shards in parallel, and what all of them share; the faults are grouped by file.
+
+    Args:
+        groups: the places of the shards in the plan; None checks all.
+    """
+    threads = cores() if storage.is_local(expected.directory) else storage.REMOTE_THREADS
     with ThreadPool(threads, "verify") as pool:
 
         def check(group: int) -> ShardFindings:
             return check_shard(expected, group, decode, advance)
 
-        return list(map_ahead(pool, check, groups, ahead=2 * threads))
-
-
-def check_common(
-    expected: Expectation, done: Mapping[Shard, DoneRecord], faults: Iterable[Fault]
-) -> list[Fault]:
-    """The faults of what all shards share.
-
-    Args:
-        done: the done-records, as the shards prove them.
-        faults: those found so far.
-    """
-    damaged = frozenset(fault.file for fault in faults)
-    return [
+        if groups is None:
+            groups = range(len(expected.plan.shards))
+        shards = list(map_ahead(pool, check, groups, ahead=2 * threads))
+    faults = [*expected.faults, *(fault for findings in shards for fault in findings.faults)]
+    damaged = {fault.file for fault in faults}
+    done = {shard: done for shard, done in expected.done.items() if shard.done not in damaged}
+    common = [
         *check_commit(expected, done),
         *check_gathered(expected, damaged),
         *check_names(expected),
         *check_plan_rows(expected),
     ]
+    # Those of a shard are no more already: what stands for the others is not counted with them.
+    return shards, _sorted([*faults, *at_most(common)])
 
 
 def _sorted(faults: list[Fault]) -> list[Fault]:
@@ -176,7 +167,7 @@ def _sorted(faults: list[Fault]) -> list[Fault]:
 def byte_bar(every: Iterable[Expectation], shown: bool) -> Iterator[Advance]:
     """A progress bar over the bytes of all shards; yields the function that moves it."""
     if not shown:
-        yield lambda size: None
+        yield no_bar
         return
     total = sum(map(_shard_bytes, every))
     lock = threading.Lock()

@@ -10,13 +10,12 @@ import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.crc32c import seal
-from tfrecorder.format.forms import METADATA_VERSION
+from tfrecorder.format.documents import METADATA_VERSION, seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord, add_up
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import to_json as fields_to_json
-from tfrecorder.writing.tfds import image_shapes, image_sides, json_bytes
+from tfrecorder.writing.tfds import image_shapes, image_sides
 
 
 def plan_sums(output_dir: str) -> dict[str, dict[str, int]]:
@@ -62,22 +61,20 @@ def metadata_json(
         for shard in plan.shards
     ]
     return seal(
-        json_bytes(
-            {
-                "version": METADATA_VERSION,
-                "plan": plan.digest,
-                "options": plan.options,
-                "fields": fields_to_json(plan.fields),
-                "statistics": plan.statistics,
-                "source_rows": plan.source_rows,
-                "image_shapes": image_shapes(plan, done.values()),
-                "image_sides": image_sides(plan, done.values()),
-                "split_rows": plan.split_rows,
-                "totals": asdict(add_up(done.values())),
-                "shards": shards,
-                "files": files,
-                **({} if plan.before is None else {"before": plan.before}),
-                **({} if plan.streams is None else {"streams": plan.streams}),
-            }
-        )
+        {
+            "version": METADATA_VERSION,
+            "plan": plan.digest,
+            "options": plan.options,
+            "fields": fields_to_json(plan.fields),
+            "statistics": plan.statistics,
+            "source_rows": plan.source_rows,
+            "image_shapes": image_shapes(plan, done.values()),
+            "image_sides": image_sides(plan, done.values()),
+            "split_rows": plan.split_rows,
+            "totals": asdict(add_up(done.values())),
+            "shards": shards,
+            "files": files,
+            **({} if plan.before is None else {"before": plan.before}),
+            **({} if plan.streams is None else {"streams": plan.streams}),
+        }
     )
