@@ -54,7 +54,7 @@ _SMALL_FEED = 4096  # what libpng gives zlib at a time
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _PngFrame:
     """The fields of IHDR that matter."""
 
     width: int
@@ -110,7 +110,7 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
     return _header(frame, walk.transparent, walk.oriented)
 
 
-def _header(frame: _Frame, transparent: bool, oriented: bool) -> Header:
+def _header(frame: _PngFrame, transparent: bool, oriented: bool) -> Header:
     """TensorFlow expands a palette to RGB or RGBA, and ignores tRNS without a palette."""
     channels = _SAMPLES[frame.color]
     if frame.color == _PALETTE:
@@ -122,7 +122,7 @@ def _damaged(detail: str) -> Reject:
     return Reject("check", "damaged", f"the PNG {detail}")
 
 
-def _read_frame(data: bytes, max_pixels: int | None) -> _Frame:
+def _read_frame(data: bytes, max_pixels: int | None) -> _PngFrame:
     """The IHDR chunk, which must come first."""
     if len(data) < 33:
         raise Reject("check", "truncated", "the PNG ends inside its IHDR chunk")
@@ -138,7 +138,7 @@ def _read_frame(data: bytes, max_pixels: int | None) -> _Frame:
     if not known or not 0 < width < 2**31 or not 0 < height < 2**31:
         raise _damaged("has values in its IHDR chunk that the standard does not know")
     check_size(height, width, _SAMPLES[color] if color != _PALETTE else 4, max_pixels)
-    return _Frame(width, height, depth, color, interlace == 1)
+    return _PngFrame(width, height, depth, color, interlace == 1)
 
 
 def _chunks(
@@ -178,7 +178,7 @@ class _Walk:
         complaint: the first thing that libpng only warns about; None if there is none.
     """
 
-    def __init__(self, frame: _Frame) -> None:
+    def __init__(self, frame: _PngFrame) -> None:
         self.transparent = False
         self.oriented = False
         self.complaint: str | None = None
@@ -257,7 +257,7 @@ class _Walk:
 class _Inflater:
     """Inflates the image data piece by piece, keeping none of it, and checks size and filters."""
 
-    def __init__(self, frame: _Frame) -> None:
+    def __init__(self, frame: _PngFrame) -> None:
         self.begun = False
         self._runs = list(frame.runs())
         self._size = sum(stride * rows for stride, rows in self._runs)

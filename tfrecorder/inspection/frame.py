@@ -28,7 +28,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import require
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.sources.cells import Fault, File, file_in, name_of
+from tfrecorder.sources.cells import CellFault, File, file_in, name_of
 from tfrecorder.sources.source import read_table
 from tfrecorder.sources.table import Source
 
@@ -132,7 +132,7 @@ def _read_row(source: Source, row: int) -> FrameRow:
         for name in (SPLIT_COLUMN, LABEL_COLUMN)
     )
     cell = file_in(source.frame[URI_COLUMN].iloc[row])
-    if isinstance(cell, Fault):
+    if isinstance(cell, CellFault):
         return FrameRow(row, split, label, cell.shown, fault=cell.reason)
     uri = cell.name or name_of(cell.data) if isinstance(cell, File) else _text(cell)
     shown = FrameRow(row, split, label, uri)

@@ -37,7 +37,7 @@ class UnshownError(Exception):
 
 
 @dataclass(frozen=True)
-class Picture:
+class Thumbnail:
     """A decoded image, at a reduced size.
 
     Attributes:
@@ -54,7 +54,7 @@ class Picture:
     contrast: float
 
 
-def read_picture(data: bytes, side: int = SIDE) -> Picture:
+def read_picture(data: bytes, side: int = SIDE) -> Thumbnail:
     """Decode an image no larger than needed.
 
     Args:
@@ -73,7 +73,7 @@ def read_picture(data: bytes, side: int = SIDE) -> Picture:
         pixels = _to_rgb(image)
         pixels.thumbnail((side, side), Image.Resampling.BOX)
     grey = np.asarray(pixels.convert("L"), dtype=np.float32)
-    return Picture(pixels, width, height, float(grey.mean()), float(grey.std()))
+    return Thumbnail(pixels, width, height, float(grey.mean()), float(grey.std()))
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -57,7 +57,7 @@ class Content(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fault:
+class CellFault:
     """Takes the place of a cell that should hold an image and does not.
 
     Attributes:
@@ -70,7 +70,7 @@ class Fault:
 
 
 def file_in(cell: Any) -> Any:
-    """The `File` in a cell, else the uri in it, or a `Fault`; anything else is returned as it is.
+    """The `File` in a cell, else the uri in it, or a `CellFault`; anything else as it is.
 
     Args:
         cell: bytes; {"bytes": …, "path": …} as Hugging Face has it, where either may be None; a
@@ -91,7 +91,7 @@ def file_in(cell: Any) -> Any:
         try:
             return File(file_of(cell), "")
         except Reject as reject:
-            return Fault(f"a picture of Pillow: {reject}", repr(cell)[:99])
+            return CellFault(f"a picture of Pillow: {reject}", repr(cell)[:99])
     return cell
 
 
@@ -127,10 +127,10 @@ def is_data_uri(text: str) -> bool:
     return text[: len(_DATA)].lower() == _DATA
 
 
-def _of_data_uri(text: str) -> File | Fault:
+def _of_data_uri(text: str) -> File | CellFault:
     head, comma, body = text[len(_DATA) :].partition(",")
     if not comma:
-        return Fault("a data: uri without a comma before its data", text[:60])
+        return CellFault("a data: uri without a comma before its data", text[:60])
     data = _unquoted(body.encode(errors="replace"))
     if not head.rstrip().lower().endswith(";base64"):
         return File(data, "")
@@ -138,7 +138,7 @@ def _of_data_uri(text: str) -> File | Fault:
         whole = _SPACE.sub("", data.decode("ascii")).rstrip("=")
         return File(base64.b64decode(whole + "=" * (-len(whole) % 4), validate=True), "")
     except (binascii.Error, ValueError) as error:
-        return Fault(f"a data: uri whose data are not base64: {error}", text[:60])
+        return CellFault(f"a data: uri whose data are not base64: {error}", text[:60])
 
 
 def _unquoted(data: bytes) -> bytes:
@@ -159,14 +159,16 @@ def _of_mapping(cell: Mapping[Any, Any]) -> Any:
     data, path = cell.get("bytes"), cell.get("path")
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, (str, type(None))) or not {"bytes", "path"} & {*cell}:
-        return Fault('a dict other than {"bytes": …, "path": …}', _keys(cell))
+        return CellFault('a dict other than {"bytes": …, "path": …}', _keys(cell))
     if data is None:
         return path or None
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        return Fault(f'a dict whose "bytes" are of type {type(data).__name__}', _keys(cell))
+        return CellFault(f'a dict whose "bytes" are of type {type(data).__name__}', _keys(cell))
     name = path or ""
     if name != name.encode(errors="replace").decode():
-        return Fault(f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}', _keys(cell))
+        return CellFault(
+            f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}', _keys(cell)
+        )
     return File(bytes(data), name)
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.schema.splits import parse_splits
-from tfrecorder.sources.cells import Fault
+from tfrecorder.sources.cells import CellFault
 from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.report import CODES, ERROR, Finding
 
@@ -63,7 +63,7 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
         given = column[wrong].map(_without_content)
         messages = [
             value.reason
-            if isinstance(value, Fault)
+            if isinstance(value, CellFault)
             else f"the image is neither a path nor the bytes of a file, but {_described(value)}"
             for value in given
         ]
@@ -96,7 +96,7 @@ def _without_content(value: Any) -> Any:
 
 
 def _shown(values: pd.Series) -> list[Any]:
-    return [value.shown if isinstance(value, Fault) else value for value in values]
+    return [value.shown if isinstance(value, CellFault) else value for value in values]
 
 
 def _described(value: Any) -> str:
