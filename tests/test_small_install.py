@@ -126,7 +126,7 @@ def without_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 TENSORFLOW = 'run `pip install "tensorflow>=2.18"`'
-BEAM = 'run `pip install "apache-beam[gcp]>=2.70"`'
+BEAM = 'run `pip install "apache-beam[gcp]>=2.70,<2.78"`'
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_what_is_missing_is_one_line_with_its_command(small: Environment, datase
 import tfrecorder.torch
 
 out, csv = {str(dataset)!r}, {str(CSV)!r}
-tensorflow, beam = "tensorflow>=2.18", "apache-beam[gcp]>=2.70"
+tensorflow, beam = "tensorflow>=2.18", "apache-beam[gcp]>=2.70,<2.78"
 for call, requirement in [
     (lambda: tfrecorder.load(out), tensorflow),
     (lambda: tfrecorder.benchmark(out), tensorflow),

@@ -110,7 +110,7 @@ class PackageError(TfrecorderError, ImportError):
 _PACKAGES = {
     "tensorflow": ("tensorflow>=2.18", "or read with Records or batches, which do not need it"),
     "apache_beam": (
-        "apache-beam[gcp]>=2.70",
+        "apache-beam[gcp]>=2.70,<2.78",
         "or call stage, work and commit, which write the same files without it",
     ),
     "google.cloud.storage": ("google-cloud-storage>=2.18", ""),
