@@ -33,7 +33,7 @@ from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.schema.schema_file import write_schema
-from tfrecorder.storage import files, services
+from tfrecorder.storage import services
 from tfrecorder.storage.patience import patience
 from tfrecorder.validation.report import CODES
 
@@ -140,7 +140,7 @@ def content_of(uri: str) -> bytes:
 
 def forget_services() -> None:
     """Drop what this process knows of services: clients for another server, and what failed."""
-    files._remote_store.cache_clear()
+    stores.remote_store.cache_clear()
     services._SERVICES.clear()
 
 

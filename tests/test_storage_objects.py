@@ -15,7 +15,7 @@ from objects.control import S3
 from support import end_by_ctrl_c, run, shorten_patience, shorten_pauses, start, wait_for
 
 from tfrecorder import UnreachableError, storage
-from tfrecorder.storage import files, object_store
+from tfrecorder.storage import object_store
 
 pytest_plugins = ["objects.fixtures"]
 
@@ -165,7 +165,7 @@ def test_azure_without_an_account_is_explained(monkeypatch: pytest.MonkeyPatch) 
     for name in list(os.environ):
         if name.startswith("AZURE_"):
             monkeypatch.delenv(name)
-    files._remote_store.cache_clear()
+    stores.remote_store.cache_clear()
     with pytest.raises(storage.UnreadableError, match=r"[Aa]ccount") as caught:
         storage.read_bytes("az://box/a")
     assert caught.value.code == "wrong_setup"

@@ -21,7 +21,6 @@ from tfrecorder.storage.files import (
     failing_as,
     files_below,
     is_folder,
-    is_unsigned,
     local_copy,
     move,
     names,
@@ -34,7 +33,6 @@ from tfrecorder.storage.files import (
     publish_over,
     read_bytes,
     read_source,
-    refusal,
     remove,
     remove_all,
     size,
@@ -55,6 +53,7 @@ from tfrecorder.storage.store import (
     UnreadableError,
     UnwritableError,
 )
+from tfrecorder.storage.stores import is_unsigned, refusal
 from tfrecorder.storage.uris import (
     absolute,
     backslash_hint,

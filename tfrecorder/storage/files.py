@@ -1,32 +1,30 @@
 """Files by path or uri: everything this package reads or writes goes through here.
 
-Each scheme has its own store.  This module picks the store, and retries transient failures.
+Each scheme has its own store (`stores.py`).  This module retries transient failures.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import BinaryIO, TypeVar, cast
 
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage.known_folders import KnownFolders
-from tfrecorder.storage.local import LocalStore, check_locale
 from tfrecorder.storage.retry import impatient, retried
 from tfrecorder.storage.store import (
     Claim,
     Description,
     OtherStandsError,
-    Store,
     TransientError,
     UnreadableError,
     UnwritableError,
     sums_of,
 )
-from tfrecorder.storage.uris import is_local, resolve, scheme
+from tfrecorder.storage.stores import store_of
+from tfrecorder.storage.uris import is_local, resolve
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,8 +34,6 @@ REMOTE_THREADS = 16
 
 #: Concurrent requests of `each`, whose files are small: done-records and lists of rejects.
 _SMALL_REQUESTS = 32
-
-_LOCAL = LocalStore()
 
 
 # ---------------------------------------------------------------------------------------------
@@ -55,7 +51,7 @@ def read_bytes(path: str, note_retry: Callable[[], None] = lambda: None) -> byte
             `MAX_FILE_BYTES`, access is denied, or reading fails.
         UnreachableError: its store or disk did not answer, as in every function here.
     """
-    return retried(lambda: _store(path).read(path), path, note_retry)
+    return retried(lambda: store_of(path).read(path), path, note_retry)
 
 
 def read_source(
@@ -72,7 +68,7 @@ def read_source(
 
     def read() -> bytes:
         try:
-            return _store(path).read(path)
+            return store_of(path).read(path)
         except UnreadableError as error:
             if error.code == "not_found" and (gone := folders.vanished(path)) is not None:
                 words = f"its folder {gone} was there before, but is now gone or empty"
@@ -91,7 +87,7 @@ def open_seekable(path: str) -> BinaryIO:
     Raises:
         UnreadableError: as `read_bytes`.
     """
-    return retried(lambda: _store(path).open(path), path)
+    return retried(lambda: store_of(path).open(path), path)
 
 
 @contextlib.contextmanager
@@ -111,7 +107,7 @@ def local_copy(path: str) -> Iterator[str]:
         def fetch() -> None:
             copy.truncate(0)
             copy.seek(0)
-            _store(path).fetch(path, cast(BinaryIO, copy.file))
+            store_of(path).fetch(path, cast(BinaryIO, copy.file))
 
         retried(fetch, path)
         copy.flush()
@@ -142,7 +138,7 @@ def describe(path: str) -> Description | None:
     Raises:
         UnreadableError: as `read_bytes`, except for a missing file.
     """
-    return retried(lambda: _store(path).describe(path), path)
+    return retried(lambda: store_of(path).describe(path), path)
 
 
 def version(path: str) -> str | None:
@@ -151,7 +147,7 @@ def version(path: str) -> str | None:
     Raises:
         UnreadableError: as `read_bytes`, except for a missing file.
     """
-    return retried(lambda: _store(path).version(path), path)
+    return retried(lambda: store_of(path).version(path), path)
 
 
 def sums(path: str) -> tuple[int, int]:
@@ -173,7 +169,7 @@ def exists(path: str) -> bool:
     Raises:
         UnreadableError: as `is_folder`.
     """
-    return _listed(path, _store(path).describe) is not None or is_folder(path)
+    return _listed(path, store_of(path).describe) is not None or is_folder(path)
 
 
 def is_folder(path: str) -> bool:
@@ -182,7 +178,7 @@ def is_folder(path: str) -> bool:
     Raises:
         UnreadableError: the store does not answer, or access is denied; the message names the path.
     """
-    return _listed(path, _store(path).is_folder)
+    return _listed(path, store_of(path).is_folder)
 
 
 def sizes(folder: str) -> dict[str, int | None]:
@@ -193,7 +189,7 @@ def sizes(folder: str) -> dict[str, int | None]:
     Raises:
         UnreadableError: as `is_folder`.
     """
-    listing = sorted(_listed(folder, _store(folder).listing).items())
+    listing = sorted(_listed(folder, store_of(folder).listing).items())
     return {name: None if file is None else file.size for name, file in listing}
 
 
@@ -203,7 +199,7 @@ def descriptions(folder: str) -> dict[str, Description]:
     Raises:
         UnreadableError: as `is_folder`.
     """
-    listing = _listed(folder, _store(folder).listing)
+    listing = _listed(folder, store_of(folder).listing)
     return {name: file for name, file in listing.items() if file is not None}
 
 
@@ -214,7 +210,7 @@ def names(folder: str) -> list[str]:
 
 def files_below(folder: str) -> list[str]:
     """The paths of all files below a folder, relative to it, sorted."""
-    return sorted(_listed(folder, lambda folder: list(_store(folder).files(folder))))
+    return sorted(_listed(folder, lambda folder: list(store_of(folder).files(folder))))
 
 
 def _listed(path: str, request: Callable[[str], T]) -> T:
@@ -260,7 +256,7 @@ def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[
     Raises:
         OSError: it cannot be written.
     """
-    with _writing(), _store(output_dir).publish(output_dir, name, claim) as file:
+    with _writing(), store_of(output_dir).publish(output_dir, name, claim) as file:
         yield file
 
 
@@ -298,7 +294,7 @@ def publish_over(output_dir: str, name: str, data: bytes, version: str) -> str:
     """
     path = os.path.join(output_dir, name)
     with _writing():
-        made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, version), path)
+        made = retried(lambda: store_of(output_dir).put_over(output_dir, name, data, version), path)
     if made is None:
         publish_bytes(output_dir, name, data)
     return made or ""
@@ -315,7 +311,7 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     path = os.path.join(output_dir, name)
     try:
         with _writing():
-            made = retried(lambda: _store(output_dir).put_over(output_dir, name, data, ""), path)
+            made = retried(lambda: store_of(output_dir).put_over(output_dir, name, data, ""), path)
             if made is None and size(path) is not None:
                 return read_bytes(path) == data
     except OtherStandsError:
@@ -338,7 +334,7 @@ def remove(folder: str, name: str) -> None:
         OSError: it cannot be removed.
     """
     with _writing():
-        retried(lambda: _store(folder).remove(folder, name), os.path.join(folder, name))
+        retried(lambda: store_of(folder).remove(folder, name), os.path.join(folder, name))
 
 
 def move(folder: str, name: str, new: str) -> None:
@@ -351,7 +347,7 @@ def move(folder: str, name: str, new: str) -> None:
         OSError: it cannot be moved, or there is no such file.
     """
     with _writing():
-        retried(lambda: _store(folder).move(folder, name, new), os.path.join(folder, name))
+        retried(lambda: store_of(folder).move(folder, name, new), os.path.join(folder, name))
 
 
 def remove_all(folder: str, unwanted: Collection[str]) -> None:
@@ -378,50 +374,3 @@ def each(work: Callable[[T], R], things: Collection[T], path: str) -> list[R]:
     if is_local(path) or len(things) < 2:
         return [work(thing) for thing in things]
     return map_at_once(work, things, _SMALL_REQUESTS)
-
-
-def refusal(kind: str) -> str | None:
-    """Why files of a scheme cannot be read or written, and the remedy; None if they can.
-
-    >>> refusal("gs"), refusal("https")
-    (None, 'put the files on a disk or into a bucket first')
-    """
-    if kind in ("", "gs"):
-        return None
-    from tfrecorder.storage import fsspec_store, object_clients
-
-    if kind in object_clients.PACKAGES:
-        return object_clients.refusal(kind)
-    return fsspec_store.refusal(kind)
-
-
-def is_unsigned(path: str) -> bool:
-    """Whether requests for a file carry no credentials, so that only a public file can be read.
-
-    Makes no request.
-    """
-    return scheme(path) == "gs" and cast(Any, _store(path)).is_unsigned()
-
-
-def _store(path: str) -> Store:
-    kind = scheme(path)
-    if not kind:
-        check_locale(path)
-    return _remote_store(kind) if kind else _LOCAL
-
-
-@functools.cache
-def _remote_store(kind: str) -> Store:
-    """The one store of a scheme in this process; its client is created on first use."""
-    if kind == "gs":
-        from tfrecorder.storage.gcs import BucketStore
-
-        return BucketStore()
-    from tfrecorder.storage.fsspec_store import FsspecStore
-    from tfrecorder.storage.object_clients import PACKAGES
-    from tfrecorder.storage.object_store import ObjectStore
-
-    words = refusal(kind)
-    if words is not None:
-        raise UnreadableError("read_failed", f"{kind}:// cannot be reached: {words}")
-    return ObjectStore() if kind in PACKAGES else FsspecStore(kind)
