@@ -33,7 +33,7 @@ from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.schema.schema_file import write_schema
-from tfrecorder.storage import services
+from tfrecorder.storage import services, stores
 from tfrecorder.storage.patience import patience
 from tfrecorder.validation.report import CODES
 
