@@ -287,26 +287,14 @@ def test_metadata_without_missing_values_are_as_before(every: str) -> None:
     assert "missing" not in shown(every)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"count": "many"},
-        {"count": 8, "min": [1]},
-        {"count": 8, "distinct": 2, "top": [["no"]]},
-        {"count": 8, "top": 3},
-        {"count": 8, "missing": -1},
-        {"count": 8, "boxes": {"per_image": {"count": 8}}},
-        {},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("damage", [{"count": "many"}, {"count": 8, "top": 3}, {}], ids=str)
 def test_damaged_statistics_are_a_damaged_dataset(every: str, damage: dict[str, Any]) -> None:
     copy = Path(shutil.copytree(every, "copy"))
     path = copy / "_tfrecorder/metadata.json"
     metadata = json.loads(path.read_bytes())
     metadata["statistics"]["bi"]["TRAIN"] = damage
     path.write_text(json.dumps(metadata))
-    with pytest.raises(tfrecorder.DatasetError, match=r"metadata\.json is damaged: statistics: "):
+    with pytest.raises(tfrecorder.DatasetError, match=r"metadata\.json is damaged: .*has changed"):
         tfrecorder.info(copy)
 
 
