@@ -5,7 +5,7 @@ Each is true of both engines, tf.data's graph and NumPy.
 
 from __future__ import annotations
 
-import json
+import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from damage import reseal
 from PIL import Image
 from reading_cases import (
     READERS,
@@ -268,11 +269,9 @@ def test_what_the_metadata_tells_of_sizes_changes_no_pixel(
     large: tuple[str, list[np.ndarray]], size: tuple[int, int], resize: str, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(large[0], tmp_path / "out"))
-    path = out / "_tfrecorder/metadata.json"
-    metadata = json.loads(path.read_text())
     read = []
     for sides in ([[1, 9999], [1, 9999]], [[1200, 1200], [1600, 1600]]):
-        path.write_text(json.dumps(metadata | {"image_sides": sides}))
+        reseal(out / "_tfrecorder/metadata.json", functools.partial(dict.update, image_sides=sides))
         read.append([image for image, _ in by_load(str(out), image_size=size, resize=resize)])
     np.testing.assert_array_equal(*read)
 
