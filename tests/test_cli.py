@@ -19,7 +19,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from support import (
-    COMMAND,
     CSV,
     PHOTOS,
     done_shards,
@@ -220,8 +219,8 @@ def test_ctrl_c_is_exit_code_130_and_two_lines(options: list[str]) -> None:
             sys.executable,
             "-W",
             "ignore",
-            "-c",
-            COMMAND,
+            "-m",
+            "tfrecorder",
             "convert",
             "a.csv",
             "out",
@@ -233,6 +232,7 @@ def test_ctrl_c_is_exit_code_130_and_two_lines(options: list[str]) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     wait_for(lambda: done_shards("out") >= 1)
     os.killpg(process.pid, signal.SIGINT)

@@ -329,9 +329,9 @@ def test_remedies_are_in_the_words_of_the_place() -> None:
     Path("a.csv").write_text("image_url,label\na.jpg,x\n")
     assert "columns={'image_url': 'image_uri'}" in str(tfrecorder.validate("a.csv"))
     done = run("-m", "tfrecorder", "validate", "a.csv")
-    assert "--column 'image_url=image_uri'" in done.stdout
+    assert "--column image_url=image_uri" in done.stdout
     done = run("-m", "tfrecorder", "convert", "a.csv", "out")
-    assert "--column 'image_url=image_uri'" in done.stderr
+    assert "--column image_url=image_uri" in done.stderr
 
 
 # ------------------------------------------------------------------------------- single messages
