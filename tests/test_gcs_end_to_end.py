@@ -346,7 +346,7 @@ def test_what_a_conversion_asks_of_a_bucket(gcs: Gcs) -> None:
     others = [one for one in gcs.requests() if not any(name in one[1] for name in own)]
     # The client looks at the bucket itself, in the background, after an answer of 404.
     count = sum(count for operation, *_, count in others if operation != "bucket")
-    # A done-record is a request of its own at each look.
+    # Each look reads every done-record with one request.
     assert count < 40 + 11 * result.splits["TRAIN"].shards, others
 
 
