@@ -82,7 +82,8 @@ def test_many_files_are_read_at_once_over_connections_that_are_kept(
     with caplog.at_level(logging.WARNING), ThreadPoolExecutor(32) as pool:
         assert list(pool.map(storage.size, paths)) == [len(path) for path in paths]
     assert gcs.peak() == 32
-    assert not caplog.records
+    # Of urllib3, when it throws a connection away; other tests' leftovers may log as well.
+    assert not [record for record in caplog.records if record.name.startswith("urllib3")]
 
 
 @pytest.mark.parametrize(
