@@ -19,7 +19,7 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(
             cell.rjust(width) if column else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        ).rstrip()
         for row in rows
     ]
 

@@ -5,9 +5,7 @@ Each is made again, by the functions of the commit itself, and compared byte for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
-
-import google_crc32c
+from collections.abc import Iterator, Mapping
 
 from tfrecorder import storage
 from tfrecorder.format import layout
@@ -22,7 +20,6 @@ from tfrecorder.verification.expectation import (
 )
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing import metadata
-from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, to_csv
 from tfrecorder.writing.tfds import class_files, public_files
 
 
@@ -75,41 +72,13 @@ def _short(line: bytes, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
-def check_gathered(expected: Expectation, damaged: Set[str]) -> Iterator[Fault]:
+def check_gathered(expected: Expectation) -> Iterator[Fault]:
     """Find a rejects.csv or suspects.csv that is not as it was written.
 
-    If the commit's list is lost, they are made again from the lists of the shards.
-
-    Args:
-        damaged: files known to be damaged; nothing is made of them.
+    If the commit's list is lost, nothing says what they were; a repair of it makes them again.
     """
-    shards = expected.plan.shards
-    lists = {
-        layout.REJECTS: (REJECT_HEADER, [shard.rejects for shard in shards]),
-        layout.SUSPECTS: (SUSPECT_HEADER, [shard.suspects for shard in shards]),
-    }
-    for file, (header, parts) in lists.items():
-        if expected.files or not damaged.isdisjoint(parts):
-            yield from check_sums(expected, file)
-            continue
-        try:
-            data = expected.read(file)
-            wanted = _gathered(expected, to_csv(header, []), parts)
-        except storage.UnreadableError as error:
-            yield unread(file, error)
-        except ValueError as error:
-            yield Fault(file, "differs", f"the lists of the shards are damaged: {error}")
-        else:
-            if data != wanted:
-                yield Fault(file, "differs", _first_difference(data, wanted))
-
-
-def _gathered(expected: Expectation, header: bytes, parts: list[str]) -> bytes:
-    """The rows of the shards' lists as one; lists with only a header need not be read."""
-    empty = google_crc32c.value(header)
-    filled = [part for part in parts if not expected.stands_as(part, empty)]
-    bodies = storage.each(expected.read, filled, expected.directory)
-    return header + in_order(body[len(header) :] for body in bodies)
+    for file in (layout.REJECTS, layout.SUSPECTS) if expected.files else ():
+        yield from check_sums(expected, file)
 
 
 def check_names(expected: Expectation) -> Iterator[Fault]:

@@ -17,14 +17,14 @@ The codes:
 
 from __future__ import annotations
 
-import html
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder.display.commands import command
-from tfrecorder.display.tables import counted, html_table
+from tfrecorder.display.tables import Report, Table, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +74,7 @@ def at_most(faults: Iterable[Fault], most: int = MAX_FAULTS) -> Iterator[Fault]:
 
 
 @dataclass(frozen=True)
-class VerificationReport:
+class VerificationReport(Report):
     """What `verify` found.
 
     Attributes:
@@ -114,25 +114,6 @@ class VerificationReport:
         known = {name: value for name, value in asdict(self).items() if name != "found"}
         return {"ok": self.ok, **known, "faults": [asdict(fault) for fault in self.found]}
 
-    def __str__(self) -> str:
-        lines = [self._headline()]
-        for file, faults in self._shown():
-            lines += ["", f"{file}: {counted(len(faults), 'fault')}"]
-            lines += [f"  {fault}" for fault in faults[:_SHOWN_FAULTS]]
-            if len(faults) > _SHOWN_FAULTS:
-                lines.append(f"  ... and {len(faults) - _SHOWN_FAULTS:,} more")
-        return "\n".join([*lines, *(["", self._remedy()] if self.found else [])])
-
-    def _repr_html_(self) -> str:
-        headline = f"<p>{html.escape(self._headline())}</p>"
-        if self.ok:
-            return headline
-        rows = [
-            (file, str(fault)) for file, faults in self._shown() for fault in faults[:_SHOWN_FAULTS]
-        ]
-        table = html_table([("file", "fault"), *rows])
-        return f"{headline}{table}<p>{html.escape(self._remedy())}</p>"
-
     def _headline(self) -> str:
         rate = self.bytes / self.seconds / 1e6 if self.seconds else 0
         checked = (
@@ -154,17 +135,23 @@ class VerificationReport:
             files.setdefault(fault.file, []).append(fault)
         return files
 
-    def _shown(self) -> list[tuple[str, list[Fault]]]:
-        return list(self._by_file().items())[:_SHOWN_FILES]
+    def _tables(self) -> list[Table]:
+        tables = []
+        for file, faults in itertools.islice(self._by_file().items(), _SHOWN_FILES):
+            lines = [f"{file}: {counted(len(faults), 'fault')}"]
+            lines += [f"  {fault}" for fault in faults[:_SHOWN_FAULTS]]
+            more = len(faults) - _SHOWN_FAULTS
+            below = f"  ... and {more:,} more" if more > 0 else ""
+            tables.append(Table([[line] for line in lines], below))
+        return tables
 
-    def _remedy(self) -> str:
+    def _notes(self) -> list[str]:
+        if self.ok:
+            return []
+        remedy = (
+            f"`{command('repair', self.directory)}` rewrites the damaged files from the plan and "
+            "the sources."
+        )
         more = len(self._by_file()) - _SHOWN_FILES
-        others = (
-            f"{counted(more, 'more file has', 'more files have')} faults; --csv lists all. "
-            if more > 0
-            else ""
-        )
-        return (
-            f"{others}`{command('repair', self.directory)}` rewrites the damaged files from the "
-            "plan and the sources."
-        )
+        files = counted(more, "more file has", "more files have")
+        return [f"{files} faults; --csv lists all.", remedy] if more > 0 else [remedy]

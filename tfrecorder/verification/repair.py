@@ -320,7 +320,7 @@ def _commit_again(expected: Expectation, proved: Sequence[DoneRecord]) -> list[s
     """
     by_name = {done.shard: done for done in (*expected.done.values(), *proved)}
     done = {shard: by_name[shard.name] for shard in expected.plan.shards if shard.name in by_name}
-    faults = [*check_commit(expected, done), *check_gathered(expected, frozenset())]
+    faults = [*check_commit(expected, done), *check_gathered(expected)]
     files = {fault.file for fault in (*expected.faults, *faults)} - {shard.done for shard in done}
     remove_folders(map(expected.path, files))
     if files:
