@@ -225,3 +225,12 @@ def test_without_images_all_values_of_a_row_decide() -> None:
     other = {"schema": Schema(age=Number())}
     with pytest.raises(tfrecorder.SourceError, match="there is no column 'name'"):
         add(rows[["age"]], **other)
+
+
+def test_the_two_zeros_are_one_value() -> None:
+    schema = Schema(age=Number(), at=Number(shape=(None,)))
+    rows = pd.DataFrame({"age": [0.0, -0.0], "at": [[0.0, -0.0], [-0.05]]})
+    tfrecorder.convert(rows, "out", schema=schema, **TRAIN, **QUIET)
+    other = pd.DataFrame({"age": [-0.0, 0], "at": [[-0.0, 0], [-0.05]]})
+    assert add(other) == (0, 2)
+    assert add(other.assign(at=[[0.0], [0.05]])) == (2, 0)

@@ -155,6 +155,26 @@ def test_an_unknown_finding_suggests_the_nearest() -> None:
             tfrecorder.validate(CSV, strict=wrong)
 
 
+@pytest.mark.parametrize(
+    ("given", "extra", "words"),
+    [
+        (("validate", CSV, "--strict", "few_imges"), "few_imges", "few_images"),
+        (("validate", "--strict", "few_imges", CSV), CSV, "few_images"),
+        (("convert", CSV, "--strict", "leakage,few_imges", "out"), "out", "leakage,few_images"),
+        (("validate", CSV, "--strict", "few_images", "more"), "more", None),
+        (("validate", CSV, "--strict", "nothing.csv"), "nothing.csv", None),
+    ],
+)
+def test_a_misspelt_code_after_a_space_is_named(
+    given: tuple[str, ...], extra: str, words: str | None
+) -> None:
+    done = invoke(*map(str, given))
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert f"unexpected extra argument ({extra})" in done.stderr
+    hint = f"did you mean --strict={words}? See "
+    assert ("did you mean" in done.stderr, hint in done.stderr) == (bool(words), bool(words))
+
+
 # What is said.
 
 

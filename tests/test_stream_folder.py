@@ -75,7 +75,7 @@ def test_a_link_that_leads_nowhere_is_listed_once_and_taken_when_its_file_is_the
     links = [Path("in/a/1.jpg"), Path("in/a/2.jpg"), Path(os.fsdecode(b"in/a/caf\xe9.jpg"))]
     for link in links:
         link.symlink_to(Path("elsewhere.jpg").absolute())
-    with pytest.warns(UserWarning, match="3 links to files that are not there") as caught:
+    with pytest.warns(UserWarning, match="3 links to what is not there") as caught:
         result = tfrecorder.stream("in", "out", **{**AT_ONCE, "until_idle": 1.5})
     assert len(caught) == 1
     assert (result.records, result.rejects) == (1, {})
@@ -86,6 +86,23 @@ def test_a_link_that_leads_nowhere_is_listed_once_and_taken_when_its_file_is_the
     Path("elsewhere.jpg").write_bytes(photo(1).read_bytes())
     again = tfrecorder.stream("in", "out", **AT_ONCE)
     assert (again.records, again.skipped) == (2, {})
+
+
+def test_a_link_to_a_folder_that_is_not_there_is_listed_until_it_is() -> None:
+    _put("a/0.jpg", 0)
+    for link, target in {"b": "elsewhere", "train": "nowhere", "a/notes": "round"}.items():
+        Path("in", link).symlink_to(Path(target).absolute())
+    Path("round").symlink_to("round")
+    Path("in/a/words").write_text("no image")
+    with pytest.warns(UserWarning, match=r"3 links to what is not there, such as 'a/notes'"):
+        result = tfrecorder.stream("in", "out", **AT_ONCE)
+    assert (result.records, sorted(result.skipped)) == (1, ["a/notes", "b", "train"])
+    Path("elsewhere").mkdir()
+    Path("elsewhere/1.jpg").write_bytes(photo(1).read_bytes())
+    with pytest.warns(UserWarning, match="2 links to what is not there"):
+        result = tfrecorder.stream("in", "out", **AT_ONCE)
+    assert (result.records, sorted(result.skipped)) == (1, ["a/notes", "train"])
+    assert contents_of("out")["b/1.jpg"] == digest(photo(1).read_bytes())
 
 
 def test_a_source_without_order_keeps_positions_that_do_not_change() -> None:

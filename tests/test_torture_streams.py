@@ -22,7 +22,7 @@ def test_a_source_may_read_on_in_the_positions_it_was_given(tmp_path: Path) -> N
     assert hostile.keep_positions(tmp_path, rows=20, every_rows=3)
 
 
-@pytest.mark.filterwarnings("ignore:.*links? to files that are not there")
+@pytest.mark.filterwarnings("ignore:.*links? to what is not there")
 def test_links_that_lead_nowhere_are_listed(tmp_path: Path) -> None:
     assert hostile.watch_links(tmp_path)
 

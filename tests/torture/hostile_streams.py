@@ -147,13 +147,14 @@ def keep_positions(folder: Path, rows: int, every_rows: int) -> int:
 
 
 def watch_links(folder: Path) -> int:
-    """Stream a folder of links that lead nowhere, in a circle, or to a file that comes later."""
+    """Stream a folder of links that lead nowhere, in a circle, or to what comes later."""
     incoming, out, later = folder / "incoming", folder / "out", folder / "later"
     (incoming / "a").mkdir(parents=True)
     shutil.copy(photo(0), incoming / "a/0.jpg")
     targets = {
         **{"1.jpg": "nowhere", "2.jpg": "2.jpg", "3.jpg": "a" * 255, "4.jpg": "/dev/null/x"},
         **{"5.jpg": str(later / "5.jpg"), os.fsdecode(b"\xe9.jpg"): str(later / "6.jpg")},
+        **{"folder": "nowhere", "round": "round", os.fsdecode(b"\xe9"): str(later / "folder")},
     }
     for name, target in targets.items():
         (incoming / "a" / name).symlink_to(target)

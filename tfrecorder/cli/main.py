@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,9 @@ from tfrecorder.options.convert_values import WARNINGS
 from tfrecorder.version import __version__
 from tfrecorder.writing.limit_errors import limits_explained
 
+#: Where Click's context keeps what follows a `--strict` alone: it may be a misspelt code.
+AFTER_STRICT = "tfrecorder.after_strict"
+
 
 class _Failure(click.ClickException):
     """An error as we print it."""
@@ -51,6 +55,8 @@ class _Group(click.Group):
         if not args and not ctx.resilient_parsing:  # as it is while a shell completes words
             click.echo(ctx.get_help())
             ctx.exit()
+        pairs = itertools.pairwise(args)
+        ctx.meta[AFTER_STRICT] = [word for before, word in pairs if before == "--strict"]
         with _in_one_line(ctx):
             return super().parse_args(ctx, _with_codes(args))
 
@@ -117,7 +123,17 @@ def _with_hint(error: click.UsageError) -> str:
         near = nearest(name, [one.name or "" for one in error.ctx.command.params])
         hint = f" Did you mean {in_shell_words(near)}?" if near else ""
         return f"No such option {error.option_name!r}.{hint}"
-    return error.format_message()
+    hints = _hints_to_codes(error.ctx) if type(error) is click.UsageError and error.ctx else ()
+    return ". ".join([error.format_message(), *hints])
+
+
+def _hints_to_codes(ctx: click.Context) -> Iterator[str]:
+    """For a misspelt code after `--strict`: it became an argument, which was one too many."""
+    for word in ctx.meta.get(AFTER_STRICT, ()):
+        given = word.split(",")
+        codes = [code if code in WARNINGS else nearest(code, WARNINGS) or "" for code in given]
+        if codes != given and all(codes):
+            yield f"There is no warning {word!r}; did you mean --strict={','.join(codes)}?"
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -203,8 +203,19 @@ def _joined(columns: Sequence[pa.Array]) -> pa.Array:
 def _texts(column: pa.Array) -> pa.Array:
     """Values as texts, equal for equal values."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if pa.types.is_nested(column.type):
-        return pa.array(map(repr, column.to_pylist()), pa.large_string())
+        cells = map(_without_minus_zero, column.to_pylist())
+        return pa.array(map(repr, cells), pa.large_string())
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, pa.scalar(0, column.type))  # as `_without_minus_zero`
     is_bytes = pa.types.is_large_binary(column.type)
     return column.view(pa.large_string()) if is_bytes else column.cast(pa.large_string())
+
+
+def _without_minus_zero(cell: Any) -> Any:
+    """A cell in which -0.0, which equals 0.0, is written like it."""
+    if isinstance(cell, list):
+        return [*map(_without_minus_zero, cell)]
+    return cell + 0.0 if isinstance(cell, float) else cell

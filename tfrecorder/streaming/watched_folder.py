@@ -92,12 +92,14 @@ class WatchedFolder:
     def _ready(self, taken: Set[str]) -> list[tuple[tuple[str, ...], str]]:
         """The path parts of the files to take, oldest first, and their positions."""
         now, seen, settled, skipped = time.monotonic(), {}, [], {}
-        for parts in self._images():
+        for parts in self._files():
             name = "/".join(parts)
             path = os.path.join(self.base, name)
             if (status := _status(path)) is None:
-                if os.path.islink(path):
+                if os.path.islink(path):  # to a file or to a folder
                     skipped[escaped(name)] = "the link leads nowhere"
+                continue
+            if not name.lower().endswith(IMAGE_ENDINGS):
                 continue
             position = json.dumps([name, status.st_size, status.st_mtime_ns])
             if position in taken:
@@ -109,20 +111,22 @@ class WatchedFolder:
                 settled.append((status.st_mtime_ns, parts, position))
         if new := sorted(skipped.keys() - self.skipped.keys()):
             warn(
-                f"{self.base}: {counted(len(new), 'link')} to files that are not there, such as "
-                f"{new[0]!r}; the stream takes each once its file is there."
+                f"{self.base}: {counted(len(new), 'link')} to what is not there, such as "
+                f"{new[0]!r}; the stream takes the file or folder once it is there."
             )
         self.skipped = skipped
         self._seen, self._settling = seen, len(seen) - len(settled)
         return [(parts, position) for _, parts, position in sorted(settled)]
 
-    def _images(self) -> Iterator[tuple[str, ...]]:
+    def _files(self) -> Iterator[tuple[str, ...]]:
         if not os.path.isdir(self.base):
             # A mount that is away for a moment must not end the stream; nothing is taken then.
             return
         for parts in walk(self.base):
+            # What has no ending may be a link to a folder that is not there.
+            ending = os.path.splitext(parts[-1])[1].lower()
             hidden = any(part.startswith(".") for part in parts)
-            if not hidden and parts[-1].lower().endswith(IMAGE_ENDINGS):
+            if not hidden and (not ending or ending in IMAGE_ENDINGS):
                 yield parts
 
 
