@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image as Pictures
+from torture import frames
 
 import tfrecorder
 from tfrecorder import Image, Label, Mask, Schema, Split
@@ -60,3 +61,9 @@ def test_a_frame_of_bytes_holds_each_image_once(large: Path) -> None:
     held = sum(map(len, [*frame["image_uri"], *frame["mask_uri"]]))
     assert held > 50e6
     assert peak < held + 6e6
+
+
+@pytest.mark.slow
+def test_four_times_as_many_images_take_no_more_memory(tmp_path: Path) -> None:
+    (count,) = frames.flatten(tmp_path / "frames", 20, ("ours", "others"))
+    assert count.times == 6

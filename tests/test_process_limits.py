@@ -25,7 +25,7 @@ from expensive_cases import strips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import CSV, SAMPLES, public_files
-from torture import limits
+from torture import control_groups, disks, limits
 
 import tfrecorder
 from tfrecorder import LoadOptions
@@ -244,6 +244,30 @@ def test_the_default_ram_budget_is_of_the_least_memory_that_a_group_above_allows
         assert read.EpochOptions().budget == 100_000_000
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert memory_limit(tmp_path / "nowhere") == machine
+
+
+def test_the_budget_is_right_in_trees_of_groups_as_nobody_expects_them(tmp_path: Path) -> None:
+    (count,) = control_groups.entangle(tmp_path / "groups", 60)
+    assert count.times == 60
+
+
+@pytest.mark.slow
+def test_a_process_in_such_groups_loads(tmp_path: Path) -> None:
+    try:
+        (count,) = control_groups.live_in(tmp_path / "own", 2)
+    except disks.CannotMountError as error:
+        pytest.skip(str(error))
+    assert count.times == 2
+
+
+def test_the_name_of_a_group_may_be_any_bytes(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_bytes(b"0::/caf\xe9/a\xc2\x85b\n")
+    group = os.path.join(os.fsencode(tmp_path), b"sys/fs/cgroup/caf\xe9/a\xc2\x85b")
+    os.makedirs(group)
+    for name, text in ((b"memory.max", "4096\n"), (b"cpu.max", "50000 100000\n")):
+        Path(os.fsdecode(os.path.join(group, name))).write_text(text)
+    assert (memory_limit(tmp_path), cpu_quota(tmp_path)) == (4096, 0.5)
 
 
 def test_cores_are_no_more_than_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from torture import (
     agreement,
+    control_groups,
     corpora,
     crashes,
     disks,
     expense,
     faults,
+    frames,
     fuzzing,
     growing,
     hostile_directories,
@@ -126,6 +128,13 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         ),
         "agreement": lambda: agreement.agree(folder / "agree", options.often, options.seed),
         "limits": lambda: limits.squeeze(folder / "limits"),
+        "control_groups": lambda: control_groups.entangle(
+            folder / "groups", options.trainings, options.seed
+        ),
+        "own_groups": lambda: control_groups.live_in(
+            folder / "own", options.often // 2, options.seed
+        ),
+        "frames": lambda: frames.flatten(folder / "frames", 5 * options.often),
         "lost": lambda: lost.lose(folder / "lost"),
         "shut": lambda: lost.shut(folder / "shut"),
         "refused": lambda: lost.refuse(folder / "refused"),

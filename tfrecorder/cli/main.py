@@ -130,10 +130,9 @@ def _with_hint(error: click.UsageError) -> str:
 def _hints_to_codes(ctx: click.Context) -> Iterator[str]:
     """For a misspelt code after `--strict`: it became an argument, which was one too many."""
     for word in ctx.meta.get(AFTER_STRICT, ()):
-        given = word.split(",")
-        codes = [code if code in WARNINGS else nearest(code, WARNINGS) or "" for code in given]
-        if codes != given and all(codes):
-            yield f"There is no warning {word!r}; did you mean --strict={','.join(codes)}?"
+        codes = [one if one in WARNINGS else nearest(one, WARNINGS) for one in word.split(",")]
+        if None not in codes and word != (likely := ",".join(map(str, codes))):
+            yield f"There is no warning {word!r}; did you mean --strict={likely}?"
 
 
 @contextlib.contextmanager

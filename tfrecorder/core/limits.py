@@ -39,7 +39,7 @@ def memory_limit(root: Path = Path("/")) -> int:
         for name in ("memory.max", "memory.limit_in_bytes"):  # versions 2 and 1
             with contextlib.suppress(OSError, ValueError):  # "max"
                 limits.append(int((folder / name).read_text()))
-    return min(limits)
+    return min(limit for limit in limits if limit > 0)
 
 
 @functools.cache
@@ -72,14 +72,15 @@ def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
     """
     folders: list[Path] = []
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        text = os.fsdecode((root / "proc/self/cgroup").read_bytes())  # names may hold any byte
     except OSError:
         return folders
-    for line in lines:
+    for line in text.split("\n"):
         _, names, path = (*line.split(":", 2), "", "")[:3]
         if names and controller not in names.split(","):
             continue
         top = root / "sys/fs/cgroup" / (controller if names else "")
-        inner = top / path.lstrip("/")
+        outside = ".." in path.split("/")  # of what this process sees of the groups
+        inner = top if outside else top / path.lstrip("/")
         folders += [inner, *(above for above in inner.parents if above.is_relative_to(top)), top]
     return list(dict.fromkeys(folders))

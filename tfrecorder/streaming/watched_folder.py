@@ -99,10 +99,8 @@ class WatchedFolder:
                 if os.path.islink(path):  # to a file or to a folder
                     skipped[escaped(name)] = "the link leads nowhere"
                 continue
-            if not name.lower().endswith(IMAGE_ENDINGS):
-                continue
             position = json.dumps([name, status.st_size, status.st_mtime_ns])
-            if position in taken:
+            if position in taken or not name.lower().endswith(IMAGE_ENDINGS):
                 continue
             before = self._seen.get(name)
             since = before[1] if before and before[0] == position else now
