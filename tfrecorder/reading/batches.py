@@ -268,14 +268,16 @@ class Batches:
             start = self._share.after(start)
 
     def _make(self, task: _Task) -> tuple[_Task, list[Any]]:
-        def make(data: bytes, at: int) -> Any:
+        drawn = self._elements.drawn(task.epoch, task.numbers)
+
+        def make(data: bytes, place: int) -> Any:
             if is_unwanted():
                 raise UnwantedError
-            slots = {key: pixels[task.begin + at] for key, pixels in task.pixels.items()}
-            return self._elements.make(data, task.numbers[at], task.epoch, slots)
+            slots = {key: pixels[task.begin + place] for key, pixels in task.pixels.items()}
+            return self._elements.make(data, drawn[place], slots)
 
-        found = task.reader.read(task.numbers, make)
-        return task, [self._elements.mapped(one) for one in found]
+        elements = task.reader.read(task.numbers, make)
+        return task, [self._elements.mapped(element) for element in elements]
 
     def _batch_bytes(self) -> float:
         slots = self._elements.pixel_arrays(1, False) if self._options.map_fn is None else {}

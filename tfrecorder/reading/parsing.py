@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,19 +41,28 @@ class Elements:
         self._viewed = ("image", "mask") if options.decode else ()  # decoded from views, not copied
         dtype_of(options.dtype)  # or its error, before anything is read
 
+    def drawn(self, epochs: Any, numbers: Sequence[int]) -> Sequence[np.ndarray | None]:
+        """What `augment` draws for each record of these numbers; None without it.
+
+        Args:
+            epochs: from 0, an integer for all records or one for each.
+            numbers: of the records.
+        """
+        if not self.spec.options.augment:
+            return [None] * len(numbers)
+        return list(draws(self.seed, epochs, numbers))
+
     def make(
         self,
         data: bytes,
-        number: int,
-        epoch: int,
+        drawn: np.ndarray | None,
         slots: Mapping[str, np.ndarray] | None = None,
     ) -> Any:
         """The element of one record.
 
         Args:
             data: the Example.
-            number: of the record; together with the epoch and the seed it determines `augment`.
-            epoch: from 0.
+            drawn: by `drawn`, for this record.
             slots: the arrays to fill for images and masks, by the key of their column; missing
                 ones are created.
 
@@ -61,9 +70,6 @@ class Elements:
             ValueError: the record does not belong to this dataset, or an image cannot be decoded.
         """
         values = self._parse(data)
-        drawn = (
-            draws(self.seed, epoch, np.array([number]))[0] if self.spec.options.augment else None
-        )
         pixels = {
             field.key: self._pixels(field, values, drawn, (slots or {}).get(field.key))
             for field in self.spec.decoded

@@ -124,9 +124,10 @@ class Records(Sequence[Any]):
         """The elements with these numbers, in the same order; PyTorch's `DataLoader` calls this."""
         wanted = [self._number(number) for number in numbers]
         epochs = [getattr(number, "epoch", self._epoch) for number in numbers]
+        drawn = self._elements.drawn(epochs, wanted)
 
-        def make(data: bytes, at: int) -> Any:
-            return self._elements.make(data, wanted[at], epochs[at])
+        def make(data: bytes, place: int) -> Any:
+            return self._elements.make(data, drawn[place])
 
         return [self._elements.mapped(element) for element in self._reader.read(wanted, make)]
 
