@@ -161,7 +161,7 @@ def test_a_new_class_gets_the_next_number_in_the_newest_label_map() -> None:
     assert boxes_of(newest)[str(PHOTOS[-1])][2] == [4]
     assert tfrecorder.info(out).class_names == ("background", "cat", "cup", "eye", "aardvark")
     assert tfrecorder.verify(out, progress=False).ok
-    with pytest.raises(tfrecorder.OptionError, match="was made with background_class=True"):
+    with pytest.raises(tfrecorder.OptionError, match="was made with `background_class=True`"):
         tfrecorder.append(zebra, out, background_class=False, progress=False)
     tfrecorder.compact(out, "compact", progress=False)
     assert of_csv("compact") == of_csv(newest)

@@ -255,7 +255,7 @@ def test_a_finished_dataset_is_not_written_over(frame: pd.DataFrame) -> None:
     convert(frame)
     before = public_files("out")
     message = error_of(OutputError, frame, seed=3)
-    assert "is a finished dataset. Give overwrite=True to replace it" in message
+    assert "is a finished dataset. Give `overwrite=True` to replace it" in message
     assert public_files("out") == before
 
 
@@ -361,9 +361,9 @@ def test_a_runner_that_cannot_do_it_is_refused_before_anything_is_written(frame,
 def test_misspelt_options_are_named_before_anything_is_read() -> None:
     for name, meant in (("num_shard", "num_shards"), ("shards", "num_shards")):
         words = error_of(OptionError, "missing.csv", **{name: 3})
-        assert f"no option {name!r}; did you mean {meant}?" in words
+        assert f"no option {name!r}; did you mean `{meant}`?" in words
     words = error_of(OptionError, "missing.csv", size=3)
-    assert "did you mean shard_size or image_size?" in words
+    assert "did you mean `shard_size` or `image_size`?" in words
 
 
 def test_photographs_in_every_accepted_form_are_one_dataset() -> None:

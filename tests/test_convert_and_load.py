@@ -47,13 +47,13 @@ def test_one_split_in_batches_and_an_option_that_both_know() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"batch_size": 4}, "it is an option of load: give it as load_options={'batch"),
+        ({"batch_size": 4}, "it is an option of load: give it as `load_options={'batch"),
         ({"load_options": {"num_shards": 4}}, "num_shards=4: it is an option of the conversion"),
-        ({"load_options": {"batchsize": 4}}, "did you mean batch_size?"),
+        ({"load_options": {"batchsize": 4}}, "did you mean `batch_size`?"),
         ({"load_options": {"batch_size": 0}}, "load_options: batch_size=0"),
-        ({"load_options": {"split": "trian"}}, "split='trian' is not a split; there are TRAIN"),
+        ({"load_options": {"split": "trian"}}, "'trian' is not a split; there are TRAIN"),
         ({"load_options": "TRAIN"}, "load_options='TRAIN': give a dict"),
-        ({"num_shard": 4}, "did you mean num_shards?"),
+        ({"num_shard": 4}, "did you mean `num_shards`?"),
         ({"wait": False}, "wait=False: the dataset must be written"),
     ],
     ids=str,

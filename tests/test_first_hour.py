@@ -76,7 +76,7 @@ def test_another_source_is_refused_the_difference_first(
 
 def test_other_options_are_refused_the_difference_first(frame: pd.DataFrame) -> None:
     frame.tensorflow.to_tfrecord("out", **OPTIONS)
-    words = r"^num_shards was 1 and now is 2; .*out is a finished dataset\. Give overwrite=True"
+    words = r"^`num_shards` was 1 and now is 2; .*out is a finished dataset\. Give `overwrite=True`"
     with pytest.raises(OutputError, match=words):
         frame.tensorflow.to_tfrecord("out", progress=False, num_shards=2)
     assert not frame.tensorflow.to_tfrecord("out", overwrite=True, **OPTIONS).was_finished
@@ -85,14 +85,14 @@ def test_other_options_are_refused_the_difference_first(frame: pd.DataFrame) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"image_size": 32}, "image_size was not given and now is 32"),
-        ({"image_format": "png"}, "image_format was 'keep' and now is 'png'"),
-        ({"seed": 4}, "seed was 0 and now is 4"),
+        ({"image_size": 32}, "`image_size` was not given and now is 32"),
+        ({"image_format": "png"}, "`image_format` was 'keep' and now is 'png'"),
+        ({"seed": 4}, "`seed` was 0 and now is 4"),
         (
             {"stratify": True, "seed": 4},
-            "seed was 0 and now is 4; stratify was False and now is True",
+            "`seed` was 0 and now is 4; `stratify` was False and now is True",
         ),
-        ({"name": "photos"}, "name was not given and now is 'photos'"),
+        ({"name": "photos"}, "`name` was not given and now is 'photos'"),
     ],
 )
 def test_only_the_options_that_differ_are_named(
@@ -117,7 +117,9 @@ def leaky() -> pd.DataFrame:
 def test_convert_warns_in_one_line_of_what_validate_warns_of() -> None:
     frame = leaky()
     report = frame.tensorflow.validate()
-    with pytest.warns(UserWarning, match=r"^2 warnings: leakage 2; see df.tensorflow.validate"):
+    with pytest.warns(
+        UserWarning, match=r"^2 warnings: leakage 2; see `df.tensorflow.validate\(\)`"
+    ):
         result = frame.tensorflow.to_tfrecord("out", **OPTIONS)
     assert result.warnings == {"leakage": 2} == report["code"].value_counts().to_dict()
     assert "warnings: leakage 2" in str(result)
@@ -270,7 +272,7 @@ def test_integer_labels_have_class_names(frame: pd.DataFrame) -> None:
 
 def test_a_sound_frame_says_so(frame: pd.DataFrame) -> None:
     report = frame.tensorflow.validate()
-    unseen = "images: not opened; check_images=True opens and checks each"
+    unseen = "images: not opened; `check_images=True` opens and checks each"
     assert str(report) == repr(report) == f"no problems in 52 rows\n{unseen}"
     looked = frame.tensorflow.validate(check_images=True, progress=False)
     assert str(looked) == "no problems in 52 rows"

@@ -196,7 +196,7 @@ def test_a_position_goes_on_in_the_generations_of_its_epoch(out: str, grow: Grow
     assert sorted(ids(resumed)) == list(range(22))
     as_it_was = tfrecorder.batches(out, "TRAIN", at=1, seed=1, **IDS)
     assert ids(as_it_was) == first
-    with pytest.raises(OptionError, match=r"saved with fingerprint=.*the dataset that the run"):
+    with pytest.raises(OptionError, match=r"saved with `fingerprint=.*the dataset that the run"):
         tfrecorder.batches(out, "TRAIN", seed=1, **IDS).load_state_dict(state)
 
 
@@ -265,7 +265,7 @@ def test_a_generation_that_would_change_the_elements_is_refused(read: Reader) ->
     assert next(iter(train))[0].shape == (4, 120, 160, 3)
     append(table(0, 4).assign(image_uri=large))
     assert (
-        "images of another size were added to images of 120 x 160 pixels. Open it with image_size"
+        "images of another size were added to images of 120 x 160 pixels. Open it with one size"
         in (failing(train))
     )
     assert len(list(read("out", "TRAIN", follow=True, batch_size=4, image_size=8))) == 2
@@ -355,7 +355,7 @@ def test_what_other_tools_wrote_cannot_be_followed(dataset: Path) -> None:
     [
         ({"follow": 1}, "follow=1: give True or False"),
         ({"follow": "forward"}, "follow='forward': give True or False"),
-        ({"follow": True, "at": 1}, "at=1 reads no newer generation"),
+        ({"follow": True, "at": 1}, "`at=1` reads no newer generation"),
         ({"follow": True, "shard": (0, 2), "seed": 1}, "each host would look"),
     ],
 )
@@ -370,8 +370,8 @@ def test_what_does_not_go_with_follow(options: dict[str, Any], words: str) -> No
     ("options", "words"),
     [
         ({"follow": True, "cache": True}, "a cache keeps what the first epoch read"),
-        ({"follow": True, "shuffle": "exact"}, "tfrecorder.batches shuffles it exactly"),
-        ({"follow": True, "seed": 1, "start": (2, 3)}, "start cannot continue it"),
+        ({"follow": True, "shuffle": "exact"}, "`tfrecorder.batches` shuffles it exactly"),
+        ({"follow": True, "seed": 1, "start": (2, 3)}, "`start` cannot continue it"),
     ],
 )
 def test_what_load_cannot_do_with_follow(options: dict[str, Any], words: str) -> None:

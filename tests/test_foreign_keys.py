@@ -39,7 +39,7 @@ UNKNOWN = {
     ),
     "a class under another key": (
         [image(0) | {"image/class/id": 1}],
-        "image/class/id may be the class; if it is, give label='image/class/id'",
+        "image/class/id may be the class; if it is, give `label='image/class/id'`",
     ),
     "boxes without an image": (
         [{key: one[key] for key in one if key != "image/encoded"} for one in detection(masks=True)],
@@ -154,13 +154,13 @@ def test_a_wrong_name_is_answered_with_the_file_and_the_nearest_key(
     path = write(tmp_path / "train.tfrecord", [{"image_raw": DATA[0], "name": "x"}])
     for wrong in ("imge_raw", "", 3):
         with pytest.raises(
-            DatasetError, match=rf"image={wrong!r}: {path} has no such key.*image_r"
+            DatasetError, match=rf"{path} has no key {wrong!r} for `image`.*image_r"
         ):
             tfrecorder.info(tmp_path, image=wrong)  # type: ignore[arg-type]
     with pytest.raises(DatasetError, match=r"name is .*not one integer.*targets="):
         tfrecorder.load(tmp_path, "TRAIN", image="image_raw", label="name")
     for read in (tfrecorder.info, tfrecorder.inspect, tfrecorder.to_frame):
-        with pytest.raises(OptionError, match="image='x': this is for records of other tools"):
+        with pytest.raises(OptionError, match="image='x': it is for records of other tools"):
             read(dataset, image="x")
 
 
@@ -178,7 +178,7 @@ def test_the_command_line_names_keys_too(tmp_path: Path) -> None:
     assert run("preview", "--image", "img")[0] == 0
     code, words = run("inspect", "--image", "image")
     assert (code, words.count("\n")) == (1, 1)
-    assert words.startswith("error: --image image: ")
+    assert "has no key 'image' for --image;" in words
 
 
 def test_inspect_writes_images_under_any_key(tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ def test_another_plan_is_refused(photos: Gcs) -> None:
     photos.inject("status", status=403, operation="upload", object="*test-*.tfrecord")
     error_of(OutputError, SOURCE, OUT)
     photos.mend()
-    assert "another kind: seed" in error_of(OutputError, SOURCE, OUT, seed=7)
+    assert "another kind: `seed`" in error_of(OutputError, SOURCE, OUT, seed=7)
     tfrecorder.convert(SOURCE, OUT)
     before = photos.files(OUT)
     assert "finished dataset" in error_of(OutputError, SOURCE, OUT, seed=7)

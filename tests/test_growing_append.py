@@ -188,7 +188,7 @@ def test_retry_rejects_of_generation_0_says_how_to_do_it() -> None:
     shutil.copyfile(rows["image_uri"][0], "late.jpg")
     before = all_files("out")
     words = error_of(OutputError, rows, retry_rejects=True)
-    assert "Append the same table with retry_rejects=True" in words
+    assert "Append the same table with `retry_rejects=True`" in words
     assert all_files("out") == before
     assert add(rows, retry_rejects=True).records == 1
 
@@ -320,7 +320,7 @@ def test_what_is_no_dataset_is_refused(out, dataset) -> None:
     assert "overwrite=True: an append keeps what is there" in refusal(
         OptionError, table(12, 2), overwrite=True
     )
-    with pytest.raises(OptionError, match=r"is where tfrecorder\.append adds to"):
+    with pytest.raises(OptionError, match=r"`tfrecorder\.append` adds to"):
         tfrecorder.convert(table(0, 2), "out/appended/00007", **QUIET)
 
 
@@ -453,7 +453,7 @@ def test_overwrite_refuses_what_is_foreign_in_a_generation(out) -> None:
 
 
 def test_convert_of_another_table_mentions_append(out) -> None:
-    assert "tfrecorder.append adds to it" in error_of(OutputError, table(0, 13), **QUIET)
+    assert "`tfrecorder.append` adds to it" in error_of(OutputError, table(0, 13), **QUIET)
 
 
 def test_the_same_conversion_is_finished_still(out) -> None:

@@ -182,7 +182,7 @@ def test_at_reads_it_as_it_was(ten) -> None:
         "00001",
         "out",
     ]
-    with pytest.raises(DatasetError, match="no such split"):
+    with pytest.raises(DatasetError, match="has no split 'TEST'"):
         tfrecorder.load(ten, "TEST", at=5)
 
 
@@ -207,9 +207,9 @@ def test_at_must_be_a_number(ten, at) -> None:
 
 
 def test_at_must_be_there(ten, dataset) -> None:
-    with pytest.raises(DatasetError, match=r"at=10: .* has generations 0 to 9"):
+    with pytest.raises(DatasetError, match=r"`at=10`: .* has generations 0 to 9"):
         tfrecorder.info(ten, at=10)
-    with pytest.raises(DatasetError, match=r"at=1: .* has only generation 0"):
+    with pytest.raises(DatasetError, match=r"`at=1`: .* has only generation 0"):
         tfrecorder.load(dataset, at=1)
     assert tfrecorder.info(dataset, at=0).records == tfrecorder.info(dataset).records
 

@@ -60,7 +60,7 @@ def test_an_option_that_has_an_effect_is_taken() -> None:
 def test_a_conversion_refuses_what_its_runner_or_another_option_makes_idle(
     options: dict[str, Any],
 ) -> None:
-    with pytest.raises(OptionError, match=r"it has no effect with (runner|on_error)=.*; change"):
+    with pytest.raises(OptionError, match=r"it has no effect with `(runner|on_error)=.*`; change"):
         tfrecorder.convert(photo_frame(2), "out", **options)
 
 
@@ -70,21 +70,21 @@ def test_a_conversion_refuses_what_its_runner_or_another_option_makes_idle(
 def test_readers_refuse_an_option_that_needs_a_size(options: dict[str, Any]) -> None:
     (name,) = options
     tfrecorder.convert(photo_frame(2), "out", progress=False)
-    words = f"{name}=.*: it has no effect without image_size=…; give that too."
+    words = f"{name}=.*: it has no effect without `image_size=…`; give that too."
     with pytest.raises(OptionError, match=words):
         tfrecorder.batches("out", "TRAIN", **options)
     with pytest.raises(OptionError, match=words):
         tfrecorder.Records("out", "TRAIN", **options)
     with pytest.raises(OptionError, match=words):
         tfrecorder.load("out", **options)
-    with pytest.raises(OptionError, match=r"drop_remainder=True: .* without batch_size=…"):
+    with pytest.raises(OptionError, match=r"drop_remainder=True: .* without `batch_size=…`"):
         tfrecorder.load("out", drop_remainder=True)
 
 
 def test_what_a_dataset_was_made_with_is_no_mistake_of_an_append() -> None:
     tfrecorder.convert(photo_frame(4)[:2], "out", progress=False, image_size=(16, 16), resize="pad")
     assert tfrecorder.append(photo_frame(4), "out", progress=False).records == 2
-    with pytest.raises(OptionError, match="no effect without image_size"):
+    with pytest.raises(OptionError, match="no effect without `image_size"):
         tfrecorder.convert(photo_frame(2), "other", resize="pad")
 
 
@@ -191,7 +191,7 @@ def test_a_misspelt_option_of_the_accessor_suggests_those_of_append_too() -> Non
         "duplicate": "duplicates",
         "num_shard": "num_shards",
     }.items():
-        with pytest.raises(OptionError, match=f"no option '{wrong}'; did you mean {meant}"):
+        with pytest.raises(OptionError, match=f"no option '{wrong}'; did you mean `{meant}`"):
             frame.tensorflow.to_tfrecord("out", **{wrong: True})
 
 

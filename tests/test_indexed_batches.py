@@ -91,7 +91,7 @@ def test_boxes_are_padded(tmp_path: Path) -> None:
     theirs = tfrecorder.load(boxes, "TRAIN", **options).as_numpy_iterator()
     for (_, found), (_, expected) in zip(batches(boxes, "TRAIN", **options), theirs, strict=True):
         assert_alike(found, expected)
-    with pytest.raises(OptionError, match="lists of different lengths; give max_boxes"):
+    with pytest.raises(OptionError, match="lists of different lengths; give `max_boxes"):
         batches(boxes, "TRAIN", batch_size=3, image_size=32)
 
 
@@ -171,7 +171,7 @@ def test_a_position_brings_its_seed_along(out: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"seed": 2}, "saved with seed=1, but this run has 2"),
+        ({"seed": 2}, "saved with `seed=1`, but this run has 2"),
         ({"shuffle": False, "seed": 1}, "give the shuffle that the run began with"),
         ({"split": "TEST", "seed": 1}, "the dataset that the run began with"),
     ],
@@ -189,9 +189,9 @@ def test_a_position_of_another_run_is_refused(out: str, given: dict[str, Any], w
         ({"batch_size": 0}, "batch_size=0"),
         ({"shuffle": 100}, "shuffle=100: give True, False, 'exact' or 'blocks'"),
         ({"shard": (2, 2), "seed": 1}, "shard="),
-        ({"shard": (0, 2)}, "give the same seed to each"),
+        ({"shard": (0, 2)}, "give the same `seed` to each"),
         ({"layout": "HWCN"}, "layout="),
-        ({"layout": "NCHW", "map_fn": print}, "map_fn gets images as NHWC"),
+        ({"layout": "NCHW", "map_fn": print}, "`map_fn` gets images as NHWC"),
         ({"num_threads": 0}, "num_threads=0"),
         ({"image_size": None}, "differ in size and cannot share a batch"),
         ({"resize": "fit"}, "cannot share a batch"),
@@ -218,7 +218,7 @@ def test_an_error_of_map_fn_is_itself(out: str) -> None:
 
     with pytest.raises(ValueError, match=r"^not mine$"):
         next(iter(batches(out, "TRAIN", batch_size=2, map_fn=fails)))
-    with pytest.raises(OptionError, match="map_fn returned arrays of the shapes"):
+    with pytest.raises(OptionError, match="`map_fn` returned arrays of the shapes"):
         next(iter(batches(out, "TRAIN", batch_size=9, map_fn=lambda image, label: image)))
 
 

@@ -146,14 +146,14 @@ def test_a_position_goes_through_json():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seed": 8}, "saved with seed=8, but this run has 7; give the seed that the run"),
+        ({"seed": 8}, "saved with `seed=8`, but this run has 7; give the seed that the run"),
         ({"fingerprint": "0000"}, "give the dataset that the run began with"),
         ({"split": "TEST"}, "give the split"),
         ({"mode": "blocks"}, "give the shuffle"),
         ({"version": 0}, "version 0"),
         ({"next": 101}, "next=101 is beyond the 100 records"),
         ({"epoch": "2"}, "epoch: '2' is not a whole number"),
-        ({"more": 1}, "is not what state_dict"),
+        ({"more": 1}, "is not what `state_dict"),
     ],
 )
 def test_a_position_of_another_run_is_refused(change, words):

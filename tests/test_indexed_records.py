@@ -182,7 +182,7 @@ def test_what_is_no_number_is_refused(out: str, number: Any) -> None:
         ({"image_sise": 3}, "image_size"),
         ({"shuffle": True}, "shuffle"),
         ({"image_size": 0}, "image_size=0"),
-        ({"augment": True}, "give image_size"),
+        ({"augment": True}, "give a size, such as `image_size=224`"),
         ({"inputs": ["nothing"]}, "there is no column 'nothing'"),
     ],
 )

@@ -196,7 +196,7 @@ def test_columns_are_chosen_by_name(every: str) -> None:
         ({"inputs": ["cuont"]}, "did you mean 'count'?"),
         ({"inputs": "count"}, "a list of columns"),
         ({"targets": []}, "a list of columns"),
-        ({"features": True, "targets": ["lit"]}, "features=True gives every column"),
+        ({"features": True, "targets": ["lit"]}, "`features=True` gives every column"),
     ],
 )
 def test_a_wrong_choice_of_columns_is_named(every: str, options: Any, words: str) -> None:

@@ -93,8 +93,8 @@ REFUSED = {
     "image_size": [
         (0, "short side"),
         ("256", "short side"),
-        ((224,), "(height, width)"),
-        ((224, 0), "(height, width)"),
+        ((224,), "height and width, such as `image_size=(224, 224)`"),
+        ((224, 0), "height and width"),
         (True, "short side"),
     ],
     "resize": [("fill", "'stretch', 'crop', 'pad', 'fit'")],
@@ -193,8 +193,8 @@ def test_an_error_about_a_value_that_cannot_be_pickled_can_be_pickled_itself():
     ("call", "name", "words"),
     [
         (tfrecorder.validate, "num_shards", "validate writes nothing; leave it out."),
-        (tfrecorder.validate, "verfy", "did you mean verify?"),
-        (tfrecorder.load, "batchsize", "did you mean batch_size?"),
+        (tfrecorder.validate, "verfy", "did you mean `verify`?"),
+        (tfrecorder.load, "batchsize", "did you mean `batch_size`?"),
     ],
 )
 def test_a_call_refuses_the_options_of_others(call, name, words):
@@ -213,7 +213,7 @@ def test_every_option_has_a_help_text_of_one_sentence_at_least(name):
     [("num_shard", "num_shards"), ("overwrit", "overwrite"), ("verfy", "verify")],
 )
 def test_a_misspelt_option_suggests_the_nearest(misspelt, meant):
-    with pytest.raises(OptionError, match=f"no option '{misspelt}'; did you mean {meant}\\?"):
+    with pytest.raises(OptionError, match=f"no option '{misspelt}'; did you mean `{meant}`\\?"):
         ConvertOptions.of({misspelt: 1})
 
 
@@ -313,7 +313,7 @@ def test_options_of_the_runner_with_or_without_what_a_command_line_adds():
 
 def test_starting_again_and_retrying_cannot_be_combined():
     with pytest.raises(
-        OptionError, match="overwrite=True and retry_rejects=True cannot be combined"
+        OptionError, match="`overwrite=True` and `retry_rejects=True` cannot be combined"
     ):
         ConvertOptions(overwrite=True, retry_rejects=True)
 

@@ -100,7 +100,7 @@ def test_without_overwrite_an_unfinished_one_is_left_alone(old, broken, frame) -
     fail(broken)
     before = all_files("out")
     assert tfrecorder.convert(frame, "out", **OLD).was_finished
-    words = "is a finished dataset. Give overwrite=True"
+    words = "is a finished dataset. Give `overwrite=True`"
     assert words in error_of(OutputError, frame, **{**OLD, "seed": 3})
     assert all_files("out") == before
     tfrecorder.convert(frame, "out", retry_rejects=True, **OLD)
@@ -148,7 +148,7 @@ def test_an_unfinished_conversion_gives_way_to_another(broken, frame) -> None:
 
 def test_the_folder_of_an_overwrite_is_no_output_directory(old, frame) -> None:
     words = error_of(OptionError, frame, NEXT, progress=False)
-    assert "is where an overwrite of " in words
+    assert "an overwrite of " in words
     assert not NEXT.exists()
 
 

@@ -192,15 +192,15 @@ def test_on_a_bucket(gcs: Gcs) -> None:
 @pytest.mark.parametrize("part", [(0, 2), (3, 2), (1, 0), (1.5, 2), "1/2", 1, (1, 2, 3), None])
 def test_a_part_that_is_not_there_is_an_error_that_shows_how_parts_are_counted(part: Any) -> None:
     tfrecorder.stage(CSV, "out")
-    with pytest.raises(OptionError, match=r"counted from 1.*part=\(3, 16\)"):
+    with pytest.raises(OptionError, match=r"counted from 1.*`part=\(3, 16\)`"):
         tfrecorder.work("out", part=part)
 
 
 @pytest.mark.parametrize(
     ("option", "remedy"),
     [
-        ({"on_error": "raise"}, r"give it to tfrecorder\.work"),
-        ({"max_reject_fraction": 0.5}, r"give it to tfrecorder\.commit"),
+        ({"on_error": "raise"}, r"give it to `tfrecorder\.work`"),
+        ({"max_reject_fraction": 0.5}, r"give it to `tfrecorder\.commit`"),
         ({"runner": "DataflowRunner"}, "starts no workers"),
         ({"num_shard": 3}, "num_shards"),
     ],
@@ -215,7 +215,7 @@ def test_an_option_that_staging_cannot_use_says_where_it_belongs(
 
 def test_where_nothing_is_staged() -> None:
     for call in (tfrecorder.work, tfrecorder.commit):
-        with pytest.raises(DatasetError, match=r"no conversion is staged here.*tfrecorder\.stage"):
+        with pytest.raises(DatasetError, match=r"no conversion is staged here.*`tfrecorder\.stage"):
             call("nowhere")
     assert not Path("nowhere").exists()
 

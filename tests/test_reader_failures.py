@@ -81,7 +81,7 @@ def test_directories_of_no_known_form(tmp_path: Path, out: Path) -> None:
 
 
 def test_a_misspelt_split(kept: str) -> None:
-    with pytest.raises(DatasetError, match=r"split='trian'.*did you mean 'TRAIN'"):
+    with pytest.raises(DatasetError, match=r"has no split 'trian'; did you mean 'TRAIN'"):
         tfrecorder.load(kept, "trian")
     with pytest.raises(DatasetError, match="it has TRAIN, VALIDATION, TEST"):
         tfrecorder.load(kept, "holdout")
@@ -107,14 +107,16 @@ def test_a_scheme_that_tensorflow_cannot_read(scheme: str) -> None:
 
 
 def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
-    with pytest.raises(OptionError, match=r"batch_size=4.*differ in size.*give image_size"):
+    with pytest.raises(
+        OptionError, match=r"batch_size=4.*differ in size.*`image_size=\(224, 224\)`"
+    ):
         tfrecorder.load(kept, "TRAIN", batch_size=4)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"imagesize": 3}, "no option 'imagesize'; did you mean image_size"),
+        ({"imagesize": 3}, "no option 'imagesize'; did you mean `image_size`"),
         ({"batch_size": 0}, "batch_size=0: give a whole number from 1"),
         ({"batch_size": 2.5}, "batch_size=2.5"),
         ({"batch_size": True}, "batch_size=True"),
@@ -126,8 +128,8 @@ def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
         ({"value_range": (0, 1)}, "uint8 pixels are 0 to 255"),
         ({"dtype": "float32", "value_range": (1, 0)}, "low must be less"),
         ({"dtype": "float32", "value_range": (0, float("inf"))}, "both finite"),
-        ({"decode": False, "image_size": 5}, "decode=False.*leave out image_size"),
-        ({"augment": True}, "give image_size"),
+        ({"decode": False, "image_size": 5}, "`decode=False`.*leave out `image_size`"),
+        ({"augment": True}, "`image_size=224`"),
         ({"shuffle": 0}, "shuffle=0"),
         ({"seed": -1}, "seed=-1"),
         ({"start": 3}, r"start=3: give \(epoch, step\)"),
@@ -143,7 +145,7 @@ def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
         ({"cache": __file__}, "cache='.*test_reader_failures.py': .*give a folder"),
         ({"map_fn": 3}, "map_fn=3: give a function"),
         ({"ram_budget": "much"}, "ram_budget='much'"),
-        ({"drop_remainder": True}, "no effect without batch_size"),
+        ({"drop_remainder": True}, "no effect without `batch_size"),
     ],
 )
 def test_wrong_options_are_named_with_a_remedy(

@@ -139,7 +139,7 @@ def test_too_many_rejects_commit_nothing_and_count_the_reasons() -> None:
     make_bad_images()
     message = error_of(RejectedError, with_photos([*BAD]), max_pixels=200_000)
     assert f"{len(BAD)} of {40 + len(BAD)} rows (33.3%) were rejected" in message
-    assert "max_reject_fraction=0.1" in message
+    assert "`max_reject_fraction=0.1` allows" in message
     assert "2 check/not_an_image" in message
     assert "dataset_info.json" not in public_files("out")
 
@@ -226,7 +226,7 @@ def test_rejects_of_a_finished_dataset_are_tried_again_on_request(disk: Path) ->
     assert result.rejects == {"read/not_found": 1, "check/not_an_image": 1}
     again = tfrecorder.convert("images.csv", "out", num_shards=8)
     assert again.was_finished
-    assert "retry_rejects retries the images that could not be read" in str(again)
+    assert "`retry_rejects=True` retries the images that could not be read" in str(again)
     shards = {path: path.stat().st_mtime_ns for path in Path("out").glob("*.tfrecord")}
     Path("away.jpg").rename(disk / "07.jpg")
     again = tfrecorder.convert("images.csv", "out", num_shards=8, retry_rejects=True)

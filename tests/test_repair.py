@@ -264,7 +264,7 @@ def test_without_its_plan_nothing_is_written(out: Path, name: str, how: str) -> 
     if how == "cut":
         (out / name).write_bytes(data[:-9])
     harmed = all_files(out)
-    with pytest.raises(DatasetError, match=r"cannot be repaired: its plan.* overwrite=True"):
+    with pytest.raises(DatasetError, match=r"cannot be repaired: its plan.*`overwrite=True`"):
         repair(out)
     assert all_files(out) == harmed
 

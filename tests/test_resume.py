@@ -159,11 +159,14 @@ def test_a_conversion_that_goes_on_says_what_was_there(unfinished: pd.DataFrame)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"num_shards": 5}, "num_shards was 4 and now is 5"),
-        ({"seed": 1}, "seed was 0 and now is 1"),
-        ({"shuffle": False}, "shuffle was True and now is False"),
-        ({"verify": "none"}, "verify was 'decode' and now is 'none'"),
-        ({"labels": ["brick", "cat", "coffee", "gravel"]}, "labels was not given and now is ['bri"),
+        ({"num_shards": 5}, "`num_shards` was 4 and now is 5"),
+        ({"seed": 1}, "`seed` was 0 and now is 1"),
+        ({"shuffle": False}, "`shuffle` was True and now is False"),
+        ({"verify": "none"}, "`verify` was 'decode' and now is 'none'"),
+        (
+            {"labels": ["brick", "cat", "coffee", "gravel"]},
+            "`labels` was not given and now is ['bri",
+        ),
     ],
     ids=str,
 )
@@ -171,7 +174,7 @@ def test_other_options_are_refused_and_named(unfinished, options, words: str) ->
     message = error_of(OutputError, unfinished, **{"num_shards": 4, **options})
     assert words in message
     assert "an unfinished conversion" in message
-    assert "overwrite=True to start again" in message
+    assert "`overwrite=True` to start again" in message
 
 
 @pytest.mark.slow

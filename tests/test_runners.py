@@ -60,9 +60,9 @@ def test_a_class_by_its_dotted_path_runs(dataset: Path) -> None:
     [
         ("DaskRuner", "runner='DaskRuner': there is no such runner; did you mean DaskRunner?"),
         ("Elsewhere", "there are DirectRunner, DataflowRunner, DaskRunner"),
-        ("no.such.Runner", "runner='no.such.Runner' cannot be loaded (No module named 'no')"),
-        ("json.Runner", "runner='json.Runner' cannot be loaded"),
-        ("json.JSONEncoder", "runner='json.JSONEncoder' is not a runner of Beam"),
+        ("no.such.Runner", "runner='no.such.Runner': it cannot be loaded (No module named 'no')"),
+        ("json.Runner", "runner='json.Runner': it cannot be loaded"),
+        ("json.JSONEncoder", "runner='json.JSONEncoder': it is not a runner of Beam"),
     ],
 )
 def test_a_runner_that_is_none_is_refused(runner: str, words: str) -> None:
@@ -75,15 +75,15 @@ def test_a_runner_that_is_none_is_refused(runner: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"dask_npartition": 3}, "runner_options['dask_npartition']=3: neither Beam nor the "),
+        ({"dask_npartition": 3}, "`runner_options['dask_npartition']=3`: neither Beam nor the "),
         ({"dask_npartition": 3}, "has such an option; did you mean dask_npartitions?"),
-        ({"dask_npartitions": "many"}, "='many': invalid int value: 'many'"),
+        ({"dask_npartitions": "many"}, "='many'`: invalid int value: 'many'"),
         ({"dask_npartitions": True}, "it takes a value, not True or False"),
         ({"dask_npartitions": [1, 2]}, "it takes one value"),
         ({"dask_npartitions": 1, "dask_partition_size": 2}, "not allowed with argument"),
         ({"no_auth": "perhaps"}, "it takes True or False"),
-        ({"transform_name_mapping": "a"}, "runner_options['transform_name_mapping']='a': "),
-        ({"runner": "DirectRunner"}, "give it as the option runner"),
+        ({"transform_name_mapping": "a"}, "`runner_options['transform_name_mapping']='a'`: "),
+        ({"runner": "DirectRunner"}, "give it as `runner=…`"),
         ({"streaming": True}, "a conversion is not a streaming pipeline"),
         ({"update": True}, "it replaces a running streaming job"),
         ({"save_main_session": True}, "which may hold a whole frame"),
@@ -102,7 +102,9 @@ def test_what_beam_finds_missing_is_told_too() -> None:
 
 
 def test_a_portable_runner_needs_to_know_its_job_service() -> None:
-    assert "job_endpoint is missing" in refusal_of(runner="PortableRunner")
+    assert "`runner_options['job_endpoint']='localhost:8099'`" in refusal_of(
+        runner="PortableRunner"
+    )
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
@@ -115,7 +117,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 @pytest.mark.parametrize("name", ["direct_num_workers", "direct_running_mode", "num_workers"])
 def test_local_processes_are_an_option_of_their_own(name: str) -> None:
     value = "multi_processing" if name == "direct_running_mode" else 2
-    assert "set by the option num_workers" in refusal_of(runner_options={name: value})
+    assert "set by `num_workers=…`" in refusal_of(runner_options={name: value})
 
 
 def test_a_number_of_workers_that_a_cluster_would_not_heed_is_refused() -> None:
@@ -139,7 +141,7 @@ def test_an_option_reaches_the_engine() -> None:
 def test_a_server_that_does_not_run_is_told_at_once(runner: str, name: str, address: str) -> None:
     address = address.format(free_port())
     message = refusal_of(runner=runner, runner_options={name: address})
-    assert f"nothing answers at {name}={address!r}" in message
+    assert f"nothing answers at `runner_options[{name!r}]={address!r}`" in message
 
 
 @pytest.mark.slow

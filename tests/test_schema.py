@@ -190,7 +190,7 @@ def test_the_values_decide_whether_a_conversion_goes_on() -> None:
     shard.unlink()
     with pytest.raises(tfrecorder.OutputError, match="values in the source's rows"):
         convert(frame.assign(caption="x"), "out", schema=EVERY_KIND)
-    with pytest.raises(tfrecorder.OutputError, match="schema was"):
+    with pytest.raises(tfrecorder.OutputError, match="`schema` was"):
         convert(frame, "out", schema=Schema(dict(EVERY_KIND.columns) | {"angle": Number()}))
     convert(frame, "out", schema=EVERY_KIND)
     assert shard.read_bytes() == written

@@ -128,8 +128,8 @@ def test_another_encoding_is_suggested_and_then_wrong_ones_are_said() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (SAMPLES / "photos", "sep is for a CSV file; leave it out: a folder has none"),
-        (photo_frame(2), "sep is for a CSV file; leave it out: a frame has been read already"),
+        (SAMPLES / "photos", "`sep` is for a CSV file; leave it out: a folder has none"),
+        (photo_frame(2), "`sep` is for a CSV file; leave it out: a frame has been read already"),
     ],
     ids=["folder", "frame"],
 )
@@ -374,11 +374,12 @@ def test_every_wrong_option_is_exit_code_2_and_one_line(
         (("--max-reject-fraction", "3"), "--max-reject-fraction 3.0: give a number"),
         (
             ("--image-size", "0"),
-            "--image-size 0: give the short side in pixels, such as 256, or HEIGHTxWIDTH",
+            "--image-size 0: give the short side in pixels, such as --image-size 256, or height "
+            "and width, such as --image-size 224x224.",
         ),
         (("--image-format", "raw"), "give it, such as --image-size 128x128, and"),
         (("--overwrite", "--retry-rejects"), "--overwrite and --retry-rejects cannot be combined"),
-        (("--column", "price=label"), "--column: the source has no column 'price'"),
+        (("--column", "price=label"), "--column price=label: the source has no column 'price'"),
         (("--column", "a=label", "--schema", "{schema}"), "--column a=label: a schema names"),
         (("--shards", "3"), "No such option '--shards'. Did you mean --num-shards?"),
         (("--runner-option", "nonsense=1"), "--runner-option nonsense=1: "),

@@ -147,7 +147,7 @@ def test_a_conversion_elsewhere_continues_and_refuses_another_plan(memory):
     memory.rm_file("/out/dataset_info.json")
     memory.rm_file(shard)
     words = error_of(tfrecorder.errors.OutputError, CSV, "memory://out", num_shards=3)
-    assert "num_shards was 2 and now is 3" in words
+    assert "`num_shards` was 2 and now is 3" in words
     tfrecorder.convert(CSV, "memory://out", num_shards=2)
     assert memory.cat_file(shard) == before
     memory.pipe_file(shard, before[:-1])

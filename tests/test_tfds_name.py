@@ -121,7 +121,7 @@ def test_append_finds_the_dataset_by_its_name_and_by_its_directory(where: dict[s
 
 def test_append_refuses_another_name() -> None:
     tfrecorder.convert(table(0, 4), "data/flowers/1.0.0", progress=False)
-    with pytest.raises(tfrecorder.OptionError, match=r"name='flowers': .* with name=None"):
+    with pytest.raises(tfrecorder.OptionError, match=r"name='flowers': .* with `name=None`"):
         tfrecorder.append(table(4, 4), "data", **NAMED)
 
 
@@ -180,7 +180,9 @@ def test_the_command_line_prints_the_directory_and_the_call() -> None:
 
 
 def test_the_directory_of_another_version_is_not_taken_for_the_folder_above() -> None:
-    wanted = r"give version='1.0.0' to write there, or data as output_dir to write version 2.0.0"
+    wanted = (
+        r"give `version='1.0.0'` to write there, or data as `output_dir` to write version 2.0.0"
+    )
     with pytest.raises(tfrecorder.OptionError, match=wanted):
         tfrecorder.convert(photo_frame(2), OUT, version="2.0.0", **NAMED)
 

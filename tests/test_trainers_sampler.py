@@ -174,7 +174,7 @@ def test_without_a_seed_it_is_that_of_the_records_or_of_the_position(out: str) -
         ({"batch_size": 0}, "batch_size=0"),
         ({"shuffle": 100}, "shuffle=100: give True, False, 'exact' or 'blocks'"),
         ({"shard": (2, 2), "seed": 1}, "shard="),
-        ({"shard": (0, 2)}, "give the same seed to each"),
+        ({"shard": (0, 2)}, "give the same `seed` to each"),
         ({"records": range(9)}, "give the tfrecorder.Records to read"),
     ],
 )
@@ -185,7 +185,7 @@ def test_a_wrong_option_is_named(records: Records, options: dict[str, Any], word
 
 def test_a_position_of_another_run_is_refused(out: str, records: Records) -> None:
     state = BatchSampler(records, seed=1).state_dict()
-    with pytest.raises(OptionError, match="saved with seed=1, but this run has 2"):
+    with pytest.raises(OptionError, match="saved with `seed=1`, but this run has 2"):
         BatchSampler(records, seed=2).load_state_dict(state)
     with pytest.raises(OptionError, match="the dataset that the run began with"):
         BatchSampler(Records(out, "TEST", **IDS), seed=1).load_state_dict(state)

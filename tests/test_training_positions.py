@@ -101,7 +101,9 @@ def test_two_loops_at_once_are_refused_before_a_record_comes_twice(out: str) -> 
     loop = batches(out, "TRAIN", batch_size=5, seed=7, **IDS)
     first, second = iter(loop), iter(loop)
     assert [next(first).tolist(), next(second).tolist()] == epoch[:2]
-    with pytest.raises(OptionError, match=r"another loop over them .* call batches twice"):
+    with pytest.raises(
+        OptionError, match=r"another loop over these batches .* call `batches` twice"
+    ):
         next(first)
     assert [batch.tolist() for batch in loop] == epoch[2:], "the next one takes the rest"
 
@@ -153,7 +155,7 @@ def test_a_loop_does_not_go_on_over_a_position_that_was_loaded(out: str) -> None
     state, running = loop.state_dict(), iter(loop)
     next(running)
     loop.load_state_dict(state)
-    with pytest.raises(OptionError, match="load_state_dict has moved their position"):
+    with pytest.raises(OptionError, match="`load_state_dict` has moved their position"):
         next(running)
     assert [batch.tolist() for batch in loop] == epoch
 
@@ -212,7 +214,7 @@ def test_a_wrong_field_is_named(reader: Reader, change: dict[str, Any], words: s
 
 @pytest.mark.parametrize("state", [None, [], "x", 5, {}, {"version": 2}, {"more": 1}])
 def test_what_is_no_position_is_refused(reader: Reader, state: Any) -> None:
-    with pytest.raises(OptionError, match="is not what state_dict"):
+    with pytest.raises(OptionError, match="is not what `state_dict"):
         reader().load_state_dict(state)
 
 
@@ -244,7 +246,7 @@ def test_a_position_of_before_an_append_names_its_generation(tmp_path: Path) -> 
             assert state["generation"] == generation
             for at in ({}, {"at": 5}, {"at": 0}):
                 if at.get("at") != generation:
-                    with pytest.raises(OptionError, match=f"as it was then: at={generation}\\."):
+                    with pytest.raises(OptionError, match=f"as it was then: `at={generation}`\\."):
                         readers(**at)[number].load_state_dict(state)
             for continued in readers(at=generation):
                 continued.load_state_dict(state)
@@ -265,7 +267,7 @@ def test_each_of_several_processes_is_asked_for_its_share(
     before = BatchSampler(records, seed=7), batches(out, "TRAIN", seed=7, **IDS)
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "2")
-    words = r"this is process 2 of 4.* Give shard=\(rank, world\), here \(2, 4\), .* shard=\(0, 1\)"
+    words = r"this is process 2 of 4.* Give `shard=\(2, 4\)` here, .* `shard=\(0, 1\)`"
     for read in (
         lambda: batches(out, "TRAIN", seed=7, **IDS),
         lambda: BatchSampler(records, seed=7),
@@ -278,7 +280,7 @@ def test_each_of_several_processes_is_asked_for_its_share(
     assert len(BatchSampler(records, 9, seed=7, shard=(0, 1))) == 4
     assert len(batches(out, "TRAIN", batch_size=3, seed=7, shard=(2, 4), **IDS)) == 3
     monkeypatch.delenv("RANK")
-    with pytest.raises(OptionError, match=r"process rank of 4.* here \(rank, 4\)"):
+    with pytest.raises(OptionError, match=r"process rank of 4.* `shard=\(rank, 4\)` here"):
         batches(out, "TRAIN", seed=7, **IDS)
 
 
@@ -308,5 +310,5 @@ def test_lightning_in_two_processes_is_asked_for_shares(out: str, tmp_path: Path
     skip_without("torch", "torchdata", "pytorch_lightning")
     chosen = {"reader": "batches", "world": 2, "batch_size": 3, "seed": 7, "epochs": 1}
     words = trainings.train_by_lightning(out, tmp_path, chosen | {"shared": False}, kill=-1)
-    assert "Give shard=(rank, world), here (0, 2), so that each reads its part" in words
+    assert "Give `shard=(0, 2)` here, so that each reads its part" in words
     assert not list(tmp_path.glob("rank-*.log")), "nothing was trained on"

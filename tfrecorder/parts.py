@@ -177,7 +177,7 @@ def work(
         if exchange_begun(where):
             raise OutputError(
                 f"{where}: all shards are done, and a commit has begun; "
-                f"tfrecorder.commit({where!r}) finishes it."
+                f"`tfrecorder.commit({where!r})` finishes it."
             )
         mine = plan.shards[number - 1 :: parts]
         before = _done(folder, plan, mine)
@@ -250,7 +250,7 @@ def _check_part(part: Any) -> str | None:
         return None
     return (
         "give the number of the part, counted from 1, and the number of parts, such as "
-        "part=(3, 16)."
+        "`part=(3, 16)`."
     )
 
 
@@ -261,7 +261,7 @@ def _staged(where: str) -> tuple[str, Plan]:
         if plan is not None:
             return folder, plan
     raise DatasetError(
-        f"{where}: no conversion is staged here; begin with tfrecorder.stage(SOURCE, {where!r})."
+        f"{where}: no conversion is staged here; begin with `tfrecorder.stage(SOURCE, {where!r})`."
     )
 
 
@@ -286,7 +286,7 @@ def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
     share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
     raise OutputError(
         f"{where}: {share} are not done: {what} {', '.join(named[:NAMED])}{more}. Write them with "
-        f"tfrecorder.work({where!r}), repeated for parts that ended early, and then commit."
+        f"`tfrecorder.work({where!r})`, repeated for parts that ended early, and then commit."
     )
 
 

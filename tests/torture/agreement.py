@@ -103,7 +103,7 @@ def _check_shares(out: Path, split: str, records: int) -> None:
     try:
         tfrecorder.batches(out, split, seed=1, **options)
     except OptionError as error:
-        demand("Give shard=(rank, world), here (1, 3)" in str(error), str(error))
+        demand("Give `shard=(1, 3)` here" in str(error), str(error))
     else:
         demand(False, "one process of three reads all records without being asked to")
     shares = (

@@ -29,7 +29,7 @@ def status(directory: str, as_json: bool) -> None:
     from tfrecorder.output.status import status as run
 
     found = run(directory)
-    show(found, as_json, has_options=True)
+    show(found, as_json)
     sys.exit(1 if found.damage else 0)
 
 
@@ -85,7 +85,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     from tfrecorder.conversion.dry_run import dry_run as describe
 
     chosen: Callable[..., Any] = describe if dry_run else run
-    show(chosen(opened(source), output_dir, **options), as_json, has_options=True)
+    show(chosen(opened(source), output_dir, **options), as_json)
 
 
 @click.command(
@@ -119,7 +119,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
 def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.append import append as run
 
-    show(run(opened(source), output_dir, **given_options(ctx, options)), as_json, has_options=True)
+    show(run(opened(source), output_dir, **given_options(ctx, options)), as_json)
 
 
 @click.command(
@@ -144,7 +144,7 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
 def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.compact import compact as run
 
-    show(run(directory, output_dir, **options), as_json, has_options=True)
+    show(run(directory, output_dir, **options), as_json)
 
 
 @click.command(
@@ -177,5 +177,5 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
         show({"source": source, "ok": ok, "problems": reports.problems(found)}, as_json)
     else:
         said = found.errors if is_quiet() else found
-        show(f"{source}: {said.as_text(shell=True)}", is_error=not ok, has_options=True)
+        show(f"{source}: {said.as_text(shell=True)}", is_error=not ok)
     sys.exit(0 if ok else 1)

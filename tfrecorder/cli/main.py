@@ -120,7 +120,7 @@ def _with_hint(error: click.UsageError) -> str:
     """Click's message, or for an unknown option the one that was probably meant."""
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        near = nearest(name, [one.name or "" for one in error.ctx.command.params])
+        near = nearest(name, [one.name or "" for one in error.ctx.command.params], "`")
         hint = f" Did you mean {in_shell_words(near)}?" if near else ""
         return f"No such option {error.option_name!r}.{hint}"
     hints = _hints_to_codes(error.ctx) if type(error) is click.UsageError and error.ctx else ()

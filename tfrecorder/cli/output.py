@@ -23,17 +23,22 @@ _QUIET = "tfrecorder.quiet"
 def in_shell_words(words: str) -> str:
     """A message of the library, with options spelled as on the command line."""
     try:
-        return shell_words(words, _flags())
-    except (MemoryError, SystemError):  # no memory left for the patterns
+        return shell_words(words, _flags(), _commands())
+    except (MemoryError, SystemError):  # no memory left to parse it
         return words
+
+
+def _commands() -> dict[str, click.Command]:
+    """All commands by name, the one that runs first."""
+    root = click.get_current_context().find_root()
+    commands = root.command.commands if isinstance(root.command, click.Group) else {}
+    return dict(sorted(commands.items(), key=lambda item: item[0] != root.invoked_subcommand))
 
 
 def _flags() -> dict[str, str]:
     """How the option of each name is typed, in any command; arguments in capitals."""
-    root = click.get_current_context().find_root().command
-    commands = root.commands.values() if isinstance(root, click.Group) else [root]
     flags: dict[str, str] = {}
-    for param in (param for command in commands for param in command.params):
+    for param in (param for command in _commands().values() for param in command.params):
         name = param.name or ""
         flags.setdefault(name, param.opts[0] if isinstance(param, click.Option) else name.upper())
     return flags
@@ -41,8 +46,7 @@ def _flags() -> dict[str, str]:
 
 def error_in_shell_words(error: TfrecorderError) -> str:
     """An error in one line; the option that it is about, and its value, as they are typed."""
-    if isinstance(error, OptionError) and error.name is not None:
-        flag = _flags().get(error.name, error.name)
+    if isinstance(error, OptionError) and (flag := _flags().get(error.name or "")):
         return f"{typed(flag, error.value)}: {in_shell_words(one_line(error.remedy))}"
     return in_shell_words(one_line(str(error)))
 
@@ -127,22 +131,18 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help=words)(command)
 
 
-def show(
-    found: Any, as_json: bool = False, is_error: bool = False, has_options: bool = False
-) -> None:
+def show(found: Any, as_json: bool = False, is_error: bool = False) -> None:
     """Print a result: as JSON if asked for, else as text unless `--quiet` is given.
 
     Args:
         found: a value with `as_dict`; if JSON is asked for, it may be that dict itself.
-        has_options: its text names options, which are spelled as on the command line.
         is_error: it reports an error, so `--quiet` prints it too.
     """
     if as_json:
         values = found if isinstance(found, dict) else found.as_dict()
         click.echo(json.dumps(values, indent=2))
     elif is_error or not is_quiet():
-        words = str(found)
-        click.echo(coloured(in_shell_words(words) if has_options else words))
+        click.echo(coloured(in_shell_words(str(found))))
 
 
 def refuse_both(as_json: bool, as_csv: bool) -> None:

@@ -44,7 +44,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.parts import stage as run
 
-    show(run(opened(source), output_dir, **options), as_json, has_options=True)
+    show(run(opened(source), output_dir, **options), as_json)
 
 
 @click.command(
@@ -78,7 +78,7 @@ def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: 
         raise click.UsageError("--part and --part-index cannot be combined.")
     from tfrecorder.parts import work as run
 
-    show(run(output_dir, part=part or part_index or (1, 1), **options), as_json, has_options=True)
+    show(run(output_dir, part=part or part_index or (1, 1), **options), as_json)
 
 
 @click.command(
@@ -94,4 +94,4 @@ def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: 
 def commit(output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.parts import commit as run
 
-    show(run(output_dir, **options), as_json, has_options=True)
+    show(run(output_dir, **options), as_json)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.output import (
-    at_option,
-    image_size,
-    in_shell_words,
-    json_option,
-    key_options,
-    show,
-)
+from tfrecorder.cli.output import at_option, image_size, json_option, key_options, show
 from tfrecorder.cli.quiet_start import quiet_start
 from tfrecorder.errors import DatasetError, OptionError
 
@@ -38,9 +30,7 @@ if TYPE_CHECKING:
 def info(directory: str, at: int | None, as_json: bool, **keys: str | None) -> None:
     from tfrecorder.reading.info import info as run
 
-    found = run(directory, at, **keys)
-    unread = {key: in_shell_words(words) for key, words in found.unread.items()}
-    show(dataclasses.replace(found, unread=unread), as_json)
+    show(run(directory, at, **keys), as_json)
 
 
 def _check_before_tensorflow(directory: str, split: str, **reading: Any) -> None:

@@ -1,78 +1,84 @@
 """The library's messages, in the words of the command line.
 
-The library writes options as Python does: `num_shards=0`, "give overwrite=True".  On a command line
-they are `--num-shards 0` and `--overwrite`.
+A message puts what it says of code between backticks, as Python: "give `overwrite=True`".  On a
+command line that is `--overwrite`.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from tfrecorder.display.commands import command
 
-#: A value as `repr` writes it, or "…" in its place.
-_VALUE = (
-    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]|…"
-    r"|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|True|False|None|nan|-?inf"
-)
-#: What may surround an option's name, but not a name inside a path or a quoted value.
-_BEFORE, _AFTER = r"(?<![\w/.'\"=-])", r"(?![\w/'\"=]|\.\w)"
+#: How many backticks are looked at for the end of one piece of code, whose texts may hold some.
+_BACKTICKS = 8
 
-#: Calls of functions that are also commands.
-_CALL = re.compile(rf"\btfrecorder\.(validate|stage|work|commit)\(((?:{_VALUE}|[A-Z]+|, )*)\)")
-_ARGUMENT = re.compile(rf"{_VALUE}|[A-Z]+")
+#: Options that are typed once for each of their values.
+_REPEATED = ("--column", "--label", "--runner-option", "--source-option")
 
-#: Python's forms of values in the library's remedies.
-_PHRASES = {
-    "(height, width), such as (224, 224)": "HEIGHTxWIDTH, such as 224x224",
-    "{'TRAIN': 0.7, 'VALIDATION': 0.3}": "TRAIN=0.7,VALIDATION=0.3",
-}
+#: What stands between the values of the other options; of most, a comma.
+_BETWEEN = {"--image-size": "x", "--part": "/"}
 
 
-def shell_words(text: str, flags: Mapping[str, str]) -> str:
-    """A message of the library, with options as the command line spells them.
+def shell_words(text: str, flags: Mapping[str, str], commands: Container[str] = ()) -> str:
+    """A message of the library, with options and calls as the command line spells them.
 
     Args:
         flags: each option's flag, by its name in Python; for an argument, its name in capitals.
+        commands: the functions of the package that are commands too.
 
     >>> flags = {"num_shards": "--num-shards", "splits": "--splits", "overwrite": "--overwrite"}
-    >>> shell_words("splits={'TRAIN': 70.0, 'TEST': 30.0}: give overwrite=True.", flags)
+    >>> shell_words("`splits={'TRAIN': 70.0, 'TEST': 30.0}`: give `overwrite=True`.", flags)
     '--splits TRAIN=70,TEST=30: give --overwrite.'
-    >>> shell_words("Try again, or give num_shards.", flags)
-    'Try again, or give --num-shards.'
+    >>> shell_words("Give `num_shards`, or see `tfrecorder.info('a`b')`.", flags, {"info"})
+    "Give --num-shards, or see `tfrecorder info 'a`b'`."
     """
-    for python, shell in _PHRASES.items():
-        text = text.replace(python, shell)
-    text = _CALL.sub(lambda call: f"`{command(call[1], *_arguments(call[2]))}`", text)
-    names = "|".join(sorted(flags, key=len, reverse=True))
-    text = re.sub(
-        rf"{_BEFORE}({names})=({_VALUE})(?![\w/])",
-        lambda found: _shown(flags[found[1]], found[2]),
-        text,
-    )
-    # One of several options, such as runner_options['machine_type']='n1-standard-4'.
-    text = re.sub(
-        rf"{_BEFORE}({names})\['(\w+)'\](?:=({_VALUE}))?(?![\w/])",
-        lambda found: typed(flags[found[1]], {found[2]: _unquoted(found[3])}),
-        text,
-    )
-    # A name alone may be an English word: replace it if it has an underscore or begins the message.
-    text = re.sub(rf"^({names})(?=:| is | and )", lambda found: flags[found[1]], text)
-    several = "|".join(name for name in flags if "_" in name) or "(?!)"
-    return re.sub(rf"{_BEFORE}({several}){_AFTER}", lambda found: flags[found[1]], text)
+    shown, *pieces = text.split("`")
+    while pieces:
+        begins_word = not shown[-1:].strip(" (\n")  # not inside of a path
+        for end in range(1, min(len(pieces), _BACKTICKS) if begins_word else 1):
+            typed_code = _typed_code("`".join(pieces[:end]), flags, commands)
+            if typed_code is not None:
+                shown, pieces = shown + typed_code + pieces[end], pieces[end + 1 :]
+                break
+        else:
+            shown, pieces = f"{shown}`{pieces[0]}", pieces[1:]
+    return shown
 
 
-def _arguments(given: str) -> list[str]:
-    """The arguments of a call, as a command takes them.
+def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -> str | None:
+    """An option or a call as typed; None for what is neither."""
+    value: Any = "…"
+    try:
+        match ast.parse(code.removesuffix("=…")).body:
+            case [ast.Assign([target], given)]:
+                value = ast.literal_eval(given)
+            case [ast.Expr(target)]:
+                pass
+            case _:
+                return None
+        match target:
+            case ast.Name(name) if name in flags:
+                return flags[name] if value == "…" else typed(flags[name], value)
+            case ast.Subscript(ast.Name(name), ast.Constant(str(key))) if name in flags:
+                return (
+                    f"{flags[name]} {key}=…" if value == "…" else typed(flags[name], {key: value})
+                )
+            case ast.Attribute(ast.Name("tfrecorder"), name) if name in commands:
+                return f"`{command(name)}`"
+            case ast.Call(ast.Attribute(ast.Name("tfrecorder"), name), values) if name in commands:
+                return f"`{command(name, *map(_argument, values))}`"
+    except (SyntaxError, ValueError):
+        pass  # some other text between backticks
+    return None
 
-    >>> _arguments("SOURCE, 'my, data'")
-    ['SOURCE', 'my, data']
-    """
-    return [ast.literal_eval(one) if one[0] in "'\"" else one for one in _ARGUMENT.findall(given)]
+
+def _argument(value: ast.expr) -> str:
+    """An argument of a call: a text, or a name in capitals for one that the user fills in."""
+    return value.id if isinstance(value, ast.Name) else str(ast.literal_eval(value))
 
 
 def typed(flag: str, value: Any) -> str:
@@ -81,35 +87,18 @@ def typed(flag: str, value: Any) -> str:
     >>> typed("--shuffle", False), typed("--splits", {"TRAIN": 0.5, "TEST": 0.5})
     ('--no-shuffle', '--splits TRAIN=0.5,TEST=0.5')
     """
-    if value is True:
-        return flag
-    if value is False:
-        return flag.replace("--", "--no-", 1)
+    if isinstance(value, bool):
+        return flag if value else flag.replace("--", "--no-", 1)
+    if isinstance(value, dict):
+        value = [f"{name}={_number(one)}" for name, one in value.items()]
+    if isinstance(value, (tuple, list)):
+        texts = list(map(str, value))
+        if flag in _REPEATED:
+            return " ".join(f"{flag} {shlex.quote(one)}" for one in texts)
+        return f"{flag} {_BETWEEN.get(flag, ',').join(texts)}"
     if isinstance(value, str) and value.replace("\t", "").isprintable():
         return f"{flag} {shlex.quote(value)}".replace("\t", r"\t")
-    if isinstance(value, dict) and value and flag in ("--column", "--runner-option"):
-        return " ".join(f"{flag} {shlex.quote(f'{name}={one}')}" for name, one in value.items())
-    if isinstance(value, dict):
-        return f"{flag} " + ",".join(f"{name}={_number(one)}" for name, one in value.items())
-    if isinstance(value, (tuple, list)) and flag == "--label":
-        return " ".join(f"{flag} {shlex.quote(str(one))}" for one in value)
-    if isinstance(value, (tuple, list)):
-        return f"{flag} " + ("," if flag == "--strict" else "x").join(map(str, value))
     return f"{flag} {value!r}"
-
-
-def _shown(flag: str, text: str) -> str:
-    """An option whose value a message shows as Python does, or as "…"."""
-    if text == "…":
-        return flag
-    try:
-        return typed(flag, ast.literal_eval(text))
-    except (SyntaxError, ValueError):
-        return f"{flag} {text}"
-
-
-def _unquoted(value: str | None) -> str:
-    return "…" if value is None else value.strip("'\"")
 
 
 def _number(value: Any) -> str:

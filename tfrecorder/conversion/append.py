@@ -91,10 +91,8 @@ def append(
     """
     require(OneOf(*DUPLICATES), duplicates=duplicates)
     if options.get("overwrite"):
-        raise OptionError(
-            "overwrite=True: an append keeps what is there; leave it out, or replace the dataset "
-            "with tfrecorder.convert."
-        )
+        words = "an append keeps what is there; leave it out, or replace the dataset with "
+        raise OptionError.of("overwrite", True, f"{words}`tfrecorder.convert`.")
     early = {
         name: options[name] for name in options if name in ("runner_options", "progress", *OF_PLACE)
     }

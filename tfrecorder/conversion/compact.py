@@ -130,13 +130,14 @@ def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str
         try:
             text = storage.read_bytes(path).decode("utf-8-sig")
         except (storage.UnreadableError, UnicodeDecodeError) as error:
-            raise OptionError(f"drop={path!r} cannot be read: {error}.") from error
+            raise OptionError.of("drop", path, f"it cannot be read: {error}.") from error
         # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
         return dict.fromkeys(filter(None, text.replace("\r\n", "\n").split("\n")))
     uris = list(drop)
     wrong = [uri for uri in uris if not isinstance(uri, str)]
     if wrong:
-        raise OptionError(f"drop: {wrong[0]!r} is not a uri; give texts, or the path of a file.")
+        words = f"`drop` names {wrong[0]!r}, which is not a uri; give texts, or the path of a file."
+        raise OptionError(words)
     return dict.fromkeys(uris)
 
 
@@ -153,7 +154,7 @@ def _plan(
         kept = ~_dropped(where, uris_of(rows, stored.fields), drop)
         rows, splits = rows.filter(kept), splits[kept]
     if not len(rows):
-        raise OptionError("drop: no record would be left.")
+        raise OptionError("`drop` would leave no record; name fewer uris.")
     order, split_rows = [], {}
     for split in SPLITS:
         numbers = np.flatnonzero((splits == split).to_numpy())
@@ -225,12 +226,14 @@ def _dropped(where: str, uris: pa.Array | None, drop: Collection[str]) -> np.nda
     import pyarrow.compute as pc
 
     if uris is None:
-        raise OptionError(f"drop: the records of {where} have no images, so they have no uris.")
+        raise OptionError(
+            f"the records of {where} have no images, so they have no uris; leave `drop` out."
+        )
     wanted = pa.array(list(drop), pa.large_string())
     absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=uris)))
     if len(absent):
         raise OptionError(
-            f"drop: {len(absent):,} of {len(wanted):,} uris are not in {where}, such as "
-            f"{absent[0].as_py()!r}; write each exactly as the source did."
+            f"{len(absent):,} of {len(wanted):,} uris that `drop` names are not in {where}, such "
+            f"as {absent[0].as_py()!r}; write each exactly as the source did."
         )
     return np.asarray(pc.is_in(uris, value_set=wanted).to_numpy(zero_copy_only=False))

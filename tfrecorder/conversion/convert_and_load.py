@@ -60,14 +60,12 @@ def convert_and_load(
     reading = _checked_load_options(load_options)
     refuse_missing("tensorflow")
     of_load = {
-        name: f"it is an option of load: give it as load_options={{{name!r}: …}}"
+        name: f"it is an option of load: give it as `load_options={{{name!r}: …}}`"
         for name in set(names_of(LoadOptions)).difference(names_of(ConvertOptions))
     }
     if options.get("wait", True) is not True:
-        raise OptionError(
-            f"wait={options['wait']!r}: the dataset must be written before it can be loaded; "
-            "leave it out."
-        )
+        words = "the dataset must be written before it can be loaded; leave it out."
+        raise OptionError.of("wait", options["wait"], words)
     options["wait"] = True
     path = output_path(output_dir, ConvertOptions.of(options, of_load))
     if not storage.is_local(path):
@@ -83,17 +81,16 @@ def convert_and_load(
 
 def _checked_load_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
-        words = "give a dict, such as {'split': 'TRAIN', 'batch_size': 64}."
+        words = "give a dict, such as `load_options={'split': 'TRAIN', 'batch_size': 64}`."
         raise OptionError.of("load_options", given, words)
     chosen = dict(given or {})
     split = chosen.get("split")
     if split is not None and SPELLINGS.get(str(split).strip().lower()) not in SPLITS:
-        raise OptionError(
-            f"load_options: split={split!r} is not a split; there are {', '.join(SPLITS)}."
-        )
+        words = f"{split!r} is not a split; there are {', '.join(SPLITS)}."
+        raise OptionError.of("load_options", chosen, words)
     others = {name: value for name, value in chosen.items() if name != "split"}
     of_conversion = {
-        name: f"it is an option of the conversion: give it as {name}=…"
+        name: f"it is an option of the conversion: give it as `{name}=…`"
         for name in set(names_of(ConvertOptions)).difference(names_of(LoadOptions))
     }
     try:

@@ -117,7 +117,7 @@ def _warn_of_values(
             f"skipped: {counted(len(others), 'row')}, such as row {others.index[0]}, "
             f"{cut(others[URI_COLUMN].iloc[0])!r}: the images are in the dataset with other "
             "values, which stay as they are. To add them as further records, give "
-            "duplicates='keep'."
+            "`duplicates='keep'`."
         )
 
 
@@ -183,8 +183,8 @@ def _keys(directory: str, compared: _Compared) -> Iterator[pa.Array]:
 def _not_known(directory: str) -> DatasetError:
     return DatasetError(
         f"{os.path.join(directory, layout.PLAN_ROWS)} is missing, or does not say in which folder "
-        "the images were, as after a `repair` from the records alone. So nobody knows which rows "
-        "are already there. Copy it again, or give only rows that are new, with duplicates='keep'."
+        "the images were, as after a repair from the records alone. So nobody knows which rows "
+        "are already there. Copy it again, or give only new rows, with `duplicates='keep'`."
     )
 
 

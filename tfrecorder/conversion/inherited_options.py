@@ -61,5 +61,5 @@ def _refuse_mixture(directory: str, there: ConvertOptions, now: ConvertOptions) 
     for name, reason in reasons.items():
         was, is_now = getattr(there, name), getattr(now, name)
         if was != is_now:
-            words = f"{directory} was made with {name}={was!r}, and {reason}. Leave it out."
+            words = f"{directory} was made with `{name}={was!r}`, and {reason}. Leave it out."
             raise OptionError.of(name, is_now, words)

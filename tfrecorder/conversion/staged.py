@@ -219,7 +219,7 @@ def _warn_of_other_images(rows: PlannedRows) -> None:
         warn(
             f"{rows.folder} is a finished dataset of the images in {staged.base}, and nothing of "
             f"{plan.base} was written, because all names and values are the same. If the folder "
-            "was only moved, all is well; otherwise tfrecorder.append adds these images."
+            "was only moved, all is well; otherwise `tfrecorder.append` adds these images."
         )
 
 

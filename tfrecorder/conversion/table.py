@@ -115,15 +115,15 @@ def warn_of_source(rows: PlannedRows, source: Any) -> None:
 def _where_listed(source: Any, options: ConvertOptions) -> str:
     """The call that lists all warnings."""
     name = getattr(source, "name", None)
-    call = "see df.tensorflow.validate()"
+    call = "see `df.tensorflow.validate()`"
     if is_hugging_face(source):
-        call = "see tfrecorder.validate(dataset)"
+        call = "see `tfrecorder.validate(dataset)`"
     if isinstance(source, (str, os.PathLike)):
-        call = f"see tfrecorder.validate({str(source)!r})"
+        call = f"see `tfrecorder.validate({str(source)!r})`"
     elif hasattr(source, "read") and isinstance(name, str) and os.path.isfile(name):
-        call = f"see tfrecorder.validate({name!r})"
+        call = f"see `tfrecorder.validate({name!r})`"
     elif hasattr(source, "read"):  # a pipe, which can be read only once
-        call = "to list them, save the table in a file and see tfrecorder.validate('table.csv')"
+        call = "to list them, save the table in a file and see `tfrecorder.validate('table.csv')`"
     default = ConvertOptions()
     given = any(getattr(options, name) != getattr(default, name) for name in OF_FINDINGS)
     return call + (" with the same options" if given else "")

@@ -21,8 +21,11 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], mark: str = "") -> str | None:
     """The options that a wrong name probably means: those with it as a word, or the nearest.
+
+    Args:
+        mark: what stands before and behind each.
 
     >>> nearest("shards", ["shard_size", "num_shards"]), nearest("sed", ["seed"])
     ('num_shards', 'seed')
@@ -30,7 +33,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     names = list(known)
     near = [one for one in names if name in one.split("_")]
     near = near or difflib.get_close_matches(name, names, n=1)
-    return " or ".join(near) or None
+    return " or ".join(f"{mark}{one}{mark}" for one in near) or None
 
 
 def parse_size(size: int | str) -> int:
@@ -120,6 +123,11 @@ class Size:
 def seconds(value: Any) -> str | None:
     """Seconds from 0."""
     return None if is_seconds(value) else "give seconds, 0 or more."
+
+
+def above_zero(value: Any) -> str | None:
+    """A number above 0."""
+    return None if is_seconds(value) and value else "give a number above 0."
 
 
 def flag(value: Any) -> str | None:

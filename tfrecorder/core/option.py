@@ -73,8 +73,8 @@ def idle_options(options: Any, given: Mapping[str, Any]) -> Iterator[Fault]:
     for name in sorted(changed.intersection(given)):
         metadata = {**_DEFAULTS, **fields[name].metadata}
         if metadata["needs"] and changed.isdisjoint(metadata["needs"]):
-            others = " or ".join(f"{other}=…" for other in metadata["needs"])
+            others = " or ".join(f"`{other}=…`" for other in metadata["needs"])
             yield name, f"it has no effect without {others}; give that too."
         for other, is_idle in metadata["idle_with"].items():
             if is_idle(of_other := getattr(options, other)):
-                yield name, f"it has no effect with {other}={of_other!r}; change one of the two."
+                yield name, f"it has no effect with `{other}={of_other!r}`; change one of the two."

@@ -77,7 +77,7 @@ def check_image(
         tfrecorder.images.rejects.Reject: empty: the file has no bytes
     """
     if verify not in VERIFY_LEVELS:
-        raise ValueError(f"verify={verify!r}: give one of {', '.join(VERIFY_LEVELS)}")
+        raise ValueError(f"`verify={verify!r}`: give one of {', '.join(VERIFY_LEVELS)}")
     kind = formats.sniff(data)
     if kind in ("jpeg", "png"):
         header, warning = _check_kept(data, kind, verify, max_pixels, room)

@@ -118,7 +118,7 @@ def preview_frame(
     if URI_COLUMN not in source.frame:
         raise SourceError(
             f"the frame has no column {URI_COLUMN!r}; rename the column of the images, or map it: "
-            f"columns={{'path': '{URI_COLUMN}'}}."
+            f"`columns={{'path': '{URI_COLUMN}'}}`."
         )
     rows = sample_rows(len(source.frame), num_rows, seed).tolist()
     with large_images_allowed(), ThreadPool() as pool:

@@ -195,7 +195,7 @@ def _earlier_files(folder: str) -> set[str]:
         OutputError: the folder holds anything else.
     """
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise OutputError(f"{folder} is a file; give a folder, new or empty, as output_dir.")
+        raise OutputError(f"{folder} is a file; give a folder, new or empty, as `output_dir`.")
     names = {name for name in storage.names(folder) if name not in layout.DESKTOP_FILES}
     listed = _listed(os.path.join(folder, CSV)) if CSV in names else set()
     earlier = {
@@ -208,7 +208,7 @@ def _earlier_files(folder: str) -> set[str]:
     if foreign:
         raise OutputError(
             f"{folder} holds {foreign[0]!r}, which no inspection wrote; choose a new or empty "
-            "folder as output_dir."
+            "folder as `output_dir`."
         )
     return earlier
 

@@ -34,7 +34,7 @@ def share_of(stored: StoredDataset, split: str, options: LoadOptions) -> Share:
     """
     records = stored.records(split)
     if records is None:
-        raise DatasetError(f"shuffle='exact': {stored.uncounted()}")
+        raise DatasetError(f"`shuffle='exact'`: {stored.uncounted()}")
     rank, world = options.shard or (0, 1)
     return Share(records, options.batch_size or 1, int(rank), int(world), options.drop_remainder)
 

@@ -114,8 +114,8 @@ def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | Non
         return records
     if records is None:
         raise DatasetError(
-            f"shard={options.shard!r}: {stored.uncounted()} Or give each host its own pattern of "
-            "files, without shard."
+            f"`shard={options.shard!r}`: {stored.uncounted()} Or give each host its own pattern of "
+            "files, without `shard`."
         )
     first, end = balanced_part(records, *options.shard)
     return end - first
@@ -124,9 +124,8 @@ def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | Non
 def _check_start(records: int, options: LoadOptions) -> None:
     whole = steps(records, dataclasses.replace(options, start=None))
     if options.step > whole:
-        raise OptionError(
-            f"start={options.start!r}: an epoch has {whole} steps; give at most that."
-        )
+        words = f"an epoch has {whole} steps; give at most that."
+        raise OptionError.of("start", options.start, words)
 
 
 def _decoded(
@@ -207,9 +206,8 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     try:
         tf.io.gfile.makedirs(folder)
     except tf.errors.OpError as error:
-        raise OptionError(
-            f"cache={folder!r}: {error.message}; give a folder that can be written."
-        ) from error
+        words = f"{error.message}; give a folder that can be written."
+        raise OptionError.of("cache", folder, words) from error
     content = ("size", "resize", "antialias", "dtype", "low_high", "decode", "features")
     columns = ("inputs", "targets", "max_boxes")
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]

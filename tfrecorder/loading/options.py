@@ -33,7 +33,7 @@ def _check_cache(value: Any) -> str | None:
 def _check_start(value: Any) -> str | None:
     if isinstance(value, (tuple, list)) and len(value) == 2 and not any(map(Whole(0), value)):
         return None
-    return "give (epoch, step), both from 0, such as (3, 120)."
+    return "give (epoch, step), both from 0, such as `start=(3, 120)`."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,23 +103,23 @@ class LoadOptions(EpochOptions):
 
     def _conflicts(self) -> Iterator[Fault]:
         if self.follow and self.cache:
-            yield "follow", "a cache keeps what the first epoch read; leave out cache."
+            yield "follow", "a cache keeps what the first epoch read; leave out `cache`."
         if self.follow and self.is_exact:
             words = (
-                "load can shuffle a growing dataset only with a buffer; tfrecorder.batches "
+                "load can shuffle a growing dataset only with a buffer; `tfrecorder.batches` "
                 "shuffles it exactly."
             )
             yield "follow", words
         if self.follow and self.start:
             words = (
-                "it is no longer known which generations an epoch had, so start cannot continue "
-                "it; the position of tfrecorder.batches can."
+                "it is no longer known which generations an epoch had, so `start` cannot continue "
+                "it; the position of `tfrecorder.batches` can."
             )
             yield "follow", words
         if self.start and (self.seed is None or self.deterministic is False):
             words = (
                 "an epoch's order comes from the seed; give the seed of the run to continue, such "
-                "as seed=1, and leave deterministic as it is."
+                "as `seed=1`, and leave `deterministic` as it is."
             )
             yield "start", words
         if self.is_exact and self.cache:

@@ -15,8 +15,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.core.checks import above_zero
+from tfrecorder.errors import DatasetError
 from tfrecorder.loading.load import load, open_for_reading
+from tfrecorder.options.option import require
 
 #: Batches before the measurement, so that caches fill and tf.data finds its parallelism.
 WARM_UP_BATCHES = 10
@@ -98,9 +100,9 @@ def benchmark(
     Example:
         >>> print(tfrecorder.benchmark("out", step_ms=50))  # doctest: +SKIP
     """
-    for name, value in (("seconds", seconds), ("step_ms", step_ms)):
-        if value is not None and not value > 0:
-            raise OptionError(f"{name}={value!r}: give a number above 0.")
+    require(above_zero, seconds=seconds)
+    if step_ms is not None:
+        require(above_zero, step_ms=step_ms)
     begun = time.perf_counter()
     size = image_size if options.get("decode", True) else None
     dataset = load(directory, split, batch_size=batch_size, image_size=size, **options)

@@ -19,9 +19,10 @@ from typing import Any
 
 import keras
 
-from tfrecorder.core.checks import is_whole
+from tfrecorder.core.checks import Whole
 from tfrecorder.errors import OptionError
 from tfrecorder.format.documents import seal, unseal
+from tfrecorder.options.option import require
 
 _POINTER = "position.json"
 
@@ -50,8 +51,7 @@ class TrainingPosition(keras.callbacks.Callback):
         self, directory: str | os.PathLike[str], model: keras.Model, every: int = 100
     ) -> None:
         super().__init__()
-        if not is_whole(every) or every < 1:
-            raise OptionError.of("every", every, "give a whole number of steps from 1.")
+        require(Whole(1), every=every)
         self._directory = Path(directory)
         self._every = int(every)
         self.epoch = self.step = 0
@@ -72,8 +72,8 @@ class TrainingPosition(keras.callbacks.Callback):
             yield before
             if (self.epoch, self.step) == before:
                 raise OptionError(
-                    "epochs(): the epoch was not trained to its end; give this callback to "
-                    "model.fit, as callbacks=[position], with epochs=epoch + 1."
+                    "the epoch was not trained to its end; give this callback to model.fit, as "
+                    "`callbacks=[position]`, with `epochs=epoch + 1`."
                 )
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -141,21 +141,22 @@ class TrainingPosition(keras.callbacks.Callback):
         if self._unread is None:
             return
         if not model.built:
-            raise OptionError(
-                f"directory={str(self._directory)!r}: the position there cannot be given to a "
-                "model without variables; build it first, for example with "
-                "model.build((None, 224, 224, 3))."
+            words = (
+                "the position there cannot be given to a model without variables; build it first, "
+                "for example with `model.build((None, 224, 224, 3))`."
             )
+            raise OptionError.of("directory", str(self._directory), words)
         if model.optimizer is not None and not model.optimizer.built:
             # An unbuilt optimizer has no variables yet, and its saved ones would be skipped.
             model.optimizer.build(model.trainable_variables)
         try:
             model.load_weights(self._unread)
         except (ValueError, KeyError) as error:
-            raise OptionError(
-                f"directory={str(self._directory)!r}: what is saved there does not fit this model: "
-                f"{error}. Give the model that was trained, or another directory."
-            ) from error
+            words = (
+                f"what is saved there does not fit this model: {error}. Give the model that was "
+                "trained, or another directory."
+            )
+            raise OptionError.of("directory", str(self._directory), words) from error
         self._unread = None
 
 

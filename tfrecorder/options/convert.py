@@ -312,22 +312,22 @@ class ConvertOptions(Options):
         if self.image_format == "raw" and not of_one_size:
             words = (
                 "raw pixels can be read back only if all images have one size; give it, such as "
-                "image_size=(128, 128), and a resize other than 'fit'."
+                "`image_size=(128, 128)`, and a `resize` other than 'fit'."
             )
             yield "image_format", words
         if self.resize != "stretch" and isinstance(self.image_size, int):
             words = (
-                "with one number for image_size, images keep their proportions; give height and "
-                "width, such as image_size=(224, 224)."
+                "with one number for `image_size`, images keep their proportions; give height and "
+                "width, such as `image_size=(224, 224)`."
             )
             yield "resize", words
         if self.verify == "none" and self.transforms:
-            words = "images cannot be transformed without being decoded; give verify='decode'."
+            words = "images cannot be transformed without being decoded; give `verify='decode'`."
             yield "verify", words
         if self.overwrite and self.retry_rejects:
             words = (
-                "overwrite=True and retry_rejects=True cannot be combined: the first starts again, "
-                "the second keeps what is there. Give one of them."
+                "`overwrite=True` and `retry_rejects=True` cannot be combined: the first starts "
+                "again, the second keeps what is there. Give one of them."
             )
             yield None, words
 

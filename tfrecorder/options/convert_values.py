@@ -81,7 +81,9 @@ def _is_text(value: Any) -> bool:
 
 def check_columns(value: Any) -> str | None:
     if not isinstance(value, Mapping) or not all(map(_is_text, value)):
-        return "give a dict from the source's names to ours, such as {'path': 'image_uri'}."
+        return (
+            "give a dict from the source's names to ours, such as `columns={'path': 'image_uri'}`."
+        )
     wrong = [ours for ours in value.values() if ours not in keys.COLUMNS]
     if wrong:
         return f"{wrong[0]!r} is not one of our columns: {', '.join(keys.COLUMNS)}."
@@ -96,7 +98,10 @@ def check_image_size(value: Any) -> str | None:
     pair = isinstance(value, (tuple, list)) and len(value) == 2
     if pair and all(is_whole(side) and side >= 1 for side in value):
         return None
-    return "give the short side in pixels, such as 256, or (height, width), such as (224, 224)."
+    return (
+        "give the short side in pixels, such as `image_size=256`, or height and width, such as "
+        "`image_size=(224, 224)`."
+    )
 
 
 def check_schema(value: Any) -> str | None:
@@ -173,7 +178,7 @@ def check_num_shards(value: Any) -> str | None:
 
 def check_splits(value: Any) -> str | None:
     if not isinstance(value, Mapping) or not value:
-        return "give the share of each split, such as {'TRAIN': 0.7, 'VALIDATION': 0.3}."
+        return "give the share of each split, such as `splits={'TRAIN': 0.7, 'VALIDATION': 0.3}`."
     for word, share in value.items():
         if _split_word(word) not in SPLITS:
             return f"{word!r} is not a split; there are {', '.join(SPLITS)}."
@@ -211,7 +216,7 @@ def check_strict(value: Any) -> str | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str) or not isinstance(value, Collection) or not value:
-        return "give True, False, or a list of codes such as ['leakage']."
+        return "give True, False, or a list of codes such as `strict=['leakage']`."
     for code in value:
         if code not in WARNINGS:
             near = nearest(str(code), WARNINGS) or ", ".join(WARNINGS)

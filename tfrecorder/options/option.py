@@ -76,6 +76,6 @@ def refuse_unknown(given: Mapping[str, Any], cls: type, *more: str) -> None:
     names = [*more, *names_of(cls)]
     for name in given:
         if name not in names:
-            near = nearest(name, names)
+            near = nearest(name, names, "`")
             hint = f"did you mean {near}?" if near else f"the options are {', '.join(names)}."
             raise OptionError(f"there is no option {name!r}; {hint}")

@@ -19,7 +19,7 @@ DTYPES = ("uint8", "float16", "bfloat16", "float32")
 def _check_image_size(value: Any) -> str | None:
     sides = (value,) if is_whole(value) else value
     if not isinstance(sides, (tuple, list)) or len(sides) > 2 or not all(map(is_whole, sides)):
-        return "give (height, width) in pixels, such as (224, 224)."
+        return "give height and width in pixels, such as `image_size=(224, 224)`."
     return None if min(sides) >= 1 and len(sides) + is_whole(value) == 2 else "give two sides >= 1."
 
 
@@ -27,9 +27,9 @@ def _check_value_range(value: Any) -> str | None:
     try:
         low, high = map(float, value)
     except (TypeError, ValueError):
-        return "give (low, high), such as (-1, 1)."
+        return "give (low, high), such as `value_range=(-1, 1)`."
     in_order = -math.inf < low < high < math.inf
-    return None if in_order else "low must be less than high, both finite, such as (-1, 1)."
+    return None if in_order else "low must be less than high, both finite."
 
 
 def _check_names(value: Any) -> str | None:
@@ -49,7 +49,7 @@ def _check_function(value: Any) -> str | None:
 def _check_shard(value: Any) -> str | None:
     """What is wrong with (index, count), or None."""
     if not isinstance(value, (tuple, list)) or len(value) != 2 or not all(map(is_whole, value)):
-        return "give (index, count), such as (0, 4) for the first of four hosts."
+        return "give (index, count), such as `shard=(0, 4)` for the first of four hosts."
     index, count = value
     return None if 0 <= index < count else "index must be from 0 to count - 1."
 
@@ -92,18 +92,18 @@ class ReadOptions(Options):
     def _conflicts(self) -> Iterator[Fault]:
         if self.features and (self.inputs or self.targets):
             name = "inputs" if self.inputs else "targets"
-            yield name, f"features=True gives every column; leave {name} out."
+            yield name, f"`features=True` gives every column; leave `{name}` out."
         if not self.decode:
             pixels = [name for name in ("image_size", "augment") if getattr(self, name)]
             if pixels or self.dtype != "uint8":
                 name = (pixels or ["dtype"])[0]
-                yield None, f"decode=False gives the stored bytes; leave out {name}."
+                yield None, f"`decode=False` gives the stored bytes; leave out `{name}`."
         if self.augment and self.image_size is None:
-            yield "augment", "random parts differ in size; give image_size, such as 224."
+            yield "augment", "random parts differ in size; give a size, such as `image_size=224`."
         if self.resize == "fit" and self.image_size is not None and self.augment:
-            yield "resize", "random parts all get image_size; leave it out, or augment."
+            yield "resize", "random parts all get `image_size`; leave it out, or `augment`."
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):
-            words = "uint8 pixels are 0 to 255; give dtype='float32' for another range."
+            words = "uint8 pixels are 0 to 255; give `dtype='float32'` for another range."
             yield "value_range", words
 
     @property
@@ -147,11 +147,11 @@ class EpochOptions(ReadOptions):
 
     def _conflicts(self) -> Iterator[Fault]:
         if self.follow and self.at is not None:
-            yield "follow", f"at={self.at} reads no newer generation; leave out one of the two."
+            yield "follow", f"`at={self.at}` reads no newer generation; leave out one of the two."
         if self.follow and self.shard is not None and self.shard[1] > 1:
             words = (
                 "each host would look for new generations at a different moment, and so divide "
-                "different records. With shard, give at and a new number for each epoch."
+                "different records. With `shard`, give `at` and a new number for each epoch."
             )
             yield "follow", words
         yield from super()._conflicts()
@@ -159,6 +159,6 @@ class EpochOptions(ReadOptions):
         if fits and self.batch_size and self.decode and self.map_fn is None:
             words = (
                 "images that differ in size cannot share a batch; give 'stretch', 'crop' or 'pad', "
-                "or leave out batch_size."
+                "or leave out `batch_size`."
             )
             yield "resize", words

@@ -20,12 +20,12 @@ RUNNERS = {
 
 #: Options of Beam that a conversion refuses, and why.
 REFUSED = {
-    "runner": "give it as the option runner.",
+    "runner": "give it as `runner=…`.",
     "streaming": "a conversion is not a streaming pipeline; leave it out.",
     "save_main_session": "the pipeline needs nothing from your session, which may hold a whole "
     "frame; leave it out.",
     "no_wait_until_finish": "a job that nobody waits for ends with its launcher on most runners; "
-    "leave it out. With the DataflowRunner, wait=False (the default) returns at once.",
+    "leave it out. With the DataflowRunner, a call returns at once unless it has `wait=True`.",
     "template_location": "it makes a template instead of running the job; leave it out.",
     "output_executable_path": "it makes a file instead of running the job; leave it out.",
     "update": "it replaces a running streaming job, and a conversion is not one; leave it out.",
@@ -35,7 +35,7 @@ REFUSED = {
 #: Options that only the in-process runner refuses.
 REFUSED_LOCALLY = dict.fromkeys(
     ("direct_num_workers", "direct_running_mode", "num_workers"),
-    "the DirectRunner's worker processes are set by the option num_workers.",
+    "the DirectRunner's worker processes are set by `num_workers=…`.",
 )
 
 
@@ -70,7 +70,10 @@ def check_form(value: Any) -> str | None:
     `runners/beam_options.py` checks whether Beam has such options.
     """
     if not isinstance(value, Mapping):
-        return "give a dict of Beam's options, such as {'machine_type': 'n1-standard-4'}."
+        return (
+            "give a dict of Beam's options, such as "
+            "`runner_options={'machine_type': 'n1-standard-4'}`."
+        )
     plain: set[str] = set()
     for name, given in value.items():
         if not isinstance(name, str) or not plain_name(name):

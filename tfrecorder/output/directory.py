@@ -53,7 +53,7 @@ def _locked(output_dir: str) -> Iterator[None]:
         if not is_ours:
             raise OutputError(
                 f"{output_dir}: another conversion is writing this directory; wait until it ends, "
-                "or choose another output_dir."
+                "or choose another `output_dir`."
             )
         yield
 
@@ -65,7 +65,8 @@ def refuse_foreign(output_dir: str) -> None:
         DatasetError: it is a dataset that has lost its metadata.
     """
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
-        raise OutputError(f"{output_dir} is a file; give a directory, new or empty, as output_dir.")
+        words = "is a file; give a directory, new or empty, as `output_dir`."
+        raise OutputError(f"{output_dir} {words}")
     plan = read_plan(output_dir)
     expected = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(plan)}
     foreign = set(storage.names(output_dir)) - expected
@@ -82,7 +83,7 @@ def refuse_foreign(output_dir: str) -> None:
     if foreign:
         raise OutputError(
             f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
-            "tfrecorder wrote; choose a new or empty directory as output_dir."
+            "tfrecorder wrote; choose a new or empty directory as `output_dir`."
         )
 
 
@@ -95,8 +96,8 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
         is_dataset = _is_committed(above) or read_plan(above) is not None
     if is_dataset:
         raise OutputError(
-            f"{above} is itself a dataset, and name={options.name!r} would put another one inside "
-            "it. Give another folder as output_dir."
+            f"{above} is itself a dataset, and `name={options.name!r}` would put another one "
+            "inside it. Give another folder as `output_dir`."
         )
 
 
@@ -174,9 +175,8 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
     staged = read_plan(folder)
     if options.retry_rejects and _is_committed(folder) and has_generations(folder):
         raise OutputError(
-            f"retry_rejects=True: {folder} was appended to, and its records keep their numbers. "
-            "Append the same table with retry_rejects=True: images that can be read now become a "
-            "new generation."
+            f"{folder} was appended to, and its records keep their numbers. Append the same table "
+            "with `retry_rejects=True`: images that can be read now become a new generation."
         )
     if staged is None:
         return None
@@ -188,8 +188,8 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
     committed = _is_committed(folder)
     if committed and not options.retry_rejects:
         raise OutputError(
-            f"{differences}; {folder} is a finished dataset. Give overwrite=True to replace it, or "
-            "another output_dir; tfrecorder.append adds to it."
+            f"{differences}; {folder} is a finished dataset. Give `overwrite=True` to replace it, "
+            "or another `output_dir`; `tfrecorder.append` adds to it."
         )
     if layout.grown_of(folder) != folder:
         raise OutputError(
@@ -198,8 +198,8 @@ def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan
         )
     raise OutputError(
         f"{folder} holds {'a' if committed else 'an unfinished'} conversion of another kind: "
-        f"{differences}. Give the same source and options to continue it, overwrite=True to start "
-        "again, or another output_dir."
+        f"{differences}. Give the same source and options to continue it, `overwrite=True` to "
+        "start again, or another `output_dir`."
     )
 
 

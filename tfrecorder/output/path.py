@@ -26,10 +26,8 @@ def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> 
     path = storage.given_path(output_dir)
     refusal = storage.refusal(storage.scheme(path))
     if refusal is not None:
-        raise OptionError(
-            f"output_dir={path!r}: a dataset cannot be written to {storage.scheme(path)}://: "
-            f"{refusal}."
-        )
+        words = f"a dataset cannot be written to {storage.scheme(path)}://: {refusal}."
+        raise OptionError.of("output_dir", path, words)
     storage.check_locale(path)
     if not path.isprintable():  # a NUL, or bytes that are not Unicode
         raise OptionError.of("output_dir", path, "give a path of printable characters.")
@@ -37,14 +35,12 @@ def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> 
         path = _tfds_path(path, options.name, options.version)
     dataset = layout.dataset_of(storage.absolute(path))
     if dataset != storage.absolute(path):
-        raise OptionError(
-            f"output_dir={path!r} is where an overwrite of {dataset} is written: give {dataset}."
-        )
+        words = f"an overwrite of {dataset} is written there; give {dataset}."
+        raise OptionError.of("output_dir", path, words)
     grown = layout.grown_of(dataset)
     if grown != dataset:
-        raise OptionError(
-            f"output_dir={path!r} is where tfrecorder.append adds to {grown}: call it with {grown}."
-        )
+        words = f"`tfrecorder.append` adds to {grown} there; call it with {grown}."
+        raise OptionError.of("output_dir", path, words)
     return path
 
 
@@ -52,9 +48,9 @@ def _tfds_path(path: str, name: str, version: str | None) -> str:
     above, last = os.path.split(path.rstrip("/"))
     wanted = version or DEFAULT_VERSION
     if os.path.basename(above) == name and is_version(last) and last != wanted:
-        raise OptionError(
-            f"output_dir={path!r} is the directory of version {last}: give version={last!r} to "
-            f"write there, or {os.path.dirname(above) or '.'} as output_dir to write version "
-            f"{wanted}."
+        words = (
+            f"it is the directory of version {last}; give `version={last!r}` to write there, or "
+            f"{os.path.dirname(above) or '.'} as `output_dir` to write version {wanted}."
         )
+        raise OptionError.of("output_dir", path, words)
     return layout.tfds_directory(path, name, wanted)

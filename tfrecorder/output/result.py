@@ -184,7 +184,7 @@ class ConversionResult(SplitSums, Report):
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             notes.append(f"rejects: {reasons}; see {os.path.join(self.directory, layout.REJECTS)}")
             if self.was_finished and any(why.startswith("read/") for why in self.rejects):
-                notes.append("the option retry_rejects retries the images that could not be read")
+                notes.append("`retry_rejects=True` retries the images that could not be read")
         if self.suspects:
             where = os.path.join(self.directory, layout.SUSPECTS)
             images = counted(self.suspects, "image decodes", "images decode")

@@ -182,7 +182,7 @@ def _status(output_dir: str) -> ConversionStatus:
     if plan is None and own_metadata(output_dir, sizes, STORED_FILES) is None:
         raise DatasetError(
             f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
-            "output_dir of a conversion."
+            "`output_dir` of a conversion."
         )
     next_dir = layout.next_of(output_dir)
     new = read_plan(next_dir)

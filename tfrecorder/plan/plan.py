@@ -356,7 +356,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         faults.append("the values in the source's rows have changed")
     for name in changed:
         was, now_is = (_shown(options.get(name)) for options in (then, given))
-        faults.append(f"{name} was {was} and now is {now_is}")
+        faults.append(f"`{name}` was {was} and now is {now_is}")
     if staged.before != now.before:
         faults.append("the generations before it were different")
     if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:

@@ -135,7 +135,7 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
         raise ImagesUnreachableError(
             f"the sizes of {share}, on which the number of shards depends, cannot be read:"
             f"{_examples(faults)}\n"
-            "Nothing was written. Try again, or give num_shards."
+            "Nothing was written. Try again, or give `num_shards`."
         )
     return [size for size in sizes if isinstance(size, int)] + _known_sizes(column, checked)
 

@@ -60,19 +60,20 @@ class BatchOptions(EpochOptions):
         if torch and torch.is_available() and torch.is_initialized() and torch.get_world_size() > 1:
             rank, world = torch.get_rank(), torch.get_world_size()
         if self.shard is None and str(world).isdecimal() and int(world) > 1:
-            raise OptionError(
-                f"shard=None: this is process {rank} of {world}, counted from 0, and each would "
-                f"read all records. Give shard=(rank, world), here ({rank}, {world}), so that each "
-                "reads its part; or shard=(0, 1) to read all records in each."
+            words = (
+                f"this is process {rank} of {world}, counted from 0, and each would read all "
+                f"records. Give `shard=({rank}, {world})` here, so that each reads its part; or "
+                "`shard=(0, 1)` to read all records in each."
             )
+            raise OptionError.of("shard", None, words)
         host, hosts = map(int, self.shard or (0, 1))
         return Share(records, int(self.batch_size), host, hosts, self.drops)
 
     def _conflicts(self) -> Iterator[Fault]:
         may_shuffle = self.shuffle is not False or self.augment
         if self.shard is not None and self.shard[1] > 1 and self.seed is None and may_shuffle:
-            yield "shard", "all hosts need one order; give the same seed to each."
+            yield "shard", "all hosts need one order; give the same `seed` to each."
         if self.layout == "NCHW" and self.map_fn is not None:
-            words = "map_fn gets images as NHWC, and can transpose them itself; leave layout out."
-            yield "layout", words
+            words = "gets images as NHWC, and can transpose them itself; leave `layout` out."
+            yield "layout", f"`map_fn` {words}"
         yield from super()._conflicts()

@@ -107,9 +107,9 @@ class Batches:
         spec = refuse_sizes(stored, options, options.batch_size)
         if spec.is_ragged and options.map_fn is None:
             raise OptionError(
-                f"batches: elements of {stored.directory} hold lists of different lengths; give "
-                "max_boxes, choose other columns with inputs and targets, or pad the lists in "
-                "map_fn."
+                f"elements of {stored.directory} hold lists of different lengths; give "
+                "`max_boxes`, choose other columns with `inputs` and `targets`, or pad the lists "
+                "in `map_fn`."
             )
         self._options, self._following = options, following
         seed = secrets.randbits(32) if options.seed is None else int(options.seed)
@@ -194,8 +194,9 @@ class Batches:
         for batch, position in self._epoch():
             if self._loop is not loop:
                 raise OptionError(
-                    "batches: another loop over them or load_state_dict has moved their position, "
-                    "so this loop cannot go on. To read in two loops at once, call batches twice."
+                    "another loop over these batches or `load_state_dict` has moved their "
+                    "position, so this loop cannot go on. To read in two loops at once, call "
+                    "`batches` twice."
                 )
             self._go_to(position)
             yield batch

@@ -39,7 +39,7 @@ def _join(values: Sequence[Any], whole: Mapping[int, np.ndarray]) -> Any:
     except ValueError as error:
         shapes = sorted({np.shape(value) for value in values})
         raise OptionError(
-            f"map_fn returned arrays of the shapes {', '.join(map(str, shapes))}, which cannot "
+            f"`map_fn` returned arrays of the shapes {', '.join(map(str, shapes))}, which cannot "
             "share a batch; make it pad or crop them to one shape."
         ) from error
 

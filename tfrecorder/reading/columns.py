@@ -57,7 +57,7 @@ def unread_words(stored: StoredDataset) -> str:
     name = (targets or others or ["…"])[0]
     return (
         f"{'; '.join(stored.unread.values())}. To read the other columns, name them, such as "
-        f"targets=[{name!r}]; features=True gives every key as it is stored."
+        f"`targets=[{name!r}]`; `features=True` gives every key as it is stored."
     )
 
 
@@ -67,5 +67,5 @@ def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Fie
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(known)}."
-            raise OptionError(f"{option}={list(names)!r}: there is no column {name!r}; {hint}")
+            raise OptionError.of(option, list(names), f"there is no column {name!r}; {hint}")
     return [known[name] for name in names]

@@ -105,18 +105,16 @@ class StoredDataset:
             OptionError: it is not text.
         """
         if not isinstance(word, str):
-            raise OptionError(
-                f"split={word!r}: give one name, such as 'TRAIN', or None for all; "
-                f"{self.directory} has {', '.join(self.splits)}."
-            )
+            words = "give one name, such as 'TRAIN', or None for all; "
+            splits = f"{self.directory} has {', '.join(self.splits)}."
+            raise OptionError.of("split", word, words + splits)
         name = word if word in self.splits else SPELLINGS.get(word.strip().lower(), word)
         if name in self.splits:
             return name
         near = difflib.get_close_matches(word.upper(), self.splits, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise DatasetError(
-            f"split={word!r}: {self.directory} has no such split; {hint}"
-            f"it has {', '.join(self.splits)}."
+            f"{self.directory} has no split {word!r}; {hint}it has {', '.join(self.splits)}."
         )
 
     def records(self, split: str) -> int | None:

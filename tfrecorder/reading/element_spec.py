@@ -226,10 +226,11 @@ def refuse_sizes(
     spec = spec_of(stored, options)
     differ = any(None in spec.pictures[field.key].stored_size for field in spec.decoded)
     if differ and batch_size and not options.map_fn and options.image_size is None:
-        raise OptionError(
-            f"batch_size={batch_size}: the images of {stored.directory} differ in size "
-            "and cannot share a batch; give image_size, such as image_size=(224, 224)."
+        words = (
+            f"the images of {stored.directory} differ in size and cannot share a batch; give a "
+            "size, such as `image_size=(224, 224)`."
         )
+        raise OptionError.of("batch_size", batch_size, words)
     return spec
 
 

@@ -76,7 +76,7 @@ def open_uncommitted(
         raise DatasetError(f"{directory}: there is no such directory. Check the path{hint}.")
     raise DatasetError(
         f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any file of records, "
-        "such as a.tfrecord or train-00000-of-00002. Give the output_dir of a conversion, a TFDS "
+        "such as a.tfrecord or train-00000-of-00002. Give the `output_dir` of a conversion, a TFDS "
         "directory with its version (as flowers/1.0.0), or a pattern of TFRecord files."
     )
 

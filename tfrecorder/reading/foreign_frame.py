@@ -67,10 +67,8 @@ def foreign_columns(
     if isinstance(kind, (Image, Mask)):
         key: str | None = field.encoded_key
         if images == "uri" and (key := _name_key(stored, field)) is None:
-            raise OptionError(
-                f"images='uri': {stored.directory} does not say from which file its "
-                f"{field.column} is; give images='bytes'."
-            )
+            words = f"{stored.directory} does not say from which file its {field.column} is; "
+            raise OptionError.of("images", "uri", f"{words}give `images='bytes'`.")
         cells = [_first(row, key or "") for row in rows]
         return {field.column: [_text(cell) for cell in cells] if images == "uri" else cells}
     if isinstance(kind, Boxes):

@@ -188,11 +188,11 @@ def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
         earlier = missing[0] - 1
         raise DatasetError(
             f"{lost} is missing or not committed, but generation {last} is there. Copy it again; "
-            f"until then, at={earlier} reads the generations before it."
+            f"until then, `at={earlier}` reads the generations before it."
         )
     if at is not None and last < at:
         has = "only generation 0" if last == 0 else f"generations 0 to {last}"
-        raise DatasetError(f"at={at}: {directory} has {has}.")
+        raise DatasetError(f"`at={at}`: {directory} has {has}.")
 
 
 def _check_follows(earlier: Generation, later: Generation) -> None:

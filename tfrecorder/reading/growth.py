@@ -90,7 +90,7 @@ def _refuse_other_form(before: ElementSpec, now: ElementSpec, since: str) -> Non
         if any(side not in (None, new) for side, new in zip(was, shape, strict=True)):
             raise DatasetError(
                 f"{since}, images of another size were added to images of {was[0]} x {was[1]} "
-                "pixels. Open it with image_size, such as image_size=224."
+                "pixels. Open it with one size, such as `image_size=224`."
             )
     for was_field, field in zip(before.columns, now.columns, strict=True):
         if isinstance(field.kind, Labels) and was_field.num_classes != field.num_classes:

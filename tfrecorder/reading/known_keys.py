@@ -149,7 +149,7 @@ def meaning_of(keys: RecordKeys) -> Meaning:
     for option, key in keys.named._asdict().items():
         if key not in (None, *keys.features):
             near = nearest(str(key), keys.features) or reprlib.repr([*keys.features])
-            raise DatasetError(f"{option}={key!r}: {keys.where} has no such key; there is {near}.")
+            raise DatasetError(f"{keys.where} has no key {key!r} for `{option}`; there is {near}.")
     unread: Unread = dict(keys.faults)
     image = _image(keys, unread)
     made = labels = list(_labels(keys, unread))
@@ -182,7 +182,7 @@ def _image(keys: RecordKeys, unread: Unread) -> Field | None:
         unread.update({key: fault} if key else {})
         for other in images or encoded_keys(keys.samples):
             if other not in (key, *_MASKS, _OBJECT_MASK):
-                unread[other] = f"holds images; if it is the image to read, give image={other!r}"
+                unread[other] = f"holds images; if it is the image to read, give `image={other!r}`"
         return None
     if not named:  # otherwise the metadata or the user say what an element is
         words = "is a further image, whose use is not known"
@@ -226,7 +226,7 @@ def _labels(keys: RecordKeys, unread: Unread) -> Iterator[Field]:
         unread[TEXT] = f"has the classes as text, without the integers of {LABEL}"
     for key in keys.features:
         if key.startswith(_CLASS) and keys.is_a(key, ("int64", "label"), ()):
-            unread[key] = f"may be the class; if it is, give label={key!r}"
+            unread[key] = f"may be the class; if it is, give `label={key!r}`"
 
 
 def _label_fault(keys: RecordKeys, key: str) -> str:

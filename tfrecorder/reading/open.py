@@ -75,16 +75,18 @@ def open_generations(
             return _open_own(where, generations), generations
         stored = _open_foreign(where, sizes, files, named)
     if at:
-        raise DatasetError(f"at={at}: {where} has no generations; only `append` makes them.")
+        raise DatasetError(
+            f"`at={at}`: {where} has no generations; only `tfrecorder.append` makes them."
+        )
     return stored, []
 
 
 def _refuse_named_keys(where: str, named: NamedKeys) -> None:
-    if given := [f"{option}={key!r}" for option, key in named._asdict().items() if key is not None]:
-        raise OptionError(
-            f"{', '.join(given)}: this is for records of other tools, but tfrecorder wrote "
-            f"{where}; leave it out, or choose columns with inputs and targets."
-        )
+    for option, key in named._asdict().items():
+        if key is not None:
+            words = f"it is for records of other tools, but tfrecorder wrote {where}; leave it out"
+            more = ", or choose columns with `inputs` and `targets`."
+            raise OptionError.of(option, key, words + more)
 
 
 def _open_foreign(

@@ -61,10 +61,10 @@ class Position:
         Raises:
             OptionError: it is not a position, or is one in other records or in another order.
         """
-        words = "load_state_dict: "
+        words = "`load_state_dict`: "
         if not isinstance(state, Mapping) or {*state} != {*self.to_json()}:
             raise OptionError(
-                f"{words}{state!r} is not what state_dict() returned; give exactly that."
+                f"{words}{state!r} is not what `state_dict()` returned; give exactly that."
             )
         # NumPy's integers, into which some checkpoints turn ours, become Python's.
         state = self.to_json() | {k: int(v) if is_whole(v) else v for k, v in state.items()}
@@ -72,7 +72,7 @@ class Position:
             if not is_whole(state[name]) or not 0 <= state[name] <= most:
                 raise OptionError(
                     f"{words}{name}: {state[name]!r} is not a whole number from 0 to {most}; give "
-                    "exactly what state_dict() returned."
+                    "exactly what `state_dict()` returned."
                 )
         if state["version"] != VERSION:
             raise OptionError(
@@ -85,10 +85,10 @@ class Position:
                 continue
             if state[name] != getattr(self, name):
                 if name == "fingerprint" and state["generation"] != self.generation:
-                    remedy += f", as it was then: at={state['generation']}"
+                    remedy += f", as it was then: `at={state['generation']}`"
                 raise OptionError(
-                    f"{words}the position was saved with {name}={state[name]!r}, but this run has "
-                    f"{getattr(self, name)!r}; {remedy}."
+                    f"{words}the position was saved with `{name}={state[name]!r}`, but this run "
+                    f"has {getattr(self, name)!r}; {remedy}."
                 )
         if state["next"] > records:
             raise OptionError(f"{words}next={state['next']} is beyond the {records:,} records.")

@@ -46,11 +46,12 @@ def load_runner(name: str) -> type:
         runner = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         remedy = _PACKAGES.get(name, "give the dotted path of a runner's class.")
-        raise OptionError(f"runner={name!r} cannot be loaded ({error}); {remedy}") from error
+        raise OptionError.of("runner", name, f"it cannot be loaded ({error}); {remedy}") from error
     from apache_beam.runners.runner import PipelineRunner
 
     if not (isinstance(runner, type) and issubclass(runner, PipelineRunner)):
-        raise OptionError(f"runner={name!r} is not a runner of Beam; name a subclass of its class.")
+        words = "it is not a runner of Beam; name a subclass of its class."
+        raise OptionError.of("runner", name, words)
     return runner
 
 
@@ -63,10 +64,11 @@ def check_runner(options: ConvertOptions) -> None:
     runner = load_runner(options.runner)
     flags = beam_flags(options)
     if options.runner not in ("DirectRunner", "DataflowRunner") and options.num_workers is not None:
-        raise OptionError(
-            f"num_workers={options.num_workers}: it has no effect with the {options.runner}, "
-            "because the cluster decides how many workers there are; leave it out."
+        words = (
+            f"it has no effect with the {options.runner}, because the cluster decides how many "
+            "workers there are; leave it out."
         )
+        raise OptionError.of("num_workers", options.num_workers, words)
     if options.runner == "DataflowRunner":
         return  # its launcher completes the options before Beam checks them
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -76,12 +78,13 @@ def check_runner(options: ConvertOptions) -> None:
     given = options.runner_options or {}
     if options.runner == "PortableRunner" and "job_endpoint" not in given:
         faults.append(
-            "job_endpoint is missing: give the job service's address, such as localhost:8099."
+            "the address of the job service is missing: give it, such as "
+            "`runner_options['job_endpoint']='localhost:8099'`."
         )
     servers = [_unreachable(name, given[name]) for name in _ENDPOINTS if name in given]
     faults += filter(None, servers)
     if faults:
-        raise OptionError("runner_options: " + "\n".join(faults))
+        raise OptionError("`runner_options`: " + "\n".join(faults))
 
 
 def beam_flags(options: ConvertOptions) -> list[str]:
@@ -103,7 +106,7 @@ def beam_flags(options: ConvertOptions) -> list[str]:
         try:
             parser.parse_args(flags)  # options that exclude each other
         except _FaultError as fault:
-            faults.append(f"runner_options: {fault}")
+            faults.append(f"`runner_options`: {fault}")
     if faults:
         raise OptionError("\n".join(faults))
     return flags
@@ -129,7 +132,7 @@ def _beam_parser() -> Any:
 
 def _parsed(parser: Any, name: str, value: Any, runner: str) -> list[str]:
     """The arguments for one option, once Beam's parser has accepted them."""
-    shown = f"runner_options[{name!r}]={value!r}"
+    shown = f"`runner_options[{name!r}]={value!r}`"
     if name == "help" or not _is_known(parser, name):
         options = re.findall(r"--([\w-]+)", parser.format_help())
         near = difflib.get_close_matches(name, map(plain_name, options), n=1)
@@ -199,5 +202,6 @@ def _unreachable(name: str, address: Any) -> str | None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        return f"nothing answers at {name}={address!r} ({reason}); is the server running?"
+        shown = f"`runner_options[{name!r}]={address!r}`"
+        return f"nothing answers at {shown} ({reason}); is the server running?"
     return None

@@ -347,14 +347,14 @@ def _reserve_background(boxes: Boxes) -> None:
     """Put the background's name first in a kind that has names."""
     if boxes.label is None:
         raise OptionError(
-            "Boxes(background_class=True): these boxes have no classes; give Boxes the column of "
-            "their classes as label, or leave background_class out."
+            "`background_class=True`: these boxes have no classes; give Boxes the column of their "
+            "classes, as `Boxes(label=…)`, or leave `background_class` out."
         )
     if boxes.names is None or boxes.names[0] == BACKGROUND:
         return
     if BACKGROUND in boxes.names:
         raise OptionError(
-            f"background_class=True: {BACKGROUND!r} is reserved for class 0, but it is among the "
+            f"`background_class=True`: {BACKGROUND!r} is reserved for class 0, but it is among the "
             f"class names: {list(boxes.names)}. Leave it out there, or put it first."
         )
     object.__setattr__(boxes, "names", (BACKGROUND, *boxes.names))

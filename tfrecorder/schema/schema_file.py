@@ -43,10 +43,8 @@ def from_plain(columns: Any) -> Schema:
         OptionError: it is not a schema; the message names the column and the remedy.
     """
     if not isinstance(columns, Mapping):
-        raise OptionError(
-            f"schema={columns!r}: give the kind of each column, for example "
-            "image_uri: image, label: label."
-        )
+        words = "give the kind of each column, for example image_uri: image, label: label."
+        raise OptionError.of("schema", columns, words)
     return Schema({str(name): kind_of(str(name), value) for name, value in columns.items()})
 
 

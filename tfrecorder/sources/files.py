@@ -174,7 +174,7 @@ def _refuse_other_separator(path: str, first: list[str], names: set[str]) -> Non
         cells = [cell.strip() for cell in first[0].split(separator)] if len(first) == 1 else []
         if len(cells) > 1 and (names.intersection(cells) or cells[0].lower() in SPELLINGS):
             raise SourceError(
-                f"{path}: its values are separated by {name}; give sep={separator!r}, or save it "
+                f"{path}: its values are separated by {name}; give `sep={separator!r}`, or save it "
                 "with commas."
             )
 
@@ -197,23 +197,21 @@ class Spooled:
 def refuse_form(form: TextForm, reason: str) -> None:
     """Raise a SourceError if a separator or an encoding was given for what is not CSV."""
     if form.stated:
-        raise SourceError(f"{form.stated} is for a CSV file; leave it out: {reason}.")
+        raise SourceError(f"`{form.stated}` is for a CSV file; leave it out: {reason}.")
 
 
 def _not_decoded(path: str, copy: str, form: TextForm) -> str:
     if form.encoding:
-        return (
-            f"{path}: it cannot be read with encoding={form.encoding!r}; give the file's own "
-            "encoding."
-        )
+        words = f"it cannot be read with `encoding={form.encoding!r}`"
+        return f"{path}: {words}; give the file's own encoding."
     data, line = Path(copy).read_bytes(), 1
     try:
         data.decode()
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
     return (
-        f"{path}: line {line} is not UTF-8; give its encoding, such as encoding='cp1252', or save "
-        "the file as UTF-8."
+        f"{path}: line {line} is not UTF-8; give its encoding, such as `encoding='cp1252'`, or "
+        "save the file as UTF-8."
     )
 
 

@@ -93,9 +93,8 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
     columns = dict(options.columns or {})
     for name in columns:
         if name not in features:
-            raise OptionError(
-                f"columns: the dataset has no column {name!r}; it has: {[*features]}."
-            )
+            words = f"the dataset has no column {name!r}; it has: {[*features]}."
+            raise OptionError.of("columns", columns, words)
     if schema is None:
         columns |= _columns_by_type(features, columns)
     datasets = [dataset for _, dataset in parts]
@@ -146,7 +145,7 @@ def _parts(source: Any) -> list[tuple[str, Any]]:
     if any("IterableDataset" in _names(dataset) for dataset in several.values()):
         raise SourceError(
             "source is a stream of Hugging Face, whose rows cannot be read twice; load it without "
-            "streaming=True, or give its rows to tfrecorder.stream."
+            "`streaming=True`, or give its rows to `tfrecorder.stream`."
         )
     if not isinstance(source, Mapping):
         return [("", source)]
@@ -175,7 +174,7 @@ def _columns_by_type(features: Mapping[str, Any], given: Mapping[str, str]) -> d
         if len(names) > 1:
             raise SourceError(
                 f"the columns {names} of the dataset are all {noun}: say which one to take, as "
-                f"columns={{{names[0]!r}: {wanted!r}}}; or give a schema."
+                f"`columns={{{names[0]!r}: {wanted!r}}}`; or give a schema."
             )
         columns[names[0]] = wanted
     return columns

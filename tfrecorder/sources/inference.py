@@ -68,7 +68,7 @@ def infer_schema(
     if is_hugging_face(source):
         raise SourceError(
             "a dataset of Hugging Face names the types of its columns itself: give it to "
-            "tfrecorder.validate as it is, or some of its rows as a frame: source.to_pandas()."
+            "`tfrecorder.validate` as it is, or some of its rows as a frame: `source.to_pandas()`."
         )
     raw = read_raw(source, ConvertOptions(sep=sep, encoding=encoding))
     names = [str(name) for name in raw.frame.columns]

@@ -37,10 +37,8 @@ def read_source(source: Any, options: ConvertOptions = ConvertOptions()) -> Sour
     """`read_table`, with the settings of its boxes; images that came as bytes are hashed."""
     table = read_table(source, options)
     if options.background_class and not table.schema.of(Boxes):
-        raise OptionError(
-            "background_class=True is for the classes of boxes, and the source has no boxes; "
-            "leave it out."
-        )
+        words = "it is for the classes of boxes, and the source has no boxes; leave it out."
+        raise OptionError.of("background_class", True, words)
     schema = with_boxes(table.schema, options.background_class, options.tfds_features)
     table = replace(table, schema=schema)
     # In a folder, every uri is the name of a file, so none is an image itself.
@@ -57,7 +55,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
             open file, from which a CSV is read.
 
     Raises:
-        OptionError: columns or base do not fit the source.
+        OptionError: columns, base or split_by do not fit the source.
         SourceError: there is no such file, or it cannot be read as a table.
     """
     base = options.base
@@ -67,9 +65,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
             raise OptionError.of("base", base, "there is no such folder.")
     raw = read_raw(source, options)
     if base is not None and raw.passed_over:
-        raise OptionError(
-            f"base={base!r}: the images of a folder are in that folder; leave base out."
-        )
+        raise OptionError.of("base", base, "the images of a folder are in it; leave this out.")
     frame, names = raw.frame, _our_names(raw, options.split_by)
     schema = raw.schema or schema_of(frame.set_axis(names, axis=1), options.labels)
     kept = schema.source_columns()
@@ -133,11 +129,12 @@ def _read_path(path: str, options: ConvertOptions) -> RawTable:
     if path and not is_file and storage.is_folder(whole):
         refuse_form(options.text_form, "a folder has none")
         if options.columns:
-            raise OptionError("columns is for a frame or a CSV; a folder has no columns to rename.")
+            words = "it is for a frame or a CSV; a folder has no columns to rename."
+            raise OptionError.of("columns", options.columns, words)
         if storage.exists(os.path.join(whole, layout.COMMIT)):
             raise SourceError(
                 f"source {path!r} is already a dataset; `{command('info', path)}` shows it, and "
-                f"tfrecorder.load({path!r}) reads it."
+                f"`tfrecorder.load({path!r})` reads it."
             )
         frame, passed_over = read_folder(whole)
         return RawTable(frame, whole, options.schema, {}, passed_over=passed_over)
@@ -167,12 +164,11 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
         )
     for theirs, our in columns.items():
         if theirs not in have:
-            raise OptionError(f"columns: the source has no column {theirs!r}; it has: {have}.")
+            words = f"the source has no column {theirs!r}; it has: {have}."
+            raise OptionError.of("columns", dict(columns), words)
         if our in have and theirs != our and our not in columns:
-            raise OptionError(
-                f"columns: {theirs!r} is mapped to {our!r}, but the source also has a column "
-                f"{our!r}; drop or rename one of them."
-            )
+            words = f"the source also has a column {our!r}; drop or rename one of them."
+            raise OptionError.of("columns", dict(columns), words)
     needed = stated or [*COLUMNS, *BOX_COLUMNS, MASK_COLUMN]
     refuse_twice(name for name in have if columns.get(name, name) in needed or name == split_by)
     return [columns.get(name, name) for name in have]
@@ -190,7 +186,8 @@ def _groups(frame: pd.DataFrame, split_by: str | None) -> pd.Series | None:
         return None
     names = list(map(str, frame.columns))
     if split_by not in names:
-        raise SourceError(f"split_by={split_by!r}: the source has no such column; it has: {names}.")
+        words = f"the source has no such column; it has: {names}."
+        raise OptionError.of("split_by", split_by, words)
     return frame.iloc[:, names.index(split_by)].set_axis(pd.RangeIndex(len(frame)))
 
 

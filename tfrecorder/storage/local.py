@@ -256,7 +256,7 @@ def local_path(name: str, value: str | os.PathLike[str]) -> str:
     """
     path = given_path(value) if isinstance(value, (str, os.PathLike)) else ""
     if not isinstance(path, str) or not path:
-        raise OptionError(f"{name}={value!r}: give a path.")
+        raise OptionError.of(name, value, "give a path.")
     if scheme(path):
-        raise OptionError(f"{name}={value!r}: give a local path, without a scheme.")
+        raise OptionError.of(name, value, "give a local path, without a scheme.")
     return path

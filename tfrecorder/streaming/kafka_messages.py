@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from tfrecorder.core.checks import OneOf
 from tfrecorder.errors import OptionError
+from tfrecorder.options.option import require
 from tfrecorder.streaming.stream_source import Unusable
 
 #: What the value of a message may be.
@@ -17,6 +19,10 @@ VALUES = ("json", "bytes")
 
 #: The column of a message's key, for `split_by="key"`.
 KEY_COLUMN = "key"
+
+
+def _check_field(value: Any) -> str | None:
+    return None if isinstance(value, str) and value else "give the name of a field."
 
 
 @dataclass(frozen=True)
@@ -38,15 +44,11 @@ class MessageForm:
     image_bytes: str = "image_bytes"
 
     def __post_init__(self) -> None:
-        if self.value not in VALUES:
-            raise OptionError.of(
-                "value", self.value, f"give one of {', '.join(map(repr, VALUES))}."
-            )
-        for name in ("image", "image_bytes"):
-            if not isinstance(given := getattr(self, name), str) or not given:
-                raise OptionError(f"{name}={given!r}: give the name of a field.")
+        require(OneOf(*VALUES), value=self.value)
+        require(_check_field, image=self.image, image_bytes=self.image_bytes)
         if self.image == self.image_bytes:
-            raise OptionError(f"image and image_bytes are both {self.image!r}: give two fields.")
+            words = "`image` is the same field; give another."
+            raise OptionError.of("image_bytes", self.image_bytes, words)
 
 
 class _Poisoned(Exception):

@@ -64,7 +64,7 @@ def refuse_settings(settings: Mapping[str, Any]) -> None:
     """Raise an OptionError for settings of librdkafka that the caller may not set."""
     for name in settings:
         if name in _RESERVED:
-            raise OptionError(f"{name} cannot be given: the stream sets it itself.")
+            raise OptionError.of(name, settings[name], "the stream sets it itself; leave it out.")
 
 
 def is_end(error: KafkaError | None) -> bool:

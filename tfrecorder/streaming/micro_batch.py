@@ -134,7 +134,7 @@ def _checked(
         if table.schema.of(Boxes):
             raise SourceError(
                 "boxes: a stream has one row for each image; add a table of boxes with "
-                "tfrecorder.append instead."
+                "`tfrecorder.append` instead."
             )
         checked = check_source(table, options.division, target.fields)
         faulty = _faults(checked.findings)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.core.checks import is_seconds
+from tfrecorder.core.checks import seconds
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
@@ -30,7 +30,7 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSo
     """
     if hasattr(source, "rows") and hasattr(source, "wait"):
         if options:
-            raise OptionError("source_options: a source object has none; leave it out.")
+            raise OptionError("`source_options`: a source object has none; leave it out.")
         if not isinstance(getattr(source, "name", None), str):
             raise SourceError("source: give it a `name`, under which its position is saved.")
         return _opened(source)
@@ -70,18 +70,16 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
     settle = options.get("settle", SETTLE)
     with contextlib.suppress(TypeError, ValueError):
         settle = float(settle)  # a shell passes text
-    if not is_seconds(settle):
-        raise OptionError(f"source_options: settle={settle!r}: give seconds, 0 or more.")
+    if remedy := seconds(settle):
+        raise OptionError(f"`source_options['settle']={settle!r}`: {remedy}")
     folder = watch(path, settle)
     if f"{where}/".startswith(f"{folder.base}/"):
-        raise OptionError(
-            f"output_dir={where!r} is inside the watched folder; give a directory outside it."
-        )
+        words = "it is inside the watched folder; give a directory outside it."
+        raise OptionError.of("output_dir", where, words)
     return folder
 
 
 def _refuse_unknown(options: Mapping[str, Any], kind: str, known: tuple[str, ...]) -> None:
     if unknown := sorted(set(options).difference(known)):
-        raise OptionError(
-            f"source_options: {kind} has no option {unknown[0]!r}; it has {', '.join(known)}."
-        )
+        words = f"{kind} has no option {unknown[0]!r}; it has {', '.join(known)}."
+        raise OptionError(f"`source_options`: {words}")  # without the others: some are passwords

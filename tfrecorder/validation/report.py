@@ -23,9 +23,10 @@ REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "reme
 CODES = {
     "missing_column": (
         ERROR,
-        "Rename the column, or map it: columns={{'{value}': '{column}'}}. Or give a schema, which "
-        "names the source's own columns and may do without an image (`tfrecorder.infer_schema` "
-        "and `tfrecorder schema` suggest one). If it is something else, drop it.",
+        "Rename the column, or map it: `columns={{'{value}': '{column}'}}`. Or give a schema, "
+        "which names the source's own columns and may do without an image "
+        "(`tfrecorder.infer_schema` and `tfrecorder schema` suggest one). If it is something else, "
+        "drop it.",
     ),
     "empty_frame": (ERROR, "Give at least one row."),
     "null_uri": (ERROR, "Drop the row or give its image."),
@@ -50,10 +51,10 @@ CODES = {
         ERROR,
         "Number the classes from 1, or rename the class. If the box is around nothing, drop it.",
     ),
-    "unknown_label": (ERROR, "Add it to labels=…, or correct the row."),
+    "unknown_label": (ERROR, "Add it to `labels=…`, or correct the row."),
     "missing_value": (
         ERROR,
-        "Give the value, drop the row, or set a default in the schema: default=….",
+        "Give the value, drop the row, or set a default in the schema: `default=…`.",
     ),
     "wrong_value": (ERROR, "Correct the value, or give the column another kind."),
     "rounded_number": (
@@ -66,13 +67,10 @@ CODES = {
         ERROR,
         "Rows with boxes of one image must agree in every other column: correct or drop one.",
     ),
-    "no_strata": (ERROR, "Leave stratify=True out, or give each row one label."),
+    "no_strata": (ERROR, "Leave `stratify=True` out, or give each row one label."),
     "no_train": (WARNING, "Assign rows to TRAIN, or leave the splits out for 80/10/10."),
     "empty_split": (WARNING, "Give it a larger share, try another seed, or assign rows to it."),
-    "splits_ignored": (
-        WARNING,
-        "Leave out {value}, or drop the split column to divide all rows.",
-    ),
+    "splits_ignored": (WARNING, "Leave that out, or drop the split column to divide all rows."),
     "leakage": (WARNING, "Keep each image in one split; otherwise the evaluation looks too good."),
     "duplicate_row": (WARNING, "Drop it, or it counts twice."),
     "image_again": (NOTE, "Fine if both are right. Otherwise keep one of these rows."),
@@ -89,8 +87,8 @@ CODES = {
     ),
     "column_left_out": (
         WARNING,
-        "If you do not need it, do nothing: it does not become a feature. To keep it, give a "
-        "schema.",
+        "If you do not need it, do nothing: it does not become a feature. To keep it, give "
+        "`schema=…`.",
     ),
     "unusable_image": (ERROR, "Fix or drop the image; a conversion would list it as a reject."),
     "box_outside": (
@@ -102,12 +100,12 @@ CODES = {
 
 #: How a remedy is typed for a frame; a command line leaves it out.
 IN_PANDAS = {
-    "null_label": "(pandas reads 'NA' and 'null' as missing: read_csv(keep_default_na=False) keeps "
-    "them.)",
-    "mixed_label_types": "(In pandas: .astype(str).)",
-    "unsupported_label": "(In pandas: .astype(str).)",
-    "duplicate_row": "(In pandas: df.drop_duplicates().)",
-    "label_gaps": "(In pandas: df['{column}'].astype('category').cat.codes.)",
+    "null_label": "(pandas reads 'NA' and 'null' as missing: `read_csv(keep_default_na=False)` "
+    "keeps them.)",
+    "mixed_label_types": "(In pandas: `.astype(str)`.)",
+    "unsupported_label": "(In pandas: `.astype(str)`.)",
+    "duplicate_row": "(In pandas: `df.drop_duplicates()`.)",
+    "label_gaps": "(In pandas: `df['{column}'].astype('category').cat.codes`.)",
 }
 
 

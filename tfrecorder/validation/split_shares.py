@@ -46,7 +46,8 @@ def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -
         return
     if not was_open.any():
         given = ", ".join(division.asked)
-        message = "every row already has a split, so none was assigned"
+        words = " and ".join(f"`{name}`" for name in division.asked)
+        message = f"every row already has a split, so {words} assigned none"
         yield Finding("splits_ignored", [None], SPLIT_COLUMN, [given], message)
         return
     filled = set(splits.unique())

@@ -53,8 +53,9 @@ def validate(
     """
     chosen = ConvertOptions.of(options, NOT_VALIDATED)
     for name in OF_IMAGES:
-        if not check_images and getattr(chosen, name) != getattr(ConvertOptions, name):
-            raise OptionError(f"{name}: no image is opened without check_images=True; give it too.")
+        if not check_images and (value := getattr(chosen, name)) != getattr(ConvertOptions, name):
+            words = "no image is opened without `check_images=True`; give it too."
+            raise OptionError.of(name, value, words)
     with stage_line(is_shown(chosen.progress)) as begin:
         begin("reading the table")
         table = read_source(source, chosen)
@@ -62,7 +63,7 @@ def validate(
         checked = check_source(table, chosen.division)
     report = checked.report
     if checked.files and not check_images:
-        unseen = "images: not opened; check_images=True opens and checks each"
+        unseen = "images: not opened; `check_images=True` opens and checks each"
         return report_on(report, table, checked, chosen.strict, (unseen,))
     if check_images:
         from tfrecorder.validation.images import unusable_files

@@ -253,11 +253,11 @@ def refuse(directory: str) -> None:
         if committed or any(".tfrecord" in name for name in names):
             raise DatasetError(
                 f"{directory} was not written by tfrecorder: there is no {layout.PRIVATE}/ with "
-                "the checksums to compare with. tfrecorder.load and tfrecorder.info read it."
+                "the checksums to compare with. `tfrecorder.load` and `tfrecorder.info` read it."
             )
         raise DatasetError(
-            f"{directory} is not a dataset: it has no {layout.COMMIT}. Give the output_dir of a "
-            "conversion."
+            f"{directory} is not a dataset: it has no {layout.COMMIT}. Give the `output_dir` of "
+            "a conversion."
         )
     if not committed and exchange_begun(directory):
         raise DatasetError(exchange_words(directory))

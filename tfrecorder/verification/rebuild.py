@@ -45,7 +45,7 @@ from tfrecorder.writing.tfds import DATASET_NAME, public_files
 
 #: What neither the records nor the public files hold.
 LOST = (
-    "the options of the conversion, which `append` takes over: give it yours",
+    "the options of the conversion, which `tfrecorder.append` takes over: give it yours",
     "the columns' own names where the records have others: images, masks, boxes, an only label",
     "of rejected rows their values and splits",
     "where the images are, so that a shard that is damaged later cannot be written again",

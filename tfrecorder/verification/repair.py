@@ -41,7 +41,9 @@ from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.commit import commit
 from tfrecorder.writing.shards import REJECT_HEADER, Pool, rows_of_csv, to_csv, write_shard
 
-_NO_PLAN = "Copy that file from another copy of the dataset, or convert again with overwrite=True."
+_NO_PLAN = (
+    "Copy that file from another copy of the dataset, or convert again with `overwrite=True`."
+)
 
 
 @dataclass(frozen=True)
@@ -176,14 +178,14 @@ def _repair(expected: Expectation, base: str | None, advance: Advance = no_bar) 
         raise SourceError(
             f"{directory} is not repaired, because sources have changed: "
             f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
-            f"and repair again, or convert again with overwrite=True.{others}"
+            f"and repair again, or convert again with `overwrite=True`.{others}"
         )
     written += _commit_again(read_expectation(directory), done)
     _, left = check_all(read_expectation(directory), [g for g, f in enumerate(shards) if f.faults])
     if left:
         raise DatasetError(
             f"{directory}: {left[0].file} is as it was written, but it is still wrong: "
-            f"{left[0]}. Writing it again does not help: convert again with overwrite=True, and "
+            f"{left[0]}. Writing it again does not help: convert again with `overwrite=True`, and "
             "please report it."
         )
     return sorted(set(written))
@@ -241,7 +243,7 @@ def _write_shards(
                 raise DatasetError(
                     f"{expected.directory} cannot be repaired: for {shard.file} neither the "
                     f"done-record nor {layout.METADATA} is left to prove the new file against. "
-                    "Convert again with overwrite=True."
+                    "Convert again with `overwrite=True`."
                 )
             done = write_shard(plan, group, Attempt(folder, shard, plan.digest), pool)
             if (done.bytes, done.crc32c) == (sums["bytes"], sums["crc32c"]):

@@ -116,9 +116,9 @@ def _check_rejects(done: Iterable[DoneRecord], max_reject_fraction: float, outpu
     rows = counted(totals.rows, "row")
     raise RejectedError(
         f"{totals.rejects:,} of {rows} ({share:.1%}) were rejected, more than "
-        f"max_reject_fraction={max_reject_fraction:g} allows: {reasons}. Nothing was committed. "
+        f"`max_reject_fraction={max_reject_fraction:g}` allows: {reasons}. Nothing was committed. "
         f"The rows are listed in {where}. Fix the images and run the same conversion again to "
-        "retry them; or raise max_reject_fraction, or drop the rows."
+        "retry them; or raise `max_reject_fraction`, or drop the rows."
     )
 
 

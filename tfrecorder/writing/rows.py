@@ -159,7 +159,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             raise RunnerError(
                 f"row {row.row}, image {row.image_uri!r}: this process's memory limit (ulimit -v) "
                 "is too low to decode it. Raise that limit, or reject such images with a smaller "
-                "max_pixels; then run the same conversion again to continue."
+                "`max_pixels`; then run the same conversion again to continue."
             ) from error
         parts = frame(encode_parts(features))
         stored = _stored(placed)

@@ -199,7 +199,8 @@ def _as_error(outcome: Rejected) -> RejectedError:
     row, reject = outcome.row, outcome.reject
     return RejectedError(
         f"row {row.row}, image {row.image_uri!r} was rejected at the stage {reject.stage}: "
-        f'{reject}. Fix or drop the row, or list such rows in rejects.csv with on_error="reject".'
+        f"{reject}. Fix or drop the row, or list such rows in rejects.csv with "
+        "`on_error='reject'`."
     )
 
 

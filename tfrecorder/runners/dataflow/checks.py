@@ -59,22 +59,21 @@ def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[str]:
     for name, example in examples.items():
         own, beams = getattr(options, name), (options.runner_options or {}).get(name)
         if not getattr(settings, name):
-            yield (
-                f"{name} is missing: give the Google Cloud {name} of the job, such as {example!r}."
-            )
+            words = f"give the Google Cloud {name} of the job, such as `{name}={example!r}`."
+            yield f"`{name}` is missing: {words}"
         elif own and beams and own != beams:
-            yield f"{name}={own!r} and runner_options has {beams!r}: give one of them."
+            yield f"`{name}={own!r}` and `runner_options[{name!r}]={beams!r}`: give one of them."
 
 
 def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[str]:
     kind = storage.scheme(output_dir)
     if kind in _HERE:
         yield (
-            f"output_dir={output_dir!r} is a path on this machine, which workers cannot reach: "
+            f"`output_dir={output_dir!r}` is a path on this machine, which workers cannot reach: "
             "give a folder in a bucket, such as gs://my-bucket/flowers."
         )
     elif kind != "gs" and not _brings_packages(options):
-        yield f"output_dir={output_dir!r}: {_needs_packages(kind)}"
+        yield f"`output_dir={output_dir!r}`: {_needs_packages(kind)}"
 
 
 def _image_faults(uris: Iterable[str], options: ConvertOptions) -> Iterator[str]:
@@ -101,27 +100,28 @@ def _brings_packages(options: ConvertOptions) -> bool:
 def _needs_packages(kind: str) -> str:
     return (
         f"Beam's worker image has no package that reads {kind}://: list the packages for it in a "
-        "file, and give that file as the runner option requirements_file; or give your own image "
-        "as sdk_container_image."
+        "file, and give that file as `runner_options['requirements_file']=…`; or give your own "
+        "image as `runner_options['sdk_container_image']=…`."
     )
 
 
 def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str]:
     if settings.temp_location is None:
         yield (
-            "temp_location is missing: give a folder in a bucket for the job's own files, as the "
-            "runner option temp_location=gs://my-bucket/tmp."
+            "the place for the job's own files is missing: give a folder in a bucket, as "
+            "`runner_options['temp_location']='gs://my-bucket/tmp'`."
         )
     for name in ("temp_location", "staging_location"):
         place = getattr(settings, name)
         if place is None:
             continue
+        shown = f"`runner_options[{name!r}]={place!r}`"
         if storage.scheme(place) != "gs" or not place.removeprefix("gs://").partition("/")[2]:
-            yield f"{name}={place!r}: give a folder in a bucket, such as gs://my-bucket/tmp."
+            yield f"{shown}: give a folder in a bucket, such as gs://my-bucket/tmp."
         elif f"{place}/".startswith(f"{output_dir.rstrip('/')}/"):
             yield (
-                f"{name}={place!r} is inside output_dir={output_dir!r}, which holds the dataset "
-                "and nothing else: give another folder in a bucket."
+                f"{shown} is inside `output_dir={output_dir!r}`, which holds the dataset and "
+                "nothing else: give another folder in a bucket."
             )
 
 

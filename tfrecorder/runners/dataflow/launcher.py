@@ -51,7 +51,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         try:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))
         except ValueError as error:
-            raise OptionError(f"runner_options: {error}") from error
+            raise OptionError(f"`runner_options`: {error}") from error
         with storage.acting_as(None):  # workers have their own account, and act as no other
             threads = options.num_threads or 0  # 0: the worker decides, as for a remote source
             pipeline.build(pipe, plan, output_dir, options, threads, launch=mark)

@@ -104,8 +104,8 @@ def _download(version: str, folder: str, machine: str) -> str:
             f"the workers need {wanted} for Python {python} on Linux {machine}, which pip could "
             f"not download: {reasons[-1]} Download it where there is a network, with `pip download "
             f"--no-deps --only-binary :all: --python-version {python} --platform "
-            f"manylinux2014_{machine} {wanted}`, and give its path as the runner option "
-            "extra_package."
+            f"manylinux2014_{machine} {wanted}`, and give its path as "
+            "`runner_options['extra_package']=…`."
         )
     [name] = [name for name in os.listdir(folder) if name.startswith(f"{_SIMPLEJPEG}-")]
     return os.path.join(folder, name)
