@@ -6,16 +6,14 @@ fit into a file of 270 KB and take 20 s, and 20 s again in each epoch of trainin
 scans for a grey picture and 10 for a coloured one; those that search for the smallest file write up
 to 60.
 
-Source: ITU-T T.81, annex B (markers), A.2 (blocks of a scan), G.1 (progressive scans).
+Source: ITU-T T.81, annex B (markers), G.1 (progressive scans).
 """
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tfrecorder.images.cost import too_expensive
 from tfrecorder.images.rejects import Reject
@@ -38,15 +36,6 @@ _SCAN, _END = 0xDA, 0xD9
 
 # What ends a scan's data: not a stuffed zero, a restart, or a fill byte.
 _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
-
-
-class _Frame(NamedTuple):
-    """What a frame header says; `samplings` are by the component's id."""
-
-    progressive: bool
-    width: int
-    height: int
-    samplings: dict[int, tuple[int, int]]
 
 
 def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
@@ -100,12 +89,21 @@ def bound_of(pixels: int) -> int:
 
 
 def scans_and_visits(data: bytes, frame_at: int) -> tuple[int, float]:
-    """The number of a JPEG's scans, and how many pixels they visit in total."""
-    frame = _frame(data, frame_at)
+    """The number of a JPEG's scans, and how many pixels they visit in total, at most.
+
+    A component counts as if it had all pixels; most JPEGs store their colours with fewer.
+    """
+    height, width = struct.unpack_from(">HH", data, frame_at + 4)
     scans, visits = 0, 0.0
-    for selected, refined in _scans(data, frame, frame_at):
+    for marker, start in markers(data, frame_at - 1):
+        if marker != _SCAN:
+            continue
+        components = min(data[start + 2], 4) if start + 2 < len(data) else 0
+        last = data[start + 3 + 2 * components : start + 6 + 2 * components]
+        refines = data[frame_at] in _PROGRESSIVE and len(last) == 3 and last[0] and last[2] >> 4
+        refined = max(last[1] - last[0] + 1, 0) if refines else 0
         scans += 1
-        visits += _visited(frame, selected) * (1 + refined / _COEFFICIENTS_A_VISIT)
+        visits += components * width * height * (1 + refined / _COEFFICIENTS_A_VISIT)
     return scans, visits
 
 
@@ -120,37 +118,3 @@ def _begins_with_all(data: bytes, at: int) -> bool:
             return False
         at += 1
     return False
-
-
-def _frame(data: bytes, at: int) -> _Frame:
-    height, width = struct.unpack_from(">HH", data, at + 4)
-    components = data[at + 9 : at + 9 + 3 * data[at + 8]]
-    samplings = {
-        component: (factors >> 4, factors & 15)
-        for component, factors in zip(components[::3], components[1::3], strict=False)
-    }
-    return _Frame(data[at] in _PROGRESSIVE, width, height, samplings)
-
-
-def _scans(data: bytes, frame: _Frame, at: int) -> Iterator[tuple[bytes, int]]:
-    """(components, coefficients that it refines) of each scan that is decoded."""
-    for marker, start in markers(data, at - 1):
-        if marker != _SCAN:
-            continue
-        count = data[start + 2] if start + 2 < len(data) else 0
-        selected = data[start + 3 : start + 3 + 2 * count : 2]
-        last = data[start + 3 + 2 * count : start + 6 + 2 * count]
-        refines = frame.progressive and len(last) == 3 and last[0] > 0 and last[2] >> 4 > 0
-        yield selected, max(last[1] - last[0] + 1, 0) if refines else 0
-
-
-def _visited(frame: _Frame, selected: bytes) -> int:
-    """Pixels of the blocks that a scan of these components goes through."""
-    widest = max((h for h, _ in frame.samplings.values()), default=1) or 1
-    highest = max((v for _, v in frame.samplings.values()), default=1) or 1
-    pixels = 0
-    for component in selected:
-        h, v = frame.samplings.get(component, (1, 1))
-        columns, rows = frame.width * h / widest, frame.height * v / highest
-        pixels += math.ceil(columns / 8) * math.ceil(rows / 8) * 64
-    return pixels
