@@ -28,7 +28,6 @@ T = TypeVar("T")
 
 #: What to install for the schemes people use; for others fsspec's message says it.
 PACKAGES = {
-    "adl": "adlfs",
     "hdfs": "pyarrow",
     "oci": "ocifs",
     "oss": "ossfs",
@@ -49,7 +48,7 @@ NO_STORAGE = frozenset(
 )
 
 #: Schemes where a file appears only once it is complete; elsewhere we rename it when it is.
-_WHOLE_UPLOADS = frozenset(("adl", "oci", "oss", "memory"))
+_WHOLE_UPLOADS = frozenset(("oci", "oss", "memory"))
 
 
 _CODES: dict[type[Exception], str] = {
@@ -246,19 +245,12 @@ def _meaning(error: Exception) -> Exception:  # packages behind fsspec raise wha
     return UnreadableError("read_failed", _words(error))
 
 
-#: The failed connections of azure-core, which adlfs uses; they are not OSErrors.
-_CONNECTION_FAILED = frozenset(("ServiceRequestError", "ServiceResponseError"))
-
-
 def _passes(error: BaseException) -> bool:
     """Whether a failure may pass: by its own status and kind, or by those of its cause."""
     status = getattr(error, "status_code", None) or getattr(error, "status", None)
-    kinds = {kind.__name__ for kind in type(error).__mro__}
     if (isinstance(status, int) and is_transient(status)) or may_pass(error):
         return True
-    return bool(kinds & _CONNECTION_FAILED) or (
-        error.__cause__ is not None and _passes(error.__cause__)
-    )
+    return error.__cause__ is not None and _passes(error.__cause__)
 
 
 def _words(error: BaseException) -> str:

@@ -45,15 +45,17 @@ _CODES = {403: "no_permission", 404: "not_found", 410: "not_found"}
 #: The status of a request that expected another generation.
 _NOT_THAT_GENERATION = 412
 
-#: Reasons of a 403 that is about too many requests and not about permissions.
-#: Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#403-forbidden
-_RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded")
-_LIMIT_WORDS = re.compile(r"(The )?(\w+ )?(rate limit|quota)\b", re.IGNORECASE)
-
-#: What the service says about a requester-pays bucket if the reader names no project to bill, or
-#: one it may not use.
-#: Source: https://cloud.google.com/storage/docs/requester-pays
-_PAYER_WORDS = re.compile(r"user project|serviceusage\.services\.use", re.IGNORECASE)
+#: What the service says, as a reason in JSON or in the text of a refused download, where a status
+#: means something else than usual: of too many requests; and of a requester-pays bucket if its
+#: reader names no project to bill, or one that it may not use.
+#: Sources: https://cloud.google.com/storage/docs/json_api/v1/status-codes#403-forbidden and
+#: https://cloud.google.com/storage/docs/requester-pays
+_TOO_MANY = re.compile(
+    r'"reason":\s*"(?:(?:user)?rateLimit|quota|dailyLimit)Exceeded"'
+    r"|\A\s*(?:The )?(?:\w+ )?(?:rate limit|quota)\b",
+    re.IGNORECASE,
+)
+_NOBODY_PAYS = re.compile(r"user project|serviceusage\.services\.use", re.IGNORECASE)
 
 #: Bytes of an error response to read for its message, at most.
 _ERROR_BYTES = 65536
@@ -258,11 +260,11 @@ def refused(
     """The error that an unsuccessful response means, with the service's words."""
     words = answer_words(status, text, reason)
     # A 401 gets here only after a token refresh; the next attempt refreshes it again.
-    if status == 401 or is_transient(status) or (status == 403 and is_rate_limit(text)):
+    if status == 401 or is_transient(status) or (status == 403 and _TOO_MANY.search(text)):
         return TransientError(words, seconds_to_wait(headers.get("Retry-After")))
     if status == _NOT_THAT_GENERATION:
         return OtherStandsError(words)
-    if status in (400, 403) and _PAYER_WORDS.search(text):
+    if status in (400, 403) and _NOBODY_PAYS.search(text):
         return UnreadableError("no_user_project", f"{NO_USER_PROJECT} ({words})")
     return UnreadableError(_CODES.get(status, "read_failed"), words)
 
@@ -325,24 +327,6 @@ def answer_words(status: int, text: str, reason: str | None) -> str:
         text = str(json.loads(text)["error"]["message"] or "")
     lines = [] if text.lstrip().startswith("<") else text.strip().splitlines()
     return f"{status} {(lines or [reason or 'no reason was given'])[0][:200].rstrip('.')}"
-
-
-def is_rate_limit(text: str) -> bool:
-    """Whether the service refuses only for now, because of too many requests.
-
-    Args:
-        text: the body of a 403: JSON with reasons or, for a download, only words.
-
-    >>> is_rate_limit('{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}')
-    True
-    >>> is_rate_limit("User Rate Limit Exceeded"), is_rate_limit("Permission denied")
-    (True, False)
-    """
-    try:
-        reasons = [error.get("reason") for error in json.loads(text)["error"]["errors"]]
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return _LIMIT_WORDS.match(text.strip()) is not None
-    return any(reason in _RATE_LIMITS for reason in reasons)
 
 
 def failure_words(error: BaseException) -> str:

@@ -1,8 +1,9 @@
 """What a failed obstore request means: by the service's code, the exception's type and the status.
 
 obstore's exceptions have neither status nor code, only a type and a message of object_store (Rust)
-that contains the response's status and body.  So these two are taken out of the message; whether a
-failure may pass never depends on the debug text behind it.
+that contains the response's status and body.  So these two are taken out of the message.  A failure
+with neither, of no type of its own, is one of the connection; only the places where credentials are
+looked for, and a redirect, show in nothing but words.
 Sources: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and
 https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 """
@@ -54,21 +55,15 @@ _MEANINGS: dict[str | int, str] = {
 _REGION = "set AWS_REGION to the region of the bucket"
 _UNCONDITIONAL = "this server does not support conditional writes: set AWS_CONDITIONAL_PUT=disabled"
 
-#: What object_store says of a redirect to the region of the bucket.
-_REDIRECT = "without LOCATION"
-
-#: The places where object_store looks for credentials if the environment names none.
-_CREDENTIALS = (
-    *("169.254.", "fd00:ec2", "metadata.google", "external account credential"),
-    *("external aws credential", "external azure credential", "azure cli"),
-)
-
-#: What object_store says without a status, in lower case, of a failure of the connection before or
-#: during a response, and of the answer of a gateway.
-_ON_THE_WAY = (
-    *("http error", "response body", "error sending", "error decoding", "connection", "timed out"),
-    *("got invalid", "metadata from headers", "non-partial response"),
-)
+#: What object_store says, in lower case, where none of these decides: of a redirect to the bucket's
+#: region, and of the places where it looks for credentials if the environment names none.
+_SAID = {
+    "region": ("without location",),
+    "no_credentials": (
+        *("169.254.", "fd00:ec2", "metadata.google", "external account credential"),
+        *("external aws credential", "external azure credential", "azure cli"),
+    ),
+}
 
 
 def meaning(error: Exception, client: Client) -> Exception | None:
@@ -102,20 +97,18 @@ def meaning(error: Exception, client: Client) -> Exception | None:
 
 
 def _meaning(error: Exception, text: str, status: int, code: str) -> str:
-    """A meaning of `_MEANINGS`, or "no_credentials", or empty if nothing says what it is."""
-    keys = (code, type(error).__name__, status)
-    meant = next((_MEANINGS[key] for key in keys if key in _MEANINGS), "")
-    lower = text.lower()
-    if meant in ("", "credentials", "permission"):
-        if is_transient(status):
-            return "passing"
-        if not meant and _REDIRECT in text:
-            return "region"
-        if any(place in lower for place in _CREDENTIALS):
-            return "no_credentials"
-    if not meant and not status and any(words in lower for words in _ON_THE_WAY):
+    """A meaning of `_MEANINGS` or `_SAID`; empty if nothing says what it is."""
+    kind = type(error).__name__
+    meant = next((_MEANINGS[key] for key in (code, kind, status) if key in _MEANINGS), "")
+    if meant not in ("", "credentials", "permission"):
+        return meant
+    if is_transient(status):
         return "passing"
-    return meant
+    for said, places in _SAID.items():
+        if any(place in text.lower() for place in places):
+            return said
+    # Without an answer of the service: the connection failed, or what came back was a gateway's.
+    return meant or ("passing" if kind == "GenericError" and not status and not code else "")
 
 
 def unusable(error: Exception) -> Exception | None:
