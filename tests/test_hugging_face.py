@@ -163,13 +163,13 @@ def test_an_append_of_a_dataset_passes_over_what_is_there() -> None:
     assert tfrecorder.info("out").records == 10
 
 
-def test_a_dry_run_and_convert_and_load() -> None:
+def test_a_dry_run_and_a_conversion_that_is_read() -> None:
     source = in_splits(train=6, test=2)
     splits = dry_run(source)["splits"]
     assert {name: split["rows"] for name, split in splits.items()} == {"TRAIN": 6, "TEST": 2}
     assert not Path("out").exists()
-    options = {"split": "TEST", "batch_size": 2, "image_size": 16}
-    loaded = tfrecorder.convert_and_load(source, "out", load_options=options, progress=False)
+    tfrecorder.convert(source, "out", progress=False)
+    loaded = tfrecorder.load("out", "TEST", batch_size=2, image_size=16)
     images, labels = next(iter(loaded))
     assert images.shape == (2, 16, 16, 3)
     assert labels.numpy().tolist() == [0, 1]

@@ -203,7 +203,6 @@ for call, requirement in [
     (lambda: tfrecorder.benchmark(out), tensorflow),
     (lambda: tfrecorder.TrainingPosition("run", None), tensorflow),
     (lambda: tfrecorder.verify(out, decode=True), tensorflow),
-    (lambda: tfrecorder.convert_and_load(csv, "out"), tensorflow),
     (lambda: tfrecorder.convert(csv, "out"), beam),
     (lambda: tfrecorder.convert(csv, "out", runner="FlinkRunner"), beam),
     (lambda: tfrecorder.append(csv, out, duplicates="keep"), beam),

@@ -149,12 +149,6 @@ def test_a_stream_writes_and_continues_a_named_dataset() -> None:
     assert read == tfrecorder.info(OUT).records
 
 
-def test_convert_and_load_loads_what_it_wrote() -> None:
-    reading = {"split": "TRAIN"}
-    train = tfrecorder.convert_and_load(photo_frame(4), "data", load_options=reading, **NAMED)
-    assert len(train) == 4
-
-
 def test_the_frame_and_a_dry_run_know_the_directory() -> None:
     frame = photo_frame(4)
     trial = dry_run(frame, "data", name="flowers")

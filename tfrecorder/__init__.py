@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from tfrecorder.conversion.append import append
     from tfrecorder.conversion.compact import compact
     from tfrecorder.conversion.convert import convert
-    from tfrecorder.conversion.convert_and_load import convert_and_load
     from tfrecorder.format.example import parse_example
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
@@ -112,7 +111,6 @@ _LAZY = {
     "stage": "tfrecorder.parts",
     "work": "tfrecorder.parts",
     "convert": "tfrecorder.conversion.convert",
-    "convert_and_load": "tfrecorder.conversion.convert_and_load",
     "infer_schema": "tfrecorder.sources.inference",
     "generations": "tfrecorder.reading.generations",
     "to_frame": "tfrecorder.reading.frame",
@@ -182,7 +180,6 @@ __all__ = [
     "commit",
     "compact",
     "convert",
-    "convert_and_load",
     "generations",
     "infer_schema",
     "info",
