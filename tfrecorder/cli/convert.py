@@ -177,5 +177,5 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
         show({"source": source, "ok": ok, "problems": reports.problems(found)}, as_json)
     else:
         said = found.errors if is_quiet() else found
-        show(f"{source}: {said.as_text(shell=True)}", is_error=not ok)
+        show(f"{source}: {said}", is_error=not ok)
     sys.exit(0 if ok else 1)

@@ -79,7 +79,7 @@ class _Group(click.Group):
                 return super().invoke(ctx)
         except ValidationError as error:
             words = str(error).splitlines()[0]
-            report = in_shell_words(error.report.as_text(shell=True))
+            report = in_shell_words(str(error.report))
             raise _Failure(f"{words}\n{report}") from error
         except TfrecorderError as error:
             words = error_in_shell_words(error)

@@ -33,7 +33,6 @@ from tfrecorder.validation.report import (
     ValidationReport,
     count_warnings,
     problems,
-    summarize,
 )
 
 if TYPE_CHECKING:
@@ -124,8 +123,7 @@ class DryRun(Report):
                 f"the disk has too little room: {readable_bytes(self.free)} are free, about "
                 f"{readable_bytes(size)} would be written; free some, or choose another directory"
             )
-        summary = summarize(self.report, shell=True, lines=self.report.lines)
-        return [*notes, summary] if len(self.report) else notes
+        return [*notes, "\n".join(self.report.lines_of_groups())] if len(self.report) else notes
 
 
 def dry_run(

@@ -15,7 +15,6 @@ from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ValidationError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.subsets import OF_FINDINGS
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.result import counts_in_words
 from tfrecorder.output.spool import spool_images
@@ -23,7 +22,6 @@ from tfrecorder.plan.plan import PlanKind, make_plan
 from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
-from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import ValidationReport, has_errors
@@ -109,21 +107,6 @@ def warn_of_source(rows: PlannedRows, source: Any) -> None:
     """Validation's warnings in one line, before a conversion that may take hours."""
     if warnings := rows.summary.warnings:
         total = counted(sum(warnings.values()), "warning")
-        warn(f"{total}: {counts_in_words(warnings)}; {_where_listed(source, rows.options)}")
-
-
-def _where_listed(source: Any, options: ConvertOptions) -> str:
-    """The call that lists all warnings."""
-    name = getattr(source, "name", None)
-    call = "see `df.tensorflow.validate()`"
-    if is_hugging_face(source):
-        call = "see `tfrecorder.validate(dataset)`"
-    if isinstance(source, (str, os.PathLike)):
-        call = f"see `tfrecorder.validate({str(source)!r})`"
-    elif hasattr(source, "read") and isinstance(name, str) and os.path.isfile(name):
-        call = f"see `tfrecorder.validate({name!r})`"
-    elif hasattr(source, "read"):  # a pipe, which can be read only once
-        call = "to list them, save the table in a file and see `tfrecorder.validate('table.csv')`"
-    default = ConvertOptions()
-    given = any(getattr(options, name) != getattr(default, name) for name in OF_FINDINGS)
-    return call + (" with the same options" if given else "")
+        named = repr(str(source)) if isinstance(source, (str, os.PathLike)) else "SOURCE"
+        call = f"`tfrecorder.validate({named})` with the same options"
+        warn(f"{total}: {counts_in_words(warnings)}; see {call}")

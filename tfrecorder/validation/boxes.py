@@ -13,7 +13,7 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes
 from tfrecorder.sources.table import as_objects, is_list
 from tfrecorder.validation.classes import Outcome, as_lists, flatten, number_flat
-from tfrecorder.validation.columns import flag, has_faults
+from tfrecorder.validation.columns import flag, has_faults, is_missing
 from tfrecorder.validation.report import Finding
 
 
@@ -55,14 +55,10 @@ def gather(
     order = np.argsort(codes, kind="stable")
     first = np.unique(codes, return_index=True)[1]
     findings = list(_check_agreement(others, codes))
-    present = ~boxes.map(_is_missing).all(axis=1).to_numpy(dtype=bool)
+    present = ~boxes.map(is_missing).all(axis=1).to_numpy(dtype=bool)
     kept = order[present[order]]
     sizes = np.bincount(codes[present], minlength=len(first)).astype(np.int64)
     return others.iloc[first], BoxRows(boxes.iloc[kept], sizes, gathered=True), findings
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Finding]:
@@ -93,7 +89,7 @@ def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Fi
 def _as_list(value: Any) -> list[object]:
     if is_list(value):
         return value.tolist() if isinstance(value, np.ndarray) else list(value)
-    return [] if _is_missing(value) else [value]
+    return [] if is_missing(value) else [value]
 
 
 def check_boxes(field: Field, rows: BoxRows) -> Outcome:

@@ -168,7 +168,7 @@ def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, li
     first = columns[0]
     if kind.columns is not None:
         rows = zip(*columns, strict=True)
-        lists = [[label for label in row if not _is_missing(label)] for row in rows]
+        lists = [[label for label in row if label not in (None, "")] for row in rows]
         return pd.Series(lists, index=first.index, dtype=object), []
     missing = first.isna().to_numpy(dtype=bool)
     findings = [flag("missing_value", missing, first, "the labels are missing")]
@@ -177,10 +177,6 @@ def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, li
     hint = "" if kind.separator else "; to split text, give a separator"
     findings.append(flag("wrong_value", wrong, first, f"{{value!r}} is not a list of labels{hint}"))
     return made, findings
-
-
-def _is_missing(label: Any) -> bool:
-    return label is None or label == "" or (isinstance(label, float) and np.isnan(label))
 
 
 def _list_of(value: Any, separator: str | None) -> list[Any] | None:

@@ -31,6 +31,11 @@ def has_faults(findings: Iterable[Finding]) -> bool:
     return any(len(finding.rows) and CODES[finding.code][0] == ERROR for finding in findings)
 
 
+def is_missing(value: object) -> bool:
+    """True for a cell of `as_objects` that holds no value, or a text without a character."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
 def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
     """Texts in which `check_uris` would find nothing, in Arrow; None for any others."""
     import pyarrow.compute as pc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -98,23 +98,6 @@ CODES = {
 }
 
 
-#: How a remedy is typed for a frame; a command line leaves it out.
-IN_PANDAS = {
-    "null_label": "(pandas reads 'NA' and 'null' as missing: `read_csv(keep_default_na=False)` "
-    "keeps them.)",
-    "mixed_label_types": "(In pandas: `.astype(str)`.)",
-    "unsupported_label": "(In pandas: `.astype(str)`.)",
-    "duplicate_row": "(In pandas: `df.drop_duplicates()`.)",
-    "label_gaps": "(In pandas: `df['{column}'].astype('category').cat.codes`.)",
-}
-
-
-def remedy_for(code: str, shell: bool = False) -> str:
-    """The remedy, with places for the value and the column; in a shell without words of pandas."""
-    remedy = CODES[code][1]
-    return remedy if shell or code not in IN_PANDAS else f"{remedy} {IN_PANDAS[code]}"
-
-
 @dataclass(frozen=True)
 class Finding:
     """One rule's findings: for each a row, a value and a message.
@@ -137,7 +120,7 @@ class Finding:
 
     def cells(self) -> dict[str, Sequence[Any]]:
         """The columns of a report, as long as the number of rows."""
-        severity, remedy, size = CODES[self.code][0], remedy_for(self.code), len(self.rows)
+        (severity, remedy), size = CODES[self.code], len(self.rows)
         values = [_short(value) for value in self.values]
         remedies = [remedy] * size
         if "{" in remedy:
@@ -221,6 +204,13 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, float) else str(value)
 
 
+#: Codes that any column of a schema may have.
+_OF_COLUMNS = ("missing_value", "wrong_value", "rounded_number")
+
+#: How many findings of a code people see.
+EXAMPLES = 3
+
+
 class ValidationReport(Report, pd.DataFrame):
     """A row for each problem, as `tfrecorder.validate` describes; people see them in groups.
 
@@ -257,27 +247,47 @@ class ValidationReport(Report, pd.DataFrame):
         return ValidationReport.of(errors, self.source_rows, lines=self.lines)
 
     def __str__(self) -> str:
-        return self.as_text()
+        return "\n".join([self._headline(), *self.lines_of_groups(), *self.notes])
 
-    def __repr__(self) -> str:
-        return self.as_text()
+    __repr__ = __str__
 
-    def as_text(self, shell: bool = False) -> str:
-        """The groups as lines, with remedies for the command line or for Python."""
-        groups = [summarize(self, shell=shell, lines=self.lines)] if len(self) else []
-        return "\n".join([self._headline(), *groups, *self.notes])
+    def lines_of_groups(self) -> Iterator[str]:
+        """The problems as lines: each code with its count, examples and remedy."""
+        for severity, code, number, examples, remedy in self._groups():
+            yield f"{severity}: {code} ({number})"
+            yield from (f"  {example}" for example in examples)
+            yield f"  -> {remedy}"
 
     def _tables(self) -> list[Table]:
-        table = [["", "problem", "count", "examples", "remedy"]]
-        for group in groups_of(self, lines=self.lines):
-            shown = "; ".join(group.examples)
-            more = "; …" if group.number > len(group.examples) else ""
-            cells = [group.severity, group.code, f"{group.number:,}", shown + more, group.remedy]
-            table.append(cells)
-        return [Table(table)] if len(self) else []
+        groups = [
+            [severity, code, number, "; ".join(examples), remedy]
+            for severity, code, number, examples, remedy in self._groups()
+        ]
+        return [Table([["", "problem", "count", "examples", "remedy"], *groups])] if groups else []
 
     def _notes(self) -> list[str]:
         return list(self.notes)
+
+    def _groups(self) -> Iterator[tuple[str, str, str, list[str], str]]:
+        """Of each code its severity, the code, how many there are, examples, and the remedy."""
+        for code, rows in self.groupby("code", sort=False):
+            first, examples = rows.iloc[0], []
+            shown = rows.head(EXAMPLES)
+            for row, column, message, other in zip(
+                *(shown[name] for name in ("row", "column", "message", "other_row")), strict=True
+            ):
+                named = f", column {column!r}" if code in _OF_COLUMNS else ""
+                where = "" if pd.isna(row) else f"{self._place(row)}{named}: "
+                elsewhere = "" if pd.isna(other) else f" ({self._place(other)})"
+                examples.append(f"{where}{message}{elsewhere}")
+            remedy = CODES[str(code)][1].format(value=first["value"], column=first["column"])
+            if len(rows) > len(shown):
+                examples.append(f"... and {len(rows) - len(shown):,} more")
+            yield first["severity"], str(code), f"{len(rows):,}", examples, remedy
+
+    def _place(self, row: int) -> str:
+        line = self.lines.get(int(row))
+        return f"row {row}" if line is None else f"line {line}"
 
     def _headline(self) -> str:
         counts = self["severity"].value_counts()
@@ -288,70 +298,11 @@ class ValidationReport(Report, pd.DataFrame):
         return f"{problems} in {counted(self.source_rows, 'row')}"
 
 
-class Group(NamedTuple):
-    """The findings of one code: some of their messages, and the remedy."""
-
-    severity: str
-    code: str
-    number: int
-    examples: list[str]
-    remedy: str
-
-
-#: Codes that any column of a schema may have.
-_OF_COLUMNS = ("missing_value", "wrong_value", "rounded_number")
-
-#: How many findings of a code people see.
-EXAMPLES = 3
-
-
-def groups_of(
-    report: pd.DataFrame, shell: bool = False, lines: Mapping[int, int] | None = None
-) -> Iterator[Group]:
-    """A report grouped by code.
-
-    Args:
-        shell: remedies are for the command line, not for Python.
-        lines: for a text file, the line of each row.
-    """
-    for code, rows in report.groupby("code", sort=False):
-        first, examples = rows.iloc[0], []
-        shown = rows.head(EXAMPLES)
-        for row, column, message, other in zip(
-            *(shown[name] for name in ("row", "column", "message", "other_row")), strict=True
-        ):
-            named = f", column {column!r}" if code in _OF_COLUMNS else ""
-            where = "" if pd.isna(row) else f"{_place(row, lines)}{named}: "
-            elsewhere = "" if pd.isna(other) else f" ({_place(other, lines)})"
-            examples.append(f"{where}{message}{elsewhere}")
-        remedy = remedy_for(str(code), shell).format(value=first["value"], column=first["column"])
-        yield Group(first["severity"], str(code), len(rows), examples, remedy)
-
-
-def _place(row: int, lines: Mapping[int, int] | None) -> str:
-    line = (lines or {}).get(int(row))
-    return f"row {row}" if line is None else f"line {line}"
-
-
 def shown_rows(report: pd.DataFrame) -> list[int]:
     """The rows that the groups of a report name."""
     shown = report.groupby("code", sort=False).head(EXAMPLES)
     named = pd.concat([shown["row"], shown["other_row"]]).dropna()
     return sorted({int(row) for row in named})
-
-
-def summarize(
-    report: pd.DataFrame, shell: bool = False, lines: Mapping[int, int] | None = None
-) -> str:
-    """A report as lines for people: each code with its count, examples and remedy."""
-    shown = []
-    for group in groups_of(report, shell, lines):
-        shown.append(f"{group.severity}: {group.code} ({group.number:,})")
-        shown += [f"  {example}" for example in group.examples]
-        if group.number > len(group.examples):
-            shown.append(f"  ... and {group.number - len(group.examples):,} more")
-        shown.append(f"  -> {group.remedy}")
-    return "\n".join(shown)
 
 
 def _short(value: Any, limit: int = 200) -> Any:

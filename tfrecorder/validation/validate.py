@@ -70,8 +70,8 @@ def validate(
 
         with record_bar(is_shown(chosen.progress), " images") as stage:
             advance = stage("checking", len(checked.frame))
-            found = [*unusable_files(table, checked, chosen, advance)]
-        report = build_report([*checked.findings, *found])
+            of_images = [*unusable_files(table, checked, chosen, advance)]
+        report = build_report([*checked.findings, *of_images])
     return report_on(report, table, checked, chosen.strict)
 
 

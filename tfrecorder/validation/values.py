@@ -13,7 +13,7 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Bytes, Label, Number, Text
 from tfrecorder.sources.table import is_list
 from tfrecorder.validation.classes import Outcome, as_lists, from_json
-from tfrecorder.validation.columns import check_unicode, flag, has_faults
+from tfrecorder.validation.columns import check_unicode, flag, has_faults, is_missing
 from tfrecorder.validation.report import Finding
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ def check_values(field: Field, column: pd.Series) -> Outcome:
     column, missing, findings = _filled(field, column)
     if has_faults(findings):
         return Outcome(field, {}, findings)
-    check = _check_single if field.kind.shape == () else _check_arrays  # type: ignore[attr-defined]
-    array, faults = check(field, column)
+    array, faults = _check_cells(field, column)
     findings += faults
     values = {} if has_faults(findings) else {field.key: array}
     return Outcome(field, values, findings, missing=missing)
@@ -47,9 +46,9 @@ def default_of(field: Field) -> tuple[str, Any]:
 def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, np.ndarray, list[Finding]]:
     """The default for missing values, and which these are; a fault if there is no default."""
     kind: Any = field.kind
-    # An empty text is a text, but not a number.
-    empty = isinstance(kind, Number)
-    missing = column.map(lambda value: _is_missing(value, empty)).to_numpy(dtype=bool)
+    missing = column.isna().to_numpy(dtype=bool)
+    if isinstance(kind, Number):  # an empty text is a text, but not a number
+        missing = column.map(is_missing).to_numpy(dtype=bool)
     if not missing.any():
         return column, missing, []
     if kind.default is None:
@@ -60,37 +59,43 @@ def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, np.ndarray, lis
     return pd.Series(values, column.index, dtype=object, name=column.name), missing, []
 
 
-def _is_missing(value: Any, empty: bool) -> bool:
-    if value is None or value is pd.NA or value is pd.NaT:
-        return True
-    if isinstance(value, (float, np.floating)):
-        return bool(np.isnan(value))
-    return empty and isinstance(value, str) and not value.strip()
-
-
-def _check_single(field: Field, column: pd.Series) -> tuple[pa.Array | None, list[Finding]]:
+def _check_cells(field: Field, column: pd.Series) -> tuple[pa.Array | None, list[Finding]]:
     import pyarrow as pa
 
-    kind = field.kind
-    if isinstance(kind, Number):
-        numbers = column.map(lambda value: _number(value, kind.dtype))
-        wrong = numbers.isna().to_numpy(dtype=bool)
-        findings = [_wrong(field, column, wrong)]
-        if wrong.any():
-            return None, findings
-        stored = numbers.to_numpy(dtype=_DTYPES[kind.dtype])
-        findings.append(_rounded(column, stored, np.ones(len(column), np.int64)))
-        return pa.array(stored), findings
-    cls, arrow = (str, pa.large_string()) if isinstance(kind, Text) else (bytes, pa.large_binary())
-    if cls is bytes:
-        column = column.map(_as_bytes)
-    wrong = ~column.map(lambda value: isinstance(value, cls)).to_numpy(dtype=bool)
+    kind: Any = field.kind
+    is_single = kind.shape == ()
+    # A list: pandas' own text, which `map` would make of texts, cannot hold bad text.
+    cells: list[Any] = [
+        _single(value, kind) if is_single else _array(value, kind) for value in column
+    ]
+    wrong = np.array([cell is None for cell in cells], bool)
     findings = [_wrong(field, column, wrong)]
-    if cls is str and not wrong.any():
-        findings.append(check_unicode(column))
-    if has_faults(findings):
+    if wrong.any():
         return None, findings
-    return pa.array(column.tolist(), arrow), findings
+    sizes = np.array([1 if is_single else cell.size for cell in cells], np.int64)
+    if isinstance(kind, Number):
+        dtype = _DTYPES[kind.dtype]
+        arrays = [cells] if is_single else [cell.ravel() for cell in cells]
+        stored = np.concatenate([np.empty(0, dtype), *arrays]).astype(dtype)
+        findings.append(_rounded(column, stored, sizes))
+        values = pa.array(stored)
+    else:
+        texts = cells if is_single else [text for cell in cells for text in cell.ravel()]
+        if isinstance(kind, Text):
+            rows = np.repeat(column.index.to_numpy(), sizes)
+            findings.append(check_unicode(pd.Series(texts, rows, object, column.name)))
+        if has_faults(findings):
+            return None, findings
+        values = pa.array(texts, pa.large_string() if isinstance(kind, Text) else pa.large_binary())
+    return values if is_single else as_lists(sizes, values), findings
+
+
+def _single(value: Any, kind: Any) -> Any:
+    """One value of the wanted type, or None if it is not one."""
+    if isinstance(kind, Number):
+        return _number(value, kind.dtype)
+    value = _as_bytes(value) if isinstance(kind, Bytes) else value
+    return value if isinstance(value, bytes if isinstance(kind, Bytes) else str) else None
 
 
 def _wrong(field: Field, column: pd.Series, wrong: np.ndarray) -> Finding:
@@ -181,34 +186,6 @@ def _given(cell: Any) -> list[Any]:
 
 def _as_bytes(value: Any) -> Any:
     return bytes(value) if isinstance(value, (bytearray, memoryview, np.bytes_)) else value
-
-
-def _check_arrays(field: Field, column: pd.Series) -> tuple[pa.Array | None, list[Finding]]:
-    import pyarrow as pa
-
-    kind: Any = field.kind
-    arrays = column.map(lambda value: _array(value, kind))
-    wrong = arrays.isna().to_numpy(dtype=bool)
-    findings = [_wrong(field, column, wrong)]
-    if wrong.any():
-        return None, findings
-    sizes = arrays.map(lambda array: array.size).to_numpy(dtype=np.int64)
-    flat = [array.ravel() for array in arrays]
-    if isinstance(kind, Number):
-        dtype = _DTYPES[kind.dtype]
-        stored = np.concatenate([np.empty(0, dtype), *flat]).astype(dtype)
-        findings.append(_rounded(column, stored, sizes))
-        values = pa.array(stored)
-    else:
-        texts = [text for array in flat for text in array]
-        if isinstance(kind, Text):
-            rows = np.repeat(column.index.to_numpy(), sizes)
-            each = pd.Series(texts, rows, dtype=object, name=column.name)
-            findings.append(check_unicode(each))
-        if has_faults(findings):
-            return None, findings
-        values = pa.array(texts, pa.large_string() if isinstance(kind, Text) else pa.large_binary())
-    return as_lists(sizes, values), findings
 
 
 def _array(value: Any, kind: Any) -> np.ndarray | None:
