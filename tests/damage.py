@@ -23,7 +23,7 @@ from tfrecorder.format.example import encode_parts
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.output.done_records import DoneRecord
-from tfrecorder.output.staging import read_plan, read_shard_rows
+from tfrecorder.output.staging import read_plan, shard_row_blocks
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.writing.commit import commit
 
@@ -89,7 +89,7 @@ def plan_of(out: str | Path) -> Plan:
 
 def rows_of(out: str | Path, shard: int) -> list[PlannedRow]:
     """The rows that were planned for a shard, in its order."""
-    return list(read_shard_rows(str(out), shard))
+    return [row for block in shard_row_blocks(str(out), shard) for row in block]
 
 
 def planned(out: Path, shard: int) -> list[tuple[int, str]]:

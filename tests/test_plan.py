@@ -21,7 +21,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.loading.order import slices
-from tfrecorder.output.staging import read_plan, read_shard_rows, shard_row_blocks, stage_plan
+from tfrecorder.output.staging import read_plan, shard_row_blocks, stage_plan
 from tfrecorder.plan.plan import (
     Plan,
     PlannedRow,
@@ -77,6 +77,11 @@ def stage(directory, frame=None, **options):
     return plan
 
 
+def shard_rows(directory: str, group: int) -> list:
+    """All rows of a shard."""
+    return [row for block in shard_row_blocks(directory, group) for row in block]
+
+
 # ---------------------------------------------------------------------------------------------
 # Where each row goes.
 
@@ -95,7 +100,7 @@ def test_every_row_has_exactly_one_place_in_a_shard_of_its_split(
     plan = stage(folder, frame, num_shards=shards, shuffle=shuffle)
     seen = []
     for group, shard in enumerate(plan.shards):
-        rows = read_shard_rows(str(folder), group)
+        rows = shard_rows(str(folder), group)
         assert len(rows) == plan.shard_rows(shard) >= 1
         assert {splits[row.row] or shard.split for row in rows} == {shard.split}
         assert all(row.image_uri == frame["image_uri"][row.row] for row in rows)
@@ -379,7 +384,7 @@ def test_staged_rows_are_read_back(tmp_path):
     uris = ["a,b.jpg", 'quo"te.jpg', "new\nline.jpg", "ünï.jpg", " "]
     frame = pd.DataFrame({"image_uri": uris, "label": uris[::-1], "split": "TRAIN"})
     plan = stage(tmp_path, frame, num_shards=2, shuffle=False)
-    rows = read_shard_rows(str(tmp_path), 0) + read_shard_rows(str(tmp_path), 1)
+    rows = shard_rows(str(tmp_path), 0) + shard_rows(str(tmp_path), 1)
     names = labels_of(plan).names
     assert rows == [
         PlannedRow(
@@ -415,7 +420,7 @@ def test_a_plan_of_another_version_is_refused_in_words(tmp_path, content):
 
 def test_a_worker_reads_only_its_own_rows(tmp_path):
     stage(tmp_path, make_frame(600), num_shards=4)
-    expected = read_shard_rows(str(tmp_path), 5)
+    expected = shard_rows(str(tmp_path), 5)
     path = tmp_path / layout.PLAN_ROWS
     data = bytearray(path.read_bytes())
     metadata = pq.read_metadata(path)
@@ -424,9 +429,9 @@ def test_a_worker_reads_only_its_own_rows(tmp_path):
         start = column.data_page_offset
         data[start : start + column.total_compressed_size] = bytes(column.total_compressed_size)
     path.write_bytes(data)
-    assert read_shard_rows(str(tmp_path), 5) == expected
+    assert shard_rows(str(tmp_path), 5) == expected
     with pytest.raises(OSError, match=r"Corrupt|Couldn.t deserialize|zero"):
-        read_shard_rows(str(tmp_path), 4)
+        shard_rows(str(tmp_path), 4)
 
 
 def test_a_shard_may_have_more_rows_than_parquet_groups_by_default(tmp_path):

@@ -134,8 +134,8 @@ def _read_frame(data: bytes, max_pixels: int | None) -> _PngFrame:
         raise _damaged("has a wrong checksum in its IHDR chunk")
     fields = struct.unpack_from(">IIBBBBB", data, 16)
     width, height, depth, color, compression, filtering, interlace = fields
-    known = depth in _DEPTHS.get(color, ()) and compression == filtering == 0 and interlace < 2
-    if not known or not 0 < width < 2**31 or not 0 < height < 2**31:
+    legal = depth in _DEPTHS.get(color, ()) and compression == filtering == 0 and interlace < 2
+    if not legal or not 0 < width < 2**31 or not 0 < height < 2**31:
         raise _damaged("has values in its IHDR chunk that the standard does not know")
     check_size(height, width, _SAMPLES[color] if color != _PALETTE else 4, max_pixels)
     return _PngFrame(width, height, depth, color, interlace == 1)

@@ -178,12 +178,6 @@ def read_footer(output_dir: str) -> Any:
 BLOCK_ROWS = 8192
 
 
-def read_shard_rows(output_dir: str, group: int, footer: Any = None) -> list[PlannedRow]:
-    """The rows of one shard, all at once; same arguments and errors as `shard_row_blocks`."""
-    blocks = shard_row_blocks(output_dir, group, footer)
-    return [row for block in blocks for row in block]
-
-
 def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterator[list[PlannedRow]]:
     """The rows of one shard, some thousand at a time; `group` is its row group in the staged plan.
 

@@ -140,10 +140,10 @@ class KafkaSource:
             return 0
         counts = []
         for partition, offset in self._next.items():
-            known = (position or {}).get(str(partition), offset)
+            taken = (position or {}).get(str(partition), offset)
             end = self._topic.known_end(partition)
-            ended = partition in self._ended and known == offset
-            counts.append(0 if end is None or ended else max(0, end - known))
+            ended = partition in self._ended and taken == offset
+            counts.append(0 if end is None or ended else max(0, end - taken))
         return sum(counts)
 
     def close(self) -> None:

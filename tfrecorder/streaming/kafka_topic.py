@@ -108,7 +108,7 @@ class Topic:
             SourceError: the topic has been away from its cluster for two minutes.
         """
         try:
-            found = self._list(LOOK)
+            partitions = self._list(LOOK)
         except TransientError as error:
             self._note(str(error))
             return None
@@ -118,7 +118,7 @@ class Topic:
                 raise SourceError(str(error)) from None
             return None
         self._away = None
-        return found
+        return partitions
 
     def ends(self, partition: int) -> tuple[int, int]:
         """The earliest offset of a partition, and the one its next message will get.
@@ -157,9 +157,9 @@ class Topic:
             SourceError: the cluster refuses us.
         """
         consumer = self._consumer()
-        found: list[Message] = consumer.consume(TOGETHER, 0) or consumer.consume(1, seconds)
+        messages: list[Message] = consumer.consume(TOGETHER, 0) or consumer.consume(1, seconds)
         self._raise_refusal()
-        return found
+        return messages
 
     def is_lost(self, error: KafkaError) -> bool:
         """True if the offset of a partition is not there; other errors are noted or raised.

@@ -153,7 +153,7 @@ def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertO
     if target.fields:
         columns = [columns_of(field.column, field.kind) for field in target.fields]
         labelled = [field.column for field in target.fields if field.num_classes]
-        known = {name for some in columns for name in some}
+        known = {name for names_of_field in columns for name in names_of_field}
         theirs = {*(options.columns or ()), *COLUMNS, *filter(None, [options.split_by])}
         if options.schema is not None:
             theirs |= {*options.schema.source_columns()}

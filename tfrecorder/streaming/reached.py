@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.display.tables import escaped
@@ -13,51 +14,43 @@ from tfrecorder.reading.stream_positions import position_of, taken_positions
 from tfrecorder.streaming.stream_source import OpenedSource
 
 
+@dataclass
 class Reached:
-    """How far a source was read whose rows have an order: up to a position."""
+    """How far a source was read.
 
-    def __init__(self, position: Any) -> None:
-        self._position = position
+    Attributes:
+        ordered: whether the source's rows have an order.
+        at: with an order, a position; without one, the positions of all rows that were read.
+    """
+
+    ordered: bool
+    at: Any
 
     def position(self) -> Any:
         """What the source's `rows` is given; it never changes."""
-        return self._position
+        return self.at if self.ordered else frozenset(self.at)
 
     def noted(self) -> Any:
         """What a commit notes of it, as a JSON value."""
-        return self._position
+        return self.at if self.ordered else len(self.at)
 
     def add(self, position: Any) -> None:
         """From here on the source is read behind this row."""
-        self._position = position
+        if self.ordered:
+            self.at = position
+        else:
+            self.at.add(position)
 
     def drop(self, positions: Iterable[Any]) -> None:
         """The source gives these rows again; what has an order is never replaced."""
-
-
-class ReachedInAnyOrder(Reached):
-    """The positions of all rows that were read, of a source whose rows have no order."""
-
-    _position: set[str]
-
-    def position(self) -> frozenset[str]:
-        return frozenset(self._position)
-
-    def noted(self) -> int:
-        return len(self._position)
-
-    def add(self, position: str) -> None:
-        self._position.add(position)
-
-    def drop(self, positions: Iterable[str]) -> None:
-        self._position.difference_update(positions)
+        if not self.ordered:
+            self.at.difference_update(positions)
 
 
 def reached(source: OpenedSource, generations: Sequence[Generation]) -> Reached:
     """How far a source was read by the commits of a dataset."""
-    if source.ordered:
-        return Reached(position_of(generations, source.name))
-    return ReachedInAnyOrder(taken_positions(generations, source.name))
+    read = position_of if source.ordered else taken_positions
+    return Reached(source.ordered, read(generations, source.name))
 
 
 def saved(source: OpenedSource, position: Any) -> str:

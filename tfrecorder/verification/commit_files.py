@@ -83,9 +83,9 @@ def check_gathered(expected: Expectation) -> Iterator[Fault]:
 
 def check_names(expected: Expectation) -> Iterator[Fault]:
     """Shards in the directory that do not belong to the dataset."""
-    known = {shard.file for shard in expected.plan.shards}
+    shards = {shard.file for shard in expected.plan.shards}
     for name in storage.names(expected.directory):
-        if name not in known and ".tfrecord" in name and not name.startswith("."):
+        if name not in shards and ".tfrecord" in name and not name.startswith("."):
             words = "this dataset does not list it, but readers of *.tfrecord would include it"
             yield Fault(name, "foreign_shard", words)
 

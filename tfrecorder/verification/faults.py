@@ -111,8 +111,8 @@ class VerificationReport(Report):
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
-        known = {name: value for name, value in asdict(self).items() if name != "found"}
-        return {"ok": self.ok, **known, "faults": [asdict(fault) for fault in self.found]}
+        others = {name: value for name, value in asdict(self).items() if name != "found"}
+        return {"ok": self.ok, **others, "faults": [asdict(fault) for fault in self.found]}
 
     def _headline(self) -> str:
         rate = self.bytes / self.seconds / 1e6 if self.seconds else 0
