@@ -203,7 +203,10 @@ def test_a_piped_table_is_not_to_be_read_again() -> None:
     done = run("-m", "tfrecorder", "convert", "-", "out", input=text)
     assert "2 warnings: leakage 2; see `tfrecorder validate SOURCE`" in done.stderr
     assert "validate -" not in done.stderr
-    with open("leaky.csv", "rb") as file, pytest.warns(match=r"see `tfrecorder.validate\(SOURCE\)` "):
+    with (
+        open("leaky.csv", "rb") as file,
+        pytest.warns(match=r"`tfrecorder.validate\(SOURCE\)` "),
+    ):
         tfrecorder.convert(file, "other", **OPTIONS)
 
 
