@@ -5,7 +5,7 @@
 #
 # and to work on it:
 #
-#   make test-slow    the tests that `make test` leaves out: 25 minutes
+#   make test-slow    the tests that `make test` leaves out: 20 minutes
 #   make lint         style, types, and which file may import which
 #   make format       let ruff format the code
 #   make docs         the site in site/
@@ -36,8 +36,9 @@ demo: $(VENV)/installed
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "not slow"
 
+# A third worker: these tests often wait, for processes, servers and injected stalls.
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m slow
+	$(BIN)/python -m pytest -n 3 --dist loadfile --durations=25 -m slow
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

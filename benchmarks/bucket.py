@@ -3,7 +3,7 @@
     bucket.py [--data DIR] [--quick] [--rounds N] [--cases "NAME;NAME"]
     bucket.py --s3      S3 by obstore and by fsspec: see bucket_s3.py
 
-The server is the tests' loopback storage, in a process of its own.  It shares two cores with its
+The server is the tests' loopback storage, in its own process.  It shares two cores with its
 client, so that what counts is whose CPU seconds an image takes: the server's own are shown next to
 the client's.  With 16 threads each:
 

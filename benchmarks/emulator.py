@@ -46,7 +46,7 @@ class Emulator:
 
 @contextlib.contextmanager
 def in_process() -> Iterator[Emulator]:
-    """An emulator in a process of its own."""
+    """An emulator in its own process."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen([sys.executable, Path(__file__)], text=True, **pipes)
     try:

@@ -138,7 +138,7 @@ READERS = {one.__name__: one for one in (ours, by_hand, naive, tfds, from_direct
 
 
 # ---------------------------------------------------------------------------------------------
-# What is timed, in a process of its own.
+# What is timed, in its own process.
 
 
 def read(reader: str, images: int, warm_up: int, **arguments: Any) -> harness.Timed:

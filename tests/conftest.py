@@ -16,7 +16,7 @@ import tfrecorder
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# Those run in a process of their own: tests/test_trainers.py.
+# Those run in their own process: tests/test_trainers.py.
 collect_ignore = [] if "TFRECORDER_DATASET" in os.environ else ["trainers"]
 
 

@@ -4,7 +4,7 @@ A fenced block of python or sh is run, unless the line before it says why not:
 
     <!-- not run: needs a Dask cluster -->
 
-or which packages it needs, without which it is passed over; it runs in a process of its own:
+or which packages it needs, without which it is passed over; it runs in its own process:
 
     <!-- needs nvidia.dali -->
 

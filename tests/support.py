@@ -44,7 +44,7 @@ PHOTOS = sorted(SAMPLES.glob("photos/*/*.jpg"))
 #: A process started with "&" by a script ignores Ctrl-C, and so do its children.
 LISTEN_TO_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
-#: The command in a process of its own, for `python -c` and the arguments of the command.
+#: The command in its own process, for `python -c` and the arguments of the command.
 COMMAND = LISTEN_TO_CTRL_C + "import runpy; runpy.run_module('tfrecorder', run_name='__main__')"
 
 

@@ -1,7 +1,7 @@
 """A box of which exactly a tenth is left stays: when it is written, in `load` and in `Records`.
 
-Where the sides of an image are no powers of two, the writer's float64 may fall on either side of
-exactly a tenth.  Its files stay as they are, so there only the readers are compared.
+If a side of an image is not a power of two, the writer's float64 may round a share of exactly a
+tenth up or down.  Its files stay as they are, so for such images only the readers are compared.
 """
 
 from __future__ import annotations

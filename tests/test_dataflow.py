@@ -80,14 +80,18 @@ def test_workers_that_die_and_others_that_are_given_up_but_go_on(
     dataflow.processes = 2
     job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
     bucket.forget_requests()
-    bucket.inject("stall", operation="download", object="*.jpg", seconds=5)
+    bucket.inject("stall", operation="download", object="*.jpg", seconds=10)
     [served] = dataflow.jobs.values()
 
-    def in_the_middle() -> bool:
-        begun = bucket.count("download", "*.jpg", "under way")
-        return begun > 0 and len(dataflow.worker_processes(served)) == 2
+    def both_attempts_load_one_image() -> bool:
+        loads = [
+            count
+            for operation, name, outcome, count in bucket.requests()
+            if (operation, outcome) == ("download", "under way") and name.endswith(".jpg")
+        ]
+        return max(loads, default=0) > 1 and len(dataflow.worker_processes(served)) == 2
 
-    wait_for(in_the_middle, seconds=120)
+    wait_for(both_attempts_load_one_image, seconds=120)
     os.kill(dataflow.worker_processes(served)[0], signal.SIGKILL)
     bucket.mend()
 
@@ -95,8 +99,6 @@ def test_workers_that_die_and_others_that_are_given_up_but_go_on(
     assert "Traceback" in dataflow.failed_attempts(served), "which the service tried again"
     assert bucket.files(OUT) == public_files(dataset)
     assert tfrecorder.verify(OUT).ok
-    # Both attempts of a shard were made: what an image gives was asked for more than once.
-    assert bucket.count("download", "*.jpg", "200") > 52 + 4
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def renamed(records: list[dict[str, Any]], old: str, new: str) -> list[dict[str,
     return [{new if key == old else key: one[key] for key in one} for one in records]
 
 
-#: By name: records that a reader without a word from the user cannot understand, and a word of why.
+#: By name: records whose keys a reader cannot guess, and a pattern of the error.
 UNKNOWN = {
     "img": ([{"img": data, "label": 1} for data in DATA[:3]], "img holds images.*image='img'"),
     "two": (

@@ -315,7 +315,7 @@ def test_an_image_that_alone_is_missing_is_a_reject_at_once(
 
 @pytest.mark.slow
 def test_too_few_open_files_are_waited_for_by_reads_and_writes() -> None:
-    """A failure of the system itself, in a process of its own; the output's disk fails with it."""
+    """A failure of the system itself, in its own process; the output's disk fails with it."""
     code = (
         "import os, resource, threading, tfrecorder\n"
         "from tfrecorder import storage\n"

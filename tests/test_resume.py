@@ -28,7 +28,7 @@ from tfrecorder import OutputError, RejectedError
 
 ROWS, SHARDS = 6000, 12
 
-#: A conversion in a process of its own, long enough to be stopped in the middle.
+#: A conversion in its own process, long enough to be stopped in the middle.
 CONVERT = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})

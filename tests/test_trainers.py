@@ -1,4 +1,4 @@
-"""PyTorch and Grain read datasets: each in a process of its own, without TensorFlow and Beam.
+"""PyTorch and Grain read datasets: each in its own process, without TensorFlow and Beam.
 
 Where torch or Grain is not installed, what needs it is skipped.
 """

@@ -74,7 +74,12 @@ def make_image(folder: Path) -> Path:
         _install(others, growing)
     for one in linked:
         _link(one, growing)
-    growing.rename(image)
+    try:
+        growing.rename(image)
+    except OSError:  # another process of the tests may have been quicker
+        if not image.exists():
+            raise
+        shutil.rmtree(growing)
     return image
 
 

@@ -148,7 +148,7 @@ def in_thread() -> Iterator[Gcs]:
 
 @contextlib.contextmanager
 def in_process() -> Iterator[Gcs]:
-    """A server in a process of its own, which ends with this one, however this one ends."""
+    """A server in its own process, which ends with this one, however this one ends."""
     command = [sys.executable, "-m", "gcs.server"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=_TESTS, start_new_session=True, text=True, **pipes)

@@ -16,7 +16,7 @@ from gcs.tls_proxy import TlsProxy, tls_proxy
 
 @pytest.fixture(scope="session")
 def gcs_process() -> Iterator[Gcs]:
-    """A loopback server in a process of its own; one for all tests."""
+    """A loopback server in its own process; one for all tests."""
     with in_process() as server:
         yield server
 

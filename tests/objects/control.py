@@ -144,7 +144,7 @@ def _answer(
 
 @contextlib.contextmanager
 def s3_in_process() -> Iterator[S3]:
-    """moto in a process of its own, which ends with this one, however this one ends."""
+    """moto in its own process, which ends with this one, however this one ends."""
     command = [sys.executable, "-m", "objects.server"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=_TESTS, start_new_session=True, text=True, **pipes)
@@ -187,7 +187,7 @@ def azurite() -> str | None:
 
 @contextlib.contextmanager
 def azure_in_process(folder: Path) -> Iterator[Azure]:
-    """Azurite in a process of its own."""
+    """Azurite in its own process."""
     options = ("--blobPort", "0", "--inMemoryPersistence", "--skipApiVersionCheck")
     words = folder / "azurite.txt"
     with open(words, "wb") as log:

@@ -18,7 +18,7 @@ _containers = itertools.count()
 
 @pytest.fixture(scope="session")
 def s3_process() -> Iterator[S3]:
-    """moto's S3 in a process of its own; one for all tests."""
+    """moto's S3 in its own process; one for all tests."""
     with s3_in_process() as server:
         yield server
 

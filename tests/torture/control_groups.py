@@ -2,6 +2,8 @@
 
 That of the process's own group or of one above it, whatever their names, versions and files are;
 groups at its side, other controllers and what lies outside the mount count for nothing.
+
+The inner law: which limits of memory and of processors hold for this process.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def fuzz(mutations: int, folder: Path, end_to_end: int, first: int = 0) -> list[
 
 
 def judge(tried: Sequence[Case], keep: frozenset[Case] = frozenset()) -> Findings:
-    """Ask both sides about each case, each side in a process of its own."""
+    """Ask both sides about each case, each side in its own process."""
     found = Findings()
     with (
         Child("torture.judging:check", SECONDS) as checker,

@@ -188,7 +188,7 @@ def apply(attack: tuple[str, str], clean: Path, out: Path) -> None:
 def open_all(out: str) -> list[str]:
     """Give a directory to every command; gives what went wrong, in words.
 
-    Runs in a process of its own, which may not take much more memory than it has.
+    Runs in its own process, which may not take much more memory than it has.
     """
     _limit_memory()
     broken = []

@@ -1,4 +1,4 @@
-"""The two judges of an image file, each made to run in a process of its own.
+"""The two judges of an image file, each made to run in its own process.
 
 `check` is the writing side: `check_image` at both levels that promise something, with the time and
 the memory it took; it loads no TensorFlow.  `decode` is the reading side: every way in which the

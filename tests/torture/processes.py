@@ -1,4 +1,4 @@
-"""The command in a process of its own, watched from outside."""
+"""The command in its own process, watched from outside."""
 
 from __future__ import annotations
 
