@@ -1,7 +1,7 @@
 """The inner law of format/: what stands in a file, without a dataset around it.
 
-TFRecord framing is byte for byte TensorFlow's, no damage goes unnoticed, and checksums can be
-joined.  A JSON document of ours is taken only with its own checksum.
+TFRecord framing is byte for byte TensorFlow's, and no damage goes unnoticed.  A JSON document of
+ours is taken only with its own checksum.
 """
 
 import io
@@ -14,7 +14,6 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecorder.format.crc32c import combine
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import (
@@ -126,19 +125,6 @@ def test_the_error_keeps_its_offset_across_processes():
         37,
         "record at byte 37: the checksum of the data is wrong",
     )
-
-
-@given(st.binary(), st.binary())
-def test_joined_data_have_the_combined_checksum(first, second):
-    joined = combine(google_crc32c.value(first), google_crc32c.value(second), len(second))
-    assert joined == google_crc32c.value(first + second)
-
-
-@given(st.binary(max_size=50), st.integers(0, 3_000_000))
-def test_sizes_beyond_a_megabyte(first, size):
-    second = bytes(size)
-    joined = combine(google_crc32c.value(first), google_crc32c.value(second), size)
-    assert joined == google_crc32c.value(first + second)
 
 
 def test_an_image_is_passed_on_without_a_copy():

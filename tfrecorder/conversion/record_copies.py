@@ -20,7 +20,7 @@ from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.plan_rows import read_planned
-from tfrecorder.reading.stored_records import read_places
+from tfrecorder.reading.record_bytes import read_places
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE

@@ -17,8 +17,6 @@ from typing import BinaryIO
 
 import google_crc32c
 
-from tfrecorder.format.crc32c import combine
-
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
@@ -62,11 +60,6 @@ def masked_crc(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _unmasked_crc(masked: int) -> int:
-    rotated = (masked - 0xA282EAD8) & 0xFFFFFFFF
-    return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
-
-
 def frame(parts: Sequence[bytes]) -> list[bytes]:
     """Frame data that is given in parts as one record, without copying the parts.
 
@@ -85,25 +78,6 @@ def frame(parts: Sequence[bytes]) -> list[bytes]:
         size += len(part)
     header = _HEADER.pack(size, masked_crc(google_crc32c.value(_LENGTH.pack(size))))
     return [header, *parts, _CRC.pack(masked_crc(crc))]
-
-
-def framed_crc(buffers: Sequence[bytes], before: int = 0) -> int:
-    """The CRC32C of a file that ends with a framed record, from the checksum that the record holds:
-    its data, nearly all of a shard, are not read again.
-
-    Args:
-        buffers: what `frame` returned.
-        before: the CRC32C of everything before the record.
-
-    >>> one, two = frame([b"abc"]), frame([b"de"])
-    >>> framed_crc(two, framed_crc(one)) == google_crc32c.value(b"".join(one + two))
-    True
-    """
-    header, footer = buffers[0], buffers[-1]
-    (size,) = _LENGTH.unpack(header[: _LENGTH.size])
-    (masked,) = _CRC.unpack(footer)
-    crc = combine(google_crc32c.extend(before, header), _unmasked_crc(masked), size)
-    return google_crc32c.extend(crc, footer)
 
 
 #: Where a record begins, and its size in bytes with the framing.

@@ -19,7 +19,8 @@ from tfrecorder.format.example import find_value
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.inspection.record_values import RecordView, image_of, view_of
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.stored_records import open_shard, read_at, read_numbered, read_places
+from tfrecorder.reading.record_bytes import open_shard, read_at, read_places
+from tfrecorder.reading.stored_records import read_numbered
 
 #: How many copies of an image are kept in full; the others are only counted.
 KEPT_COPIES = 4

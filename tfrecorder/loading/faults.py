@@ -14,7 +14,7 @@ from tfrecorder.images.check import check_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.loading.remote import files_of
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.stored_records import damaged_record
+from tfrecorder.reading.record_bytes import damaged_record
 
 #: How a JPEG and a PNG begin and, within so many bytes of their end, end; how others begin.
 _WHOLE, _TAIL = ((b"\xff\xd8", b"\xff\xd9"), (b"\x89P", b"IEND")), 1024

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,13 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.core.checks import OneOf
 from tfrecorder.display.commands import command
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.example import Values, parse_features
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
+from tfrecorder.reading.boxes import stored_corners
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.foreign_frame import (
-    Cells,
-    Row,
-    foreign_columns,
-    foreign_fields,
-    foreign_frame,
-)
 from tfrecorder.reading.open import open_generations
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
@@ -38,6 +31,15 @@ IMAGES = ("uri", "bytes")
 
 #: Records that are in memory together.
 _TOGETHER = 64
+
+#: Keys where tools keep an image's file name, other than the image's own key with `/filename`.
+_FILENAMES = (keys.FILENAME, "filename", "file_name")
+
+#: The values of a record by key.
+Row = Mapping[str, Values]
+
+#: The cells of each column that a field makes, by the column of the field.
+Cells = dict[str, dict[str, list[Any]]]
 
 #: The number of a record's row in the source, read as if it were a column; no column has this name.
 _SOURCE_ROW = Field("", Text(), keys.SOURCE_ID)
@@ -84,13 +86,9 @@ def to_frame(
     where = storage.given_path(directory)
     stored, generations = open_generations(where, STORED_FILES, at, NamedKeys(image, label))
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
-    rows = _read_rows(stored, chosen, images)
-    if stored.form != "tfrecorder":
-        fields = foreign_fields(stored, images)
-        splits, cells = _gather(rows, fields, partial(foreign_columns, stored, images))
-        return foreign_frame(splits, cells)
-    splits, cells = _gather(rows, (*stored.fields, _SOURCE_ROW), partial(_columns, images))
-    frame = _frame(stored.fields, generations[-1].metadata["options"], splits, cells)
+    splits, cells = _gather(stored, chosen, images)
+    options = generations[-1].metadata["options"] if generations else {}
+    frame = _frame(stored.fields, options, splits, cells)
     boxes = [field for field in stored.fields if isinstance(field.kind, Boxes) and field.gathered]
     return _one_row_a_box(frame, boxes[0]) if boxes else frame
 
@@ -114,24 +112,26 @@ def _read_rows(
             raise DatasetError(f"{shard.path} is damaged: {error}. {remedy}") from error
 
 
-def _gather(
-    rows: Iterator[tuple[str, Row]],
-    fields: Sequence[Field],
-    columns: Callable[[Field, Sequence[Row]], dict[str, list[Any]]],
-) -> tuple[list[str], Cells]:
+def _gather(stored: StoredDataset, chosen: Sequence[str], images: str) -> tuple[list[str], Cells]:
     """The split of each record, and the cells of all columns.
 
-    Only a few records are in memory at a time: what is not in a cell is forgotten.
+    Only a few records are in memory at a time: what is not in a cell is forgotten.  With uris, the
+    key of an image's file name makes no column itself.
     """
+    rows = _read_rows(stored, chosen, images)
+    names = {_name_key(stored, field) for field in stored.fields} if images == "uri" else set()
+    fields = [field for field in stored.fields if field.key not in names]
+    if stored.form == "tfrecorder":
+        fields.append(_SOURCE_ROW)
     splits: list[str] = []
     cells: Cells = {field.column: {} for field in fields}
-    some: list[tuple[str, Row]] = []  # first none: a dataset without records has columns too
+    batch: list[tuple[str, Row]] = []  # first none: a dataset without records has columns too
     while True:
-        splits += [split for split, _ in some]
+        splits += [split for split, _ in batch]
         for field in fields:
-            for column, values in columns(field, [row for _, row in some]).items():
+            for column, values in _columns(stored, images, field, [row for _, row in batch]):
                 cells[field.column].setdefault(column, []).extend(values)
-        if not (some := list(itertools.islice(rows, _TOGETHER))):
+        if not (batch := list(itertools.islice(rows, _TOGETHER))):
             return splits, cells
 
 
@@ -141,13 +141,14 @@ def _frame(
     splits: Sequence[str],
     cells: Cells,
 ) -> pd.DataFrame:
-    index = pd.Index([int(row) for row in cells[_SOURCE_ROW.column][""]], dtype=np.int64)
+    rows = cells.get(_SOURCE_ROW.column, {}).get("", range(len(splits)))
+    index = pd.Index([int(row) for row in rows], dtype=np.int64)
     columns: dict[str, pd.Series] = {}
     plain = (options.get("schema") or {}).items()
     order = [name for name, _ in plain] or [SPLIT_COLUMN, *(field.column for field in fields)]
     splits_of = (name for name, kind in plain if kind_of(name, kind).word == "split")
     split_column = next(splits_of, SPLIT_COLUMN)
-    by_name = {field.column: field for field in fields}
+    by_name = {field.column: field for field in fields if field.column in cells}
     if split_column not in order:
         order = [split_column, *order]
     for name in order:
@@ -157,96 +158,123 @@ def _frame(
         if name not in by_name or by_name[name].is_unlabelled:
             continue
         for column, values in cells[name].items():
-            columns[column] = _series(by_name[name], column, values, index)
+            columns[column] = _series(by_name[name], values, index)
     return pd.DataFrame(columns, index=index)
 
 
-def _columns(images: str, field: Field, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """The source columns that a field was made from."""
-    kind, key = field.kind, field.key
+def _name_key(stored: StoredDataset, field: Field) -> str | None:
+    """The key with the file name of an image or a mask; None if there is none."""
+    if not isinstance(field.kind, (Image, Mask)):
+        return None
+    usual = _FILENAMES if isinstance(field.kind, Image) else ()
+    names = (f"{field.encoded_key.removesuffix('/encoded')}/filename", *usual)
+    return next((name for name in names if stored.features.get(name) == "text"), None)
+
+
+def _columns(
+    stored: StoredDataset, images: str, field: Field, rows: Sequence[Row]
+) -> Iterator[tuple[str, list[Any]]]:
+    """The columns that a field makes, each with its cells.
+
+    Raises:
+        OptionError: images="uri", and the records do not name their image files.
+    """
+    kind = field.kind
     if isinstance(kind, (Image, Mask)):
-        if images == "bytes":
-            return {field.column: [row[f"{key}/encoded"][0] for row in rows]}
-        return {field.column: [_text(row[f"{key}/filename"][0]) for row in rows]}
-    if isinstance(kind, Label):
-        return {field.column: [_labels(field, key, row)[0] for row in rows]}
-    if isinstance(kind, Labels):
-        return _several(field, kind, [_labels(field, key, row) for row in rows])
-    if isinstance(kind, Boxes):
-        return _boxes(field, kind, rows)
-    return {field.column: [_value(kind, row[key]) for row in rows]}
+        key: str | None = field.encoded_key
+        read: Callable[[bytes], Any] = bytes
+        if images == "uri":
+            key, read = _name_key(stored, field), _text
+        if key is None:
+            raise OptionError(
+                f"images='uri': {stored.directory} does not say from which file its "
+                f"{field.column} is; give images='bytes'."
+            )
+        yield field.column, [next(map(read, row.get(key, ())), None) for row in rows]
+    elif isinstance(kind, Label):
+        yield field.column, [next(iter(_classes(field, row)), None) for row in rows]
+    elif isinstance(kind, Labels):
+        yield from _several(field, kind, [_classes(field, row) for row in rows])
+    elif isinstance(kind, Boxes):
+        yield from _boxes(field, kind, rows)
+    else:
+        yield field.column, [_value(kind, row.get(field.key, ())) for row in rows]
 
 
-def _text(value: Any) -> str:
-    return bytes(value).decode()
+def _text(value: bytes) -> str:
+    return value.decode(errors="backslashreplace")
 
 
-def _labels(field: Field, key: str, row: Row) -> list[Any]:
-    if field.integer:
-        return [int(number) for number in row[f"{key}/label"]]
-    return [_text(text) for text in row[f"{key}/text"]]
+def _classes(field: Field, row: Row) -> list[Any]:
+    """Classes as text if the record or the metadata has it, else as integers."""
+    texts = row.get(field.text_key or "", ())
+    if len(texts) and all(map(len, texts)) and not field.integer:
+        return list(map(_text, texts))
+    numbers = np.asarray(row.get(field.label_key or "", ()), np.int64).tolist()
+    names = () if field.integer else field.names or ()
+    return [names[number] if 0 <= number < len(names) else number for number in numbers]
 
 
-def _several(field: Field, kind: Labels, lists: list[list[Any]]) -> dict[str, list[Any]]:
+def _several(
+    field: Field, kind: Labels, lists: Sequence[list[Any]]
+) -> Iterator[tuple[str, list[Any]]]:
     if kind.columns is not None:
-        return {
-            column: [labels[at] if at < len(labels) else None for labels in lists]
-            for at, column in enumerate(kind.columns)
-        }
-    if kind.separator is not None:
-        lists = [kind.separator.join(map(str, labels)) for labels in lists]  # type: ignore[misc]
-    return {field.column: list(lists)}
+        for place, column in enumerate(kind.columns):
+            yield column, [labels[place] if place < len(labels) else None for labels in lists]
+    elif kind.separator is not None:
+        yield field.column, [kind.separator.join(map(str, labels)) for labels in lists]
+    else:
+        yield field.column, list(lists)
 
 
-def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {}
-    for column, key in zip(kind.columns, field.edges, strict=True):
-        columns[column] = [_edges(kind, key, row) for row in rows]
+def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> Iterator[tuple[str, list[Any]]]:
+    """Lists of edges and classes; of other tools, in the unit of the record and with masks."""
+    corners = [stored_corners(field, row) for row in rows]
+    if kind.unit == "pixel" and not field.in_pixels:
+        # float32 does not hold fractions exactly: round to thousandths of a pixel.
+        corners = [
+            np.round(boxes.astype(np.float64) * _sides(row), 3)
+            for boxes, row in zip(corners, rows, strict=True)
+        ]
+    for column, edge in zip(kind.columns, (1, 0, 3, 2), strict=True):
+        yield column, [boxes[:, edge].tolist() for boxes in corners]
     if kind.label is not None:
-        columns[kind.label] = [_labels(field, f"{field.key}/class", row) for row in rows]
-    return columns
+        yield kind.label, [_classes(field, row) for row in rows]
+    if field.masks_key is not None:
+        yield field.masks_key, [list(row.get(field.masks_key, ())) for row in rows]
 
 
-def _edges(kind: Boxes, key: str, row: Row) -> list[float]:
-    edges = np.asarray(row[key], np.float32)
-    if kind.unit == "fraction":
-        return [float(edge) for edge in edges]
-    side = int(row["image/width" if "/bbox/x" in key else "image/height"][0])
-    # float32 does not hold fractions exactly: round to thousandths of a pixel.
-    pixels = np.round(edges.astype(np.float64) * side, 3)
-    return [float(edge) for edge in pixels]
+def _sides(row: Row) -> list[int]:
+    """The height and the width of an image, twice."""
+    return [int(row[key][0]) for key in (keys.HEIGHT, keys.WIDTH)] * 2
 
 
-def _value(kind: Any, values: Values) -> Any:
+def _value(kind: Any, values: Any) -> Any:
+    cells: Any
     if isinstance(kind, Number):
-        dtype = {"float32": np.float32, "int64": np.int64, "bool": np.bool_}[kind.dtype]
-        array: np.ndarray = np.asarray(values if len(values) else [], dtype)
-        if kind.shape == ():
-            return array[0]
-        return array.tolist() if kind.shape == (None,) else array.reshape(kind.shape)
-    read = _text if isinstance(kind, Text) else bytes
-    items = [read(value) for value in values]
+        cells = np.asarray(values, kind.dtype)
+    else:
+        cells = np.empty(len(values), dtype=object)
+        cells[:] = list(map(_text if isinstance(kind, Text) else bytes, values))
     if kind.shape == ():
-        return items[0]
-    if kind.shape == (None,):
-        return items
-    cells: np.ndarray = np.empty(len(items), dtype=object)
-    cells[:] = items
-    return cells.reshape(kind.shape)
+        return cells[0] if len(cells) else None
+    return cells.tolist() if None in kind.shape else cells.reshape(kind.shape)
 
 
-def _series(field: Field, column: str, values: list[Any], index: pd.Index) -> pd.Series:
+def _series(field: Field, values: list[Any], index: pd.Index) -> pd.Series:
+    """Numbers as their type, texts as texts, anything else as objects: a list is one cell."""
     kind: Any = field.kind
-    if isinstance(kind, Number) and kind.shape == ():
-        return pd.Series(np.array(values, dtype=kind.dtype), index=index)
-    if isinstance(kind, Label) and field.integer:
-        return pd.Series(np.array(values, dtype=np.int64), index=index)
-    if all(isinstance(value, str) for value in values):
-        return pd.Series(values, index=index, name=column)
+    if not any(value is None for value in values):
+        if isinstance(kind, Number) and kind.shape == ():
+            return pd.Series(np.array(values, dtype=kind.dtype), index=index)
+        if all(isinstance(value, str) for value in values) and not field.integer:
+            return pd.Series(values, index=index)
+        if isinstance(kind, Label) and all(isinstance(value, int) for value in values):
+            return pd.Series(np.array(values, dtype=np.int64), index=index)
     cells = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
         cells[place] = value
-    return pd.Series(cells, index=index, name=column)
+    return pd.Series(cells, index=index)
 
 
 def _one_row_a_box(frame: pd.DataFrame, field: Field) -> pd.DataFrame:

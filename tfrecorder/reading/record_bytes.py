@@ -12,10 +12,10 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 import numpy as np
 
 from tfrecorder import storage
+from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
-from tfrecorder.format.tfrecord import unframe
+from tfrecorder.format import layout, tfrecord
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
-from tfrecorder.reading.stored_records import damaged_record, open_shard, read_at, read_places
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class RecordReader:
         self, shard: ShardFile, offset: int, framed: bytes, use: Callable[[bytes, int], T], at: int
     ) -> T:
         try:
-            return use(unframe(framed), at)
+            return use(tfrecord.unframe(framed), at)
         except ValueError as error:
             raise damaged_record(shard, offset, error, self._stored.form) from error
 
@@ -169,3 +169,72 @@ class OpenFiles:
                 close(number)
             except OSError:
                 continue
+
+
+def open_shard(shard: ShardFile) -> BinaryIO:
+    """A shard opened for random access; reading by number always opens shards here."""
+    try:
+        return storage.open_seekable(shard.path)
+    except storage.UnreadableError as error:
+        raise DatasetError(f"{shard.path} cannot be read: {error}") from error
+
+
+def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
+    """Offset and size, with the framing, of each record of a shard: an int64 array of two columns.
+
+    They come from the index of a dataset of this package, else from the records' lengths.
+
+    Raises:
+        DatasetError: the index does not match the shard.
+    """
+    folder, name = os.path.split(shard.path)
+    path = os.path.join(folder, layout.INDEX, f"{name}.idx")
+    if stored.form != "tfrecorder":
+        return _walk_places(shard)
+    try:
+        # Three times as fast as with `split`, and without an object for each number.
+        places = np.fromstring(storage.read_bytes(path), np.int64, sep=" ").reshape(-1, 2)
+    except (storage.UnreadableError, ValueError) as error:
+        raise DatasetError(_damaged(path, f"it cannot be read: {error}", folder)) from error
+    ends = places.sum(axis=1)
+    starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    if (
+        len(places) != shard.records
+        or not np.array_equal(places[:, 0], starts)
+        or (len(ends) and ends[-1] != shard.bytes)
+    ):
+        raise DatasetError(_damaged(path, "it does not fit its shard", folder))
+    return places
+
+
+def _damaged(path: str, fault: str, directory: str) -> str:
+    return (
+        f"{path} is damaged: {fault}. `{command('verify', directory)}` checks every byte, and "
+        f"`{command('repair', directory)}` writes it again."
+    )
+
+
+def _walk_places(shard: ShardFile) -> np.ndarray:
+    with open_shard(shard) as file:
+        places = list(tfrecord.read_places(file, shard.bytes))
+    return np.array(places, dtype=np.int64).reshape(-1, 2)
+
+
+def damaged_record(
+    shard: ShardFile, offset: int, fault: object, form: str = "tfrecorder"
+) -> DatasetError:
+    """The error for a record that cannot be read, in a dataset of this form."""
+    words = f"of the record at byte {offset}, {fault}"
+    if form != "tfrecorder":
+        remedy = "Copy the file again or, if it was written so, write it again without the record."
+        return DatasetError(f"{shard.path} is damaged: {words}. {remedy}")
+    return DatasetError(_damaged(shard.path, words, os.path.dirname(shard.path)))
+
+
+def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
+    """`size` bytes of a file from an offset on; fewer only at its end."""
+    file.seek(offset)
+    data = file.read(size)
+    while len(data) < size and (more := file.read(size - len(data))):
+        data += more
+    return data

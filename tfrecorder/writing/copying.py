@@ -12,8 +12,7 @@ from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, unframe
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.reading.dataset import ShardFile
-from tfrecorder.reading.record_bytes import OpenFiles
-from tfrecorder.reading.stored_records import damaged_record
+from tfrecorder.reading.record_bytes import OpenFiles, damaged_record
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Image
 from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, planned_reject

@@ -22,7 +22,6 @@ from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.tfrecord import framed_crc
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.read import read_image
@@ -241,7 +240,8 @@ class Tally:
             self._add_image(outcome, outcome.image)
         self.index += f"{self.bytes} {outcome.size}\n".encode()
         self.bytes += outcome.size
-        self.crc = framed_crc(outcome.parts, self.crc)
+        for part in outcome.parts:
+            self.crc = google_crc32c.extend(self.crc, part)
         self.note()
 
     def _add_image(self, outcome: Loaded, image: CheckedImage) -> None:
