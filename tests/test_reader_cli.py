@@ -125,19 +125,11 @@ def test_info_shows_the_most_frequent_of_many_classes(tmp_path: Path) -> None:
     assert html.count("<tr>") == splits + classes + columns + values
 
 
-def test_info_without_a_plan_knows_no_counts(out: str, tmp_path: Path) -> None:
+def test_info_needs_no_plan(out: str, tmp_path: Path) -> None:
     copy = shutil.copytree(out, tmp_path / "out")
     (copy / "_tfrecorder/plan.parquet").unlink()
-    assert tfrecorder.info(copy).class_counts is None
+    assert tfrecorder.info(copy).class_counts == tfrecorder.info(out).class_counts
     assert "classes: 4: 'brick'" in run("info", str(copy))
-
-
-def test_info_names_a_damaged_plan(out: str, tmp_path: Path) -> None:
-    copy = shutil.copytree(out, tmp_path / "out")
-    plan = copy / "_tfrecorder/plan.parquet"
-    plan.write_bytes(plan.read_bytes()[:-40])
-    with pytest.raises(tfrecorder.DatasetError, match=r"plan\.parquet cannot be read"):
-        tfrecorder.info(copy)
 
 
 def test_a_class_name_cannot_move_the_cursor(tmp_path: Path) -> None:

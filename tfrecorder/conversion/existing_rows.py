@@ -19,8 +19,8 @@ from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import COPY_OF
-from tfrecorder.reading.class_counts import rejected_rows
 from tfrecorder.reading.plan_rows import read_planned
+from tfrecorder.reading.row_lists import rejected_rows
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask

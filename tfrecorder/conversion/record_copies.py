@@ -16,11 +16,11 @@ from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import COPY_OF, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import PlanKind
-from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.plan_rows import read_planned
 from tfrecorder.reading.record_bytes import read_places
+from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -142,7 +142,7 @@ def _rows_of(
 
 
 def _list(generation: Generation, name: str) -> Sequence[Sequence[str]]:
-    return read_side_file(generation.directory, name)
+    return read_row_list(generation.directory, name)
 
 
 def _shards(

@@ -16,7 +16,7 @@ from tfrecorder.errors import DatasetError
 
 #: The form numbers of a plan's files and of the metadata; another number is another form.
 PLAN_VERSION = 3
-METADATA_VERSION = 2
+METADATA_VERSION = 3
 
 #: What stands between the name of the checksum and its value.
 _COLON = b": "

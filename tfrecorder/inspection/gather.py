@@ -24,9 +24,9 @@ from tfrecorder.inspection.pictures import (
     to_jpeg,
 )
 from tfrecorder.inspection.record_values import RecordView, boxes_of, image_of, mask_of, view_of
-from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import DatasetInfo, summed
+from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.stored_records import Record, read_numbered
 
 #: An image is called near-constant if the standard deviation of its grey levels, 0 to 255, is below
@@ -228,5 +228,5 @@ def _first_rows(stored: StoredDataset, name: str) -> Sequence[Sequence[str]] | N
         return None
     rows: list[Sequence[str]] = []
     for directory in stored.generations:
-        rows += read_side_file(directory, name)[: SHOWN_ROWS - len(rows)]
+        rows += read_row_list(directory, name)[: SHOWN_ROWS - len(rows)]
     return rows

@@ -65,6 +65,7 @@ class DoneRecord(Counts):
         further: for the second and later images, smallest and largest (height, width, channels), by
             what their keys begin with.
         beside: the CRC32Cs of the shard's index, rejects and suspects, by these names.
+        classes: how many records have each class of the only column with classes, by its integer.
     """
 
     plan: str
@@ -74,6 +75,7 @@ class DoneRecord(Counts):
     sides: list[list[int]] = field(default_factory=list)
     further: dict[str, list[list[int]]] = field(default_factory=dict)
     beside: dict[str, int] = field(default_factory=dict)
+    classes: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> builtins.bytes:
         return seal(asdict(self), "own_crc32c")

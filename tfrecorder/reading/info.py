@@ -14,14 +14,12 @@ from tfrecorder.display.tables import Report, Table, class_words, counted, one_l
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
-from tfrecorder.reading.class_counts import count_classes
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.dataset import Shape, StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import Generation
 from tfrecorder.reading.open import open_generations
 from tfrecorder.schema.fields import Field, class_field
-from tfrecorder.schema.kinds import Label
 from tfrecorder.schema.statistics import merged
 
 #: How many of the newest generations the printed table shows; `as_dict` has all.
@@ -276,7 +274,7 @@ def _info(stored: StoredDataset, generations: Sequence[Generation]) -> DatasetIn
         },
         class_names=stored.class_names,
         num_classes=labels.num_classes if labels else 0,
-        class_counts=_class_counts(stored, labels, generations) if labels else None,
+        class_counts=_class_counts(labels, stored.splits, generations) if labels else None,
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
@@ -308,47 +306,21 @@ def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _class_counts(
-    stored: StoredDataset, labels: Field, generations: Sequence[Generation]
+    labels: Field, splits: Iterable[str], generations: Sequence[Generation]
 ) -> dict[str, dict[str, int]] | None:
     """For each split, the number of records of each class by name; None if not known.
 
     Args:
         generations: the generations; empty for datasets of other tools.
     """
-    if not generations or storage.refusal(storage.scheme(stored.directory)) is not None:
+    if not generations:
         return None
-    counts: dict[str, dict[int, int]] = {split: {} for split in stored.splits}
-    for generation in generations:
-        own = _stated_counts(generation, labels)
-        if own is None:
-            own = count_classes(generation.directory, generation.metadata["split_rows"], labels)
-        if own is None:
-            return None
-        for split, of_split in own.items():
-            for number, count in of_split.items():
-                counts[split][number] = counts[split].get(number, 0) + count
+    every = [generation.metadata["class_counts"] for generation in generations]
+    counts = {split: summed(counts.get(split, {}) for counts in every) for split in splits}
     return {
-        split: {class_name(labels, number): of_split[number] for number in sorted(of_split)}
-        for split, of_split in counts.items()
+        split: {class_name(labels, number): of[str(number)] for number in sorted(map(int, of))}
+        for split, of in counts.items()
     }
-
-
-def _stated_counts(generation: Generation, labels: Field) -> dict[str, dict[int, int]] | None:
-    """The number of records of each class of an appended generation, if its metadata has them all.
-
-    With many small generations, this saves reading all their plans.
-    """
-    metadata = generation.metadata
-    if not generation.number or not isinstance(labels.kind, Label) or metadata["totals"]["reasons"]:
-        return None
-    place = {name: number for number, name in enumerate(labels.class_names or ())}
-    counts: dict[str, dict[int, int]] = {}
-    for split, rows in metadata["split_rows"].items():
-        top = dict(metadata["statistics"].get(labels.column, {}).get(split, {}).get("top", ()))
-        if sum(top.values()) != rows or not place.keys() >= top.keys():
-            return None
-        counts[split] = {place[name]: count for name, count in top.items()}
-    return counts
 
 
 def class_name(labels: Field, number: int) -> str:

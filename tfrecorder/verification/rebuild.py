@@ -27,12 +27,12 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import claim
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow, fingerprint
-from tfrecorder.reading.class_counts import read_side_file
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.generations import before_next, committed_directories, read_metadata
+from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.tfds_features import tfds_keys
 from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, fields_of, primary_image
+from tfrecorder.schema.fields import Field, class_field, fields_of, primary_image
 from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.validation.statistics import describe_columns
@@ -127,8 +127,8 @@ def _from_records(directory: str, before: dict[str, Any] | None, digest: str) ->
     if missing := [shard.file for shard in wanted if shard not in shards]:
         raise ValueError(f"{missing[0]} is missing")
     fields = _fields(document, layout.LABEL_MAP_CSV in names)
-    suspects = {int(row[0]): row[2] for row in read_side_file(directory, layout.SUSPECTS)}
-    tallies = {shard: Tally(lambda rows: None, math.inf) for shard in shards}
+    suspects = {int(row[0]): row[2] for row in read_row_list(directory, layout.SUSPECTS)}
+    tallies = {shard: Tally(class_field(fields), lambda rows: None, math.inf) for shard in shards}
     rows = {
         shard: list(_records(directory, shard, fields, tally, suspects))
         for shard, tally in tallies.items()
@@ -288,7 +288,7 @@ def _add_rejects(
 
     Nothing says which rejected row was in which split.
     """
-    rejects = read_side_file(directory, layout.REJECTS)
+    rejects = read_row_list(directory, layout.REJECTS)
     split_rows = {}
     for split, of_split in itertools.groupby(rows, key=lambda shard: shard.split):
         counts = [len(rows[shard]) for shard in of_split]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 
@@ -71,6 +72,7 @@ def metadata_json(
             "image_shapes": image_shapes(plan, done.values()),
             "image_sides": image_sides(plan, done.values()),
             "split_rows": plan.split_rows,
+            "class_counts": _class_counts(plan, done),
             "totals": asdict(add_up(done.values())),
             "shards": shards,
             "files": files,
@@ -78,3 +80,11 @@ def metadata_json(
             **({} if plan.streams is None else {"streams": plan.streams}),
         }
     )
+
+
+def _class_counts(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, Counter[str]]:
+    """For each split, the records of each class by its integer."""
+    counts: dict[str, Counter[str]] = {split: Counter() for split in plan.split_rows}
+    for shard in plan.shards:
+        counts[shard.split].update(done[shard].classes)
+    return counts

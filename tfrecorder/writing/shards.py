@@ -29,6 +29,9 @@ from tfrecorder.images.rejects import Reject
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import shard_row_blocks
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.schema.fields import Field, class_field
+from tfrecorder.schema.keys import NO_LABEL
+from tfrecorder.schema.kinds import Label
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.copying import record_copier
 from tfrecorder.writing.rows import Loaded, Rejected, row_loader, streamed
@@ -115,7 +118,8 @@ def write_shard(
     """
     output_dir, shard = attempt.output_dir, attempt.shard
     rows, together = 0, _together(pool.threads)
-    tally = Tally(report, PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS)
+    pause = PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS
+    tally = Tally(class_field(plan.fields), report, pause)
 
     spool = os.path.join(*layout.spool_of(output_dir))
 
@@ -217,11 +221,13 @@ def _widened(extremes: Extremes, values: tuple[int, ...]) -> Extremes:
 class Tally:
     """Counts and side files of a shard under way."""
 
-    def __init__(self, report: Callable[[int], None], seconds: float) -> None:
+    def __init__(self, labels: Field | None, report: Callable[[int], None], seconds: float) -> None:
+        self._labels = labels
         self._report, self._reported, self._seconds = report, time.monotonic(), seconds
         self.retries = 0
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
+        self.classes: Counter[int] = Counter()
         self.shapes: Extremes = ()
         self.sides: Extremes = ()
         self.further: dict[str, Extremes] = {}
@@ -238,6 +244,9 @@ class Tally:
         self.input_bytes += outcome.input_bytes
         if outcome.image is not None:
             self._add_image(outcome, outcome.image)
+        if self._labels is not None:
+            classes = outcome.row.values[self._labels.label_key or ""]
+            self.classes.update({classes} if isinstance(self._labels.kind, Label) else set(classes))
         self.index += f"{self.bytes} {outcome.size}\n".encode()
         self.bytes += outcome.size
         for part in outcome.parts:
@@ -304,6 +313,7 @@ class Tally:
             retries=self.retries,
             further={key: list(map(list, shapes)) for key, shapes in self.further.items()},
             beside=self.beside,
+            classes={str(n): self.classes[n] for n in sorted(self.classes) if n != NO_LABEL},
         )
 
 

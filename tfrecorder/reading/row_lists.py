@@ -1,0 +1,42 @@
+"""The lists of rows next to the shards: `rejects.csv` and `suspects.csv`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from tfrecorder import storage
+from tfrecorder.display.commands import command
+from tfrecorder.errors import DatasetError
+from tfrecorder.format import layout
+from tfrecorder.format.csv_cells import value_of
+
+
+def rejected_rows(directory: str) -> np.ndarray:
+    """The numbers of the rows that gave no record."""
+    return np.array([int(row[0]) for row in read_row_list(directory, layout.REJECTS)], np.int64)
+
+
+def read_row_list(directory: str, name: str) -> Sequence[Sequence[str]]:
+    """The rows of `rejects.csv` or `suspects.csv` without the header, with their exact values.
+
+    Raises:
+        DatasetError: the file is missing or damaged.
+    """
+    path = os.path.join(directory, name)
+    try:
+        text = storage.read_bytes(path).decode()
+        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+        rows = [list(map(value_of, line)) for line in lines][1:]
+    except (storage.UnreadableError, ValueError, csv.Error) as error:
+        raise DatasetError(f"{path} cannot be read: {error}. Copy it again.") from error
+    if not all(row and row[0].isdecimal() for row in rows):
+        raise DatasetError(
+            f"{path} is damaged: a line of it has no row number. Copy it again; "
+            f"`{command('verify', directory)}` checks every file."
+        )
+    return rows
