@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -50,7 +49,7 @@ class Shape:
 
     Attributes:
         split: whose values it shows.
-        kind: curve, area or dots, as the style sheet names them.
+        kind: curve or area, as the style sheet names them.
         path: as in the attribute `d` of an SVG path.
     """
 
@@ -146,7 +145,7 @@ def histogram(
         path = _steps(of_split, edges, axis, up)
         kinds = ("area", "curve") if split == largest else ("curve",)
         curves += [Shape(split, kind, path) for kind in kinds]
-    ticks = _ticks(axis, up, form, lambda share: f"{share:.0%}")
+    ticks = _ticks(axis, up, form)
     return Plot(title, _described(series, form), ticks, curves, _beyond(values, low, high, form))
 
 
@@ -174,48 +173,16 @@ def _steps(shares: np.ndarray, edges: np.ndarray, axis: Axis, up: Axis) -> str:
     return "".join(points) + f"V{up.place(0):.1f}"
 
 
-def scatter(series: Mapping[str, Sequence[tuple[int, int]]], title: str) -> Plot:
-    """Width and height of each split as dots, larger where more images share a place."""
-    pairs = [pair for some in series.values() for pair in some]
-    axes = []
-    for axis, (start, end) in enumerate(((_LEFT, WIDTH - _RIGHT), (HEIGHT - _BOTTOM, _TOP))):
-        sizes = [pair[axis] for pair in pairs]
-        margin = (max(sizes) - min(sizes)) * 0.06 or max(max(sizes) * 0.1, 1)
-        axes.append(Axis(max(min(sizes) - margin, 0), max(sizes) + margin, start, end))
-    across, up = axes
-    dots = [_dots(split, some, across, up) for split, some in series.items()]
-    ticks = _ticks(across, up, _number, _number)
-    words = "; ".join(
-        f"{split}: {min(w for w, _ in some):,} to {max(w for w, _ in some):,} wide, "
-        f"{min(h for _, h in some):,} to {max(h for _, h in some):,} high"
-        for split, some in series.items()
-        if some
-    )
-    return Plot(title, words, ticks, dots)
-
-
-def _dots(split: str, pairs: Sequence[tuple[int, int]], across: Axis, up: Axis) -> Shape:
-    """All dots of a split as one path: for each 2-pixel place, a circle made of two arcs."""
-    counts = Counter((round(across.place(x) / 2) * 2, round(up.place(y) / 2) * 2) for x, y in pairs)
-    path = "".join(
-        f"M{x - radius:g} {y}a{radius:g} {radius:g} 0 1 0 {2 * radius:g} 0"
-        f"a{radius:g} {radius:g} 0 1 0 {-2 * radius:g} 0"
-        for (x, y), count in counts.items()
-        for radius in [round(min(2 + math.sqrt(count / len(pairs)) * 8, 9), 1)]
-    )
-    return Shape(split, "dots", path)
-
-
-def _ticks(across: Axis, up: Axis, across_form: Format, up_form: Format) -> list[Tick]:
-    """Grid lines and the text next to them, those of the vertical axis first."""
+def _ticks(across: Axis, up: Axis, form: Format) -> list[Tick]:
+    """Grid lines and the text next to them, those of the vertical axis, of shares, first."""
     left, right, bottom = float(_LEFT), float(WIDTH - _RIGHT), float(HEIGHT - _BOTTOM)
     ticks = []
     for value in up.ticks():
         y = up.place(value)
-        ticks.append(Tick(left, y, right, y, up_form(value), left - 6, y + 3.5, "end"))
+        ticks.append(Tick(left, y, right, y, f"{value:.0%}", left - 6, y + 3.5, "end"))
     for value in across.ticks():
         x = across.place(value)
-        words = across_form(value)
+        words = form(value)
         ticks.append(Tick(x, bottom, x, bottom + 4, words, x, bottom + 16, "middle"))
     return ticks
 
@@ -227,10 +194,6 @@ def _described(series: Series, form: Format) -> str:
         for split, some in series.items()
         if len(some)
     )
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}"
 
 
 def of_split(split: str) -> str:

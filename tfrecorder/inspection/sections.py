@@ -16,52 +16,24 @@ SHOWN_CLASSES = 2000
 
 
 @dataclass(frozen=True)
-class ClassCount:
-    """Records of one class in one split.
-
-    Attributes:
-        split, count: which split, and how many records.
-        share: its share of the split's records, 0 to 1.
-        width: the length of its bar, 0 to 1; the largest share in all classes and splits gets 1.
-    """
-
-    split: str
-    count: int
-    share: float
-    width: float
-
-
-@dataclass(frozen=True)
-class ClassRow:
-    """One class.
-
-    Attributes:
-        name, total: the class, and its records in all splits.
-        counts: its records by split.
-    """
-
-    name: str
-    total: int
-    counts: Sequence[ClassCount]
-
-
-@dataclass(frozen=True)
 class ClassTable:
     """Records by class and split.
 
     Attributes:
-        splits: the columns.
-        totals: the records of each split.
-        rows: one for each class.
+        counts: the records of each split by class.
+        records: the records of each split.
+        names: the classes that are shown.
+        totals: the records of each class in all splits.
+        most: the largest share of a class in a split, 0 to 1.
         by_total: whether the most frequent come first; otherwise they are in their own order.
-        classes: how many classes there are; more than the rows if the rarest are left out.
     """
 
-    splits: Sequence[str]
-    totals: Sequence[int]
-    rows: Sequence[ClassRow]
+    counts: Mapping[str, Mapping[str, int]]
+    records: Mapping[str, int]
+    names: Sequence[str]
+    totals: Mapping[str, int]
+    most: float
     by_total: bool
-    classes: int
 
 
 def section_titles(gathered: Gathered) -> dict[str, str]:
@@ -86,25 +58,9 @@ def class_table(gathered: Gathered) -> ClassTable:
     names = sorted(totals, key=lambda name: -totals[name]) if by_total else list(totals)
     counts = gathered.class_counts
     records = {split: sum(in_split.values()) for split, in_split in counts.items()}
-    most = max(
-        (count / records[of] for of in counts for count in counts[of].values() if count), default=1
-    )
-
-    def counted(name: str) -> list[ClassCount]:
-        in_splits = [(split, in_split.get(name, 0)) for split, in_split in counts.items()]
-        shares = [count / (records[split] or 1) for split, count in in_splits]
-        return [
-            ClassCount(split, count, share, share / most)
-            for (split, count), share in zip(in_splits, shares, strict=True)
-        ]
-
-    return ClassTable(
-        splits=list(counts),
-        totals=list(records.values()),
-        rows=[ClassRow(name, totals[name], counted(name)) for name in names[:SHOWN_CLASSES]],
-        by_total=by_total,
-        classes=len(names),
-    )
+    shares = [count / records[of] for of in counts for count in counts[of].values() if count]
+    most = max(shares, default=1)
+    return ClassTable(counts, records, names[:SHOWN_CLASSES], totals, most, by_total)
 
 
 def shown_by_split(gathered: Gathered) -> dict[str, list[RecordView]]:
@@ -121,7 +77,6 @@ def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[plots.Plot]:
     def series(value: Callable[[RecordView], float]) -> plots.Series:
         return {split: [value(view) for view in views] for split, views in seen.items()}
 
-    sizes = {split: [(view.width, view.height) for view in views] for split, views in seen.items()}
     shorter = series(lambda view: min(view.width, view.height))
     aspects = series(lambda view: view.width / view.height)
     kilobytes = series(lambda view: view.size / 1000)
@@ -129,7 +84,6 @@ def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[plots.Plot]:
     contrast = series(lambda view: view.contrast)
     whole = "{:.0f}".format
     return [
-        plots.scatter(sizes, "Size: height by width, in pixels"),
         plots.histogram(shorter, "{:,.0f}".format, "Shorter side in pixels"),
         plots.histogram(aspects, "{:.3g}".format, "Aspect: width ÷ height"),
         plots.histogram(kilobytes, "{:,.4g}".format, "File size in kB"),
