@@ -197,8 +197,8 @@ def _refused() -> dict[str, tuple[dict[str, Any], str]]:
             f"{OBJECT}/mask holds something other than PNGs",
         ),
         "a mask with a palette": (masked(png(mask, "P")), "PNGs with a palette"),
-        "a mask of colours": (masked(png(mask, "RGB")), "PNGs of colours"),
-        "a mask of 16 bits": (masked(png(mask, "I;16")), "PNGs of 16 bits"),
+        "a mask of colours": (masked(png(mask, "RGB")), "PNGs .*of colours"),
+        "a mask of 16 bits": (masked(png(mask, "I;16")), "PNGs .*of other than 1 or 8 bits"),
         "pixels of another image": (
             detection("pixel")[0] | {"image/height": 4000, "image/width": 6000},
             "bbox/xmin is in pixels, of an image of 6000 x 4000 as the record says",

@@ -204,25 +204,17 @@ def _image_size(data: bytes) -> tuple[int, int] | None:
 
 
 def mask_fault(samples: Sequence[Sample], key: str) -> str:
-    """What is wrong with masks, or "" if each is a PNG that decodes to exactly the drawn values."""
+    """What is wrong with masks, or "" if each is a PNG that decodes to exactly the drawn values.
+
+    Decoders turn a palette into colours, and 2, 4 or 16 bits into other numbers.
+    """
     for sample in samples:
         values = sample.values.get(key, [])
         if not isinstance(values, list):
             return "holds numbers, not PNGs"
         for data in values:
-            if fault := _png_fault(data):
-                return fault
-    return ""
-
-
-def _png_fault(data: bytes) -> str:
-    if data[:8] != _PNG or len(data) <= _COLOUR:
-        return "holds something other than PNGs"
-    depth, colour = data[_DEPTH], data[_COLOUR]
-    if colour == 3:
-        return "holds PNGs with a palette, which decoders turn into colours"
-    if colour != 0:
-        return "holds PNGs of colours, not of one number a pixel"
-    if depth not in (1, 8):
-        return f"holds PNGs of {depth} bits a pixel, which decoders turn into other numbers"
+            if data[:8] != _PNG or len(data) <= _COLOUR:
+                return "holds something other than PNGs"
+            if data[_COLOUR] != 0 or data[_DEPTH] not in (1, 8):
+                return "holds PNGs with a palette, of colours, or of other than 1 or 8 bits a pixel"
     return ""

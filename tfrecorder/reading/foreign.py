@@ -27,7 +27,7 @@ from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.reading.first_records import features_of, take_samples
 from tfrecorder.reading.known_keys import USUAL_KINDS, Meaning, RecordKeys, meaning_of
 from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
-from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.schema.splits import SPELLINGS, SPLITS, UNASSIGNED
 
 #: TFDS's own template, used if a dataset names no other.
 _TFDS_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
@@ -99,7 +99,9 @@ def open_files(
         folder, name = os.path.split(path)
         shard = ShardFile(path, files.count(path), folders[folder][name])
         splits.setdefault(_split_of(name), []).append(shard)
-    in_order = {name: tuple(splits[name]) for name in sorted(splits, key=_split_order)}
+    in_order = {
+        name: tuple(splits[name]) for name in sorted(splits, key=[*SPLITS, UNASSIGNED].index)
+    }
     if len(folders) == 1 and layout.FEATURES in (only := next(iter(folders.items())))[1]:
         keys = _tfds_keys(only[0], files)
         meaning = meaning_of(_keys_by_tfds(*only, keys, None, named, files))
@@ -132,10 +134,6 @@ def _split_of(name: str) -> str:
         return _SPLITS[match[1]]
     words = (_SPLITS.get(word) for word in _WORD.findall(name.lower()))
     return next((word for word in words if word), "TRAIN")
-
-
-def _split_order(split: str) -> int:
-    return ("TRAIN", "VALIDATION", "TEST", "UNASSIGNED").index(split)
 
 
 @contextlib.contextmanager

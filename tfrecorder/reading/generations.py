@@ -99,25 +99,38 @@ def read_generations(
             f"{directory} was overwritten while it was being read. Open it again to read the new "
             "dataset."
         )
-    committed = [Generation(0, directory, sizes, metadata), *known[1:]]
+    earlier = [Generation(0, directory, sizes, metadata), *known[1:]]
+    later = _committed(directory, files, at, earlier[-1].number)
+
+    def read(number: int) -> Generation:
+        where = layout.generation_of(directory, number)
+        return Generation(number, where, later[number], read_metadata(where, files))
+
+    every = [*earlier, *storage.each(read, later, directory)]
+    for before, after in itertools.pairwise(every[earlier[-1].number :]):
+        _check_follows(before, after)
+    return every
+
+
+def _committed(
+    directory: str, files: StoredFiles, at: int | None, after: int = 0
+) -> dict[int, Mapping[str, int]]:
+    """The numbers of the committed generations after one of them, each with the sizes of its files.
+
+    Raises:
+        DatasetError, OptionError: as `generations`.
+    """
     check_at(at)
     numbers = _numbers(directory, files)
-    last = committed[-1].number
-    wanted = [number for number in numbers if last < number and (at is None or number <= at)]
+    begun = [number for number in numbers if after < number and (at is None or number <= at)]
 
-    def read(number: int) -> Generation | None:
-        where = layout.generation_of(directory, number)
-        of_number = files.sizes(where)
-        if layout.COMMIT not in of_number:
-            return None
-        return Generation(number, where, of_number, read_metadata(where, files))
+    def sizes_of(number: int) -> Mapping[str, int]:
+        return files.sizes(layout.generation_of(directory, number))
 
-    read_all = storage.each(read, wanted, directory)
-    committed += [generation for generation in read_all if generation is not None]
-    standing = [each.number for each in committed if each.number in (0, *numbers)]
-    check_chain(directory, standing, at)
-    for earlier, later in itertools.pairwise(committed[last:]):
-        _check_follows(earlier, later)
+    sizes = zip(begun, storage.each(sizes_of, begun, directory), strict=True)
+    committed = {number: names for number, names in sizes if layout.COMMIT in names}
+    earlier = [number for number in numbers if number <= after]
+    _check_chain(directory, [0, *earlier, *committed], at)
     return committed
 
 
@@ -152,18 +165,9 @@ def committed_directories(directory: str, at: int | None = None) -> list[str]:
     Raises:
         DatasetError, OptionError: as `generations`.
     """
-    check_at(at)
-    begun = _numbers(directory, STORED_FILES)
-    numbers = [number for number in begun if at is None or number <= at]
-
-    def is_committed(number: int) -> bool:
-        where = layout.generation_of(directory, number)
-        return storage.exists(os.path.join(where, layout.COMMIT))
-
-    committed = storage.each(is_committed, numbers, directory)
-    chain = [0, *(number for number, is_there in zip(numbers, committed, strict=True) if is_there)]
-    check_chain(directory, chain, at)
-    return [layout.generation_of(directory, number) for number in chain]
+    return [
+        layout.generation_of(directory, n) for n in (0, *_committed(directory, STORED_FILES, at))
+    ]
 
 
 def check_at(at: Any) -> None:
@@ -172,7 +176,7 @@ def check_at(at: Any) -> None:
         require(Whole(0), at=at)
 
 
-def check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
+def _check_chain(directory: str, numbers: Sequence[int], at: int | None) -> None:
     """Refuse a dataset with a missing generation.
 
     Args:
@@ -218,11 +222,11 @@ def own_metadata(
     if layout.COMMIT not in sizes:
         return None
     try:
-        return _parsed(directory, files)
-    except storage.UnreadableError as error:
-        if error.code == "not_found" and not is_own(directory, sizes, files):
-            return None
-        raise _no_metadata(directory, error) from error
+        return read_metadata(directory, files)
+    except DatasetError:
+        if is_own(directory, sizes, files):
+            raise
+        return None
 
 
 def is_own(directory: str, names: Iterable[str], files: StoredFiles) -> bool:
@@ -245,16 +249,11 @@ def read_metadata(directory: str, files: StoredFiles) -> dict[str, Any]:
     Raises:
         DatasetError: it is missing, cannot be read, or is damaged.
     """
-    try:
-        return _parsed(directory, files)
-    except storage.UnreadableError as error:
-        raise _no_metadata(directory, error) from error
-
-
-def _parsed(directory: str, files: StoredFiles) -> dict[str, Any]:
     path = os.path.join(directory, layout.METADATA)
     try:
         return parse_metadata(files.read(path), path)
+    except storage.UnreadableError as error:
+        raise _no_metadata(directory, error) from error
     except ValueError as error:
         raise _no_metadata(directory, f"is damaged: {error}") from error
 

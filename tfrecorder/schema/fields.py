@@ -273,13 +273,11 @@ def from_json(fields: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
     """
     return tuple(
         Field(
-            column=field["column"],
-            kind=kind_of(field["column"], field["kind"]),
-            key=field["key"],
-            names=None if field["names"] is None else tuple(field["names"]),
-            num_classes=field["num_classes"],
-            gathered=field["gathered"],
-            integer=field.get("integer", False),
+            **{
+                **field,
+                "kind": kind_of(field["column"], field["kind"]),
+                "names": None if field["names"] is None else tuple(field["names"]),
+            }
         )
         for field in fields
     )
