@@ -10,7 +10,8 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,3 +153,27 @@ def fraction(value: Any) -> str | None:
     except (TypeError, ValueError, OverflowError):
         ok = False
     return None if ok else "give a number from 0 to 1."
+
+
+def is_text(value: Any) -> bool:
+    """Text that a file can hold: not one with lone surrogates."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def class_names(names: Any) -> str | None:
+    """All class names of a column, each once."""
+    if isinstance(names, (str, bytes, Set, Mapping)) or not isinstance(names, Collection):
+        return "give a list of class names."
+    if not len(names):
+        return "give at least one name."
+    for name in names:
+        if not (is_text(name) or is_whole(name)):
+            return f"{name!r} is not a class name; give text or integers."
+    twice = [name for name, count in Counter(map(str, names)).items() if count > 1]
+    return f"{twice[0]!r} appears more than once." if twice else None

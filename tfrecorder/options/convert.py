@@ -12,6 +12,7 @@ from tfrecorder.core.checks import (
     OneOf,
     Size,
     Whole,
+    class_names,
     flag_or_none,
     fraction,
     parse_size,
@@ -74,7 +75,7 @@ class ConvertOptions(Options):
     )
     labels: tuple[str, ...] | None = option(
         None,
-        values.check_labels,
+        class_names,
         "All class names, in the order of their integers. Default: the labels found, sorted.",
         content=True,
         metavar="NAME",

@@ -7,11 +7,10 @@ import math
 import operator
 import os
 import re
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from tfrecorder.core.checks import Whole, fraction, is_number, is_whole, nearest
+from tfrecorder.core.checks import Whole, fraction, is_number, is_text, is_whole, nearest
 from tfrecorder.core.option import plain
 from tfrecorder.errors import OptionError
 from tfrecorder.options.runner import plain_name
@@ -68,19 +67,8 @@ def _split_word(word: Any) -> str:
     return SPELLINGS.get(str(word).strip().lower(), "")
 
 
-def _is_text(value: Any) -> bool:
-    """Text that a file can hold: not one with lone surrogates."""
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def check_columns(value: Any) -> str | None:
-    if not isinstance(value, Mapping) or not all(map(_is_text, value)):
+    if not isinstance(value, Mapping) or not all(map(is_text, value)):
         return (
             "give a dict from the source's names to ours, such as `columns={'path': 'image_uri'}`."
         )
@@ -114,18 +102,6 @@ def check_schema(value: Any) -> str | None:
             return (error.remedy or str(error)).removeprefix("schema: ")
         return None
     return "give a tfrecorder.Schema, or the path of a YAML or JSON file."
-
-
-def check_labels(value: Any) -> str | None:
-    if isinstance(value, (str, bytes, Set, Mapping)) or not isinstance(value, Collection):
-        return "give a list of class names."
-    if not len(value):
-        return "give at least one name."
-    for label in value:
-        if not (_is_text(label) or is_whole(label)):
-            return f"{label!r} is not a class name; give text or integers."
-    twice = [label for label, count in Counter(map(str, value)).items() if count > 1]
-    return f"{twice[0]!r} appears more than once." if twice else None
 
 
 def check_name(value: Any) -> str | None:
@@ -165,29 +141,32 @@ def check_version(value: Any) -> str | None:
 def check_num_shards(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return Whole(1)(value)
-    splits = [_split_word(word) for word in value]
-    for split, (word, number) in zip(splits, value.items(), strict=True):
+    for word, number in value.items():
+        if fault := Whole(1)(number):
+            return f"{word}: {fault}"
+    return _check_split_words(value)
+
+
+def _check_split_words(words: Collection[Any]) -> str | None:
+    splits = list(map(_split_word, words))
+    for word, split in zip(words, splits, strict=True):
         if split not in SPLITS:
             return f"{word!r} is not a split; there are {', '.join(SPLITS)}."
         if splits.count(split) > 1:
-            return f"{split} is given more than once; give it one number."
-        if fault := Whole(1)(number):
-            return f"{word}: {fault}"
+            return f"{split} is given more than once."
     return None
 
 
 def check_splits(value: Any) -> str | None:
     if not isinstance(value, Mapping) or not value:
         return "give the share of each split, such as `splits={'TRAIN': 0.7, 'VALIDATION': 0.3}`."
+    if fault := _check_split_words(value):
+        return fault
     for word, share in value.items():
-        if _split_word(word) not in SPLITS:
-            return f"{word!r} is not a split; there are {', '.join(SPLITS)}."
         if is_number(share) and share > 1:
             return "the shares must sum to 1: write 70% as 0.7."
         if fraction(share) or not share:
             return f"{word}: give a share above 0, such as 0.7."
-    if len(set(map(_split_word, value))) < len(value):
-        return "a split is given more than once; give it one share."
     total = math.fsum(map(float, value.values()))
     return None if abs(total - 1) < 1e-9 else f"the shares sum to {total:g}; they must sum to 1."
 

@@ -62,7 +62,7 @@ def _first_records(shard: ShardFile, files: StoredFiles) -> list[Sample]:
     samples, size = [], 0
     try:
         for data in itertools.islice(files.records(shard.path), _RECORDS):
-            samples.append(Sample(shard.path, _parsed(shard.path, data)))
+            samples.append(Sample(shard.path, parse_example(data)))
             size += len(data)
             if size > _BYTES:
                 break
@@ -71,13 +71,6 @@ def _first_records(shard: ShardFile, files: StoredFiles) -> list[Sample]:
             f"{shard.path} is damaged: {error}. Copy it again, or unpack it if it is compressed."
         ) from error
     return samples
-
-
-def _parsed(path: str, data: bytes) -> dict[str, Values]:
-    try:
-        return parse_example(data)
-    except ValueError as error:
-        raise DatasetError(f"{path} holds no tf.train.Example: {error}") from error
 
 
 def features_of(
@@ -139,14 +132,14 @@ def encoded_keys(samples: Sequence[Sample]) -> list[str]:
     return sorted({key for key, some in lists if some[0].startswith(_IMAGES)})
 
 
-def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str | None:
-    """What is wrong with keys that should hold the same number of values, or None."""
+def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str:
+    """What is wrong with keys that should hold the same number of values, or ""."""
     for sample in samples:
         counts = {key: len(sample.values.get(key, ())) for key in keys}
         if len(set(counts.values())) > 1:
-            words = ", ".join(f"{count} of {key}" for key, count in counts.items())
-            return f"does not match the others: a record has {words}"
-    return None
+            listed = ", ".join(f"{count} of {key}" for key, count in counts.items())
+            return f"does not match the others: a record has {listed}"
+    return ""
 
 
 def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tuple[str, str]:

@@ -186,10 +186,8 @@ def _columns(
         if images == "uri":
             key, read = _name_key(stored, field), _text
         if key is None:
-            raise OptionError(
-                f"images='uri': {stored.directory} does not say from which file its "
-                f"{field.column} is; give images='bytes'."
-            )
+            words = f"{stored.directory} does not say from which file its {field.column} is; "
+            raise OptionError.of("images", "uri", f"{words}give `images='bytes'`.")
         yield field.column, [next(map(read, row.get(key, ())), None) for row in rows]
     elif isinstance(kind, Label):
         yield field.column, [next(iter(_classes(field, row)), None) for row in rows]

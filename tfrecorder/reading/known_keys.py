@@ -280,19 +280,15 @@ def _boxes(keys: RecordKeys, image: str, columns: set[str], unread: Unread) -> I
 
 
 def _boxes_by_edge(keys: RecordKeys, image: str, label: str, unread: Unread) -> Iterator[Field]:
-    edges = _OBJECT.edges
+    edges, unit = _OBJECT.edges, ""
     missing = [key for key in edges if key not in keys.features]
     present = next(key for key in edges if key in keys.features)
     if missing:
-        unread[present] = f"is present without {', '.join(missing)}"
-        return
-    if any(keys.features[key].kind not in ("float", "int64") for key in edges):
-        unread[present] = "holds something other than numbers"
-        return
-    if fault := unequal(keys.samples, edges):
-        unread[present] = fault
-        return
-    unit, fault = box_unit(keys.samples, edges, image)
+        fault = f"is present without {', '.join(missing)}"
+    elif any(keys.features[key].kind not in ("float", "int64") for key in edges):
+        fault = "holds something other than numbers"
+    elif not (fault := unequal(keys.samples, edges)):
+        unit, fault = box_unit(keys.samples, edges, image)
     if fault:
         unread[present] = fault
         return
@@ -305,10 +301,7 @@ def _boxes_by_edge(keys: RecordKeys, image: str, label: str, unread: Unread) -> 
     elif _OBJECT_TEXT in keys.features:
         unread[_OBJECT_TEXT] = f"has the classes as text, without the integers of {_OBJECT_LABEL}"
     if _of_objects(keys, _OBJECT_MASK, present, unread):
-        if fault := mask_fault(keys.samples, _OBJECT_MASK):
-            unread[_OBJECT_MASK] = fault
-        else:
-            held += (Feature(_OBJECT_MASK, "mask", (None,)),)
+        held += (Feature(_OBJECT_MASK, "mask", (None,)),)
     kind = Boxes(label=label if classes else None, unit=unit)
     vocabulary = keys.vocabulary(_OBJECT_LABEL)
     yield Field(_OBJECT.column, kind, _OBJECT.key, *vocabulary, held=held)
@@ -318,11 +311,14 @@ def _of_objects(keys: RecordKeys, key: str, edge: str, unread: Unread) -> bool:
     """Whether a key is there, with one value for each box."""
     if key not in keys.features:
         return False
-    kinds = ("int64", "label") if key == _OBJECT_LABEL else ("bytes", "text", "mask")
+    is_mask = key == _OBJECT_MASK
     fault = unequal(keys.samples, (edge, key))
-    if keys.features[key].kind not in kinds:
-        words = "numbers, not PNGs" if key == _OBJECT_MASK else "no integers"
-        fault = f"holds {words}"
+    if keys.features[key].kind not in (
+        ("bytes", "text", "mask") if is_mask else ("int64", "label")
+    ):
+        fault = "holds numbers, not PNGs" if is_mask else "holds no integers"
+    elif is_mask and not fault:
+        fault = mask_fault(keys.samples, key)
     if fault:
         unread[key] = fault
     return not fault

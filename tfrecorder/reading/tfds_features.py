@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfrecorder.reading.dataset import Shape
@@ -94,13 +94,7 @@ def _of_length(tfds_key: TfdsKey, length: int | None) -> TfdsKey:
     shape: tuple[int | None, ...] = (length, *feature.shape)
     if None in shape and not tfds_key.unit:
         shape = (None,)  # as stored: one value after the other
-    return TfdsKey(
-        Feature(feature.key, feature.kind, shape),
-        tfds_key.classes,
-        tfds_key.shape,
-        tfds_key.unit,
-        tfds_key.fault,
-    )
+    return replace(tfds_key, feature=replace(feature, shape=shape))
 
 
 def _plain(kind: str) -> str:

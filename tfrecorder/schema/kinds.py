@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tfrecorder.core.checks import OneOf, Whole, name_of_dtype
+from tfrecorder.core.checks import OneOf, Whole, class_names, name_of_dtype
 from tfrecorder.core.option import faults_of, option
 from tfrecorder.errors import OptionError
 from tfrecorder.schema.keys import BACKGROUND
@@ -30,7 +30,7 @@ def _sides(shape: Sequence[int | None]) -> Shape:
     return tuple(None if side is None else operator.index(side) for side in shape)
 
 
-def _texts(names: Sequence[Any]) -> tuple[str, ...]:
+def _texts(names: Collection[Any]) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
@@ -41,14 +41,6 @@ def _check_name(value: Any) -> str | None:
 def _check_label(value: Any) -> str | None:
     is_label = isinstance(value, (str, int)) and not isinstance(value, bool)
     return None if is_label else "give text or an integer."
-
-
-def _check_names(names: Any) -> str | None:
-    if isinstance(names, str) or not isinstance(names, Sequence) or not len(names):
-        return "give a list of class names."
-    if any(map(_check_label, names)):
-        return "give text."
-    return "a name appears more than once." if len(set(map(str, names))) < len(names) else None
 
 
 def _check_columns(columns: Any) -> str | None:
@@ -140,7 +132,7 @@ class Label(Kind):
         required: if False, a source may lack the column: then the label is -1, its text empty.
     """
 
-    names: tuple[str, ...] | None = option(None, _check_names, normal=_texts)
+    names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
     default: str | int | None = option(None, _check_label)
     required: bool = option(True)
     word = "label"
@@ -157,7 +149,7 @@ class Labels(Kind):
         separator: the text between two labels.
     """
 
-    names: tuple[str, ...] | None = option(None, _check_names, normal=_texts)
+    names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
     columns: tuple[str, ...] | None = option(None, _check_columns, normal=tuple)
     separator: str | None = None
     word = "labels"
@@ -187,7 +179,7 @@ class Boxes(Kind):
     columns: tuple[str, ...] = option(BOX_COLUMNS, _check_edges, normal=tuple)
     label: str | None = option("label", _check_name)
     unit: str = option("fraction", OneOf(*UNITS))
-    names: tuple[str, ...] | None = option(None, _check_names, normal=_texts)
+    names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
     background_class: bool = option(False)
     tfds_features: bool = option(False)
     word = "boxes"
