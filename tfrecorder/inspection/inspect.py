@@ -145,8 +145,8 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
         stem: image_of(record.features, stored),
         f"{stem}{_MASK_MARK}": mask_of(record.features, stored),
     }
-    known, keys = (stored.image_key, mask_key(stored)), _image_keys(record.features, stored)
-    further = [data for key in keys if key not in known for data in _further(record, key, stored)]
+    shown, keys = (stored.image_key, mask_key(stored)), _image_keys(record.features, stored)
+    further = [data for key in keys if key not in shown for data in _further(record, key, stored)]
     images.update({f"{stem}-further{number}": data for number, data in enumerate(further, 2)})
     return {f"{name}.{_ending(data)}": data for name, data in images.items() if data}
 
@@ -182,10 +182,10 @@ def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, A
 
 def _image_keys(features: Mapping[str, Values], stored: StoredDataset) -> list[str]:
     """The keys of all images and masks, and of bytes that begin as an image does."""
-    known = [key for key, kind in stored.features.items() if kind in ("image", "mask")]
+    images = [key for key, kind in stored.features.items() if kind in ("image", "mask")]
     others = [key for key, kind in stored.features.items() if kind == "bytes"]
     data = {key: encoded_of(features, key, stored) for key in others}
-    return known + [key for key in others if data[key] and _ending(data[key]) != "bin"]
+    return images + [key for key in others if data[key] and _ending(data[key]) != "bin"]
 
 
 def _earlier_files(folder: str) -> set[str]:

@@ -125,17 +125,17 @@ def histogram(
             values, and those outside it are counted below the plot: otherwise one huge image would
             squeeze all others into one bar.
     """
-    values = np.concatenate([np.asarray(some, dtype=float) for some in series.values()])
+    values = np.concatenate([np.asarray(numbers, dtype=float) for numbers in series.values()])
     low, high = span or _middle(values)
     margin = 0.0 if high - low > 1e-9 else 0.5  # an axis has some length even for one value
     axis = Axis(low - margin, high + margin, _LEFT, WIDTH - _RIGHT)
-    fewest = min(len(some) for some in series.values() if len(some))
+    fewest = min(len(numbers) for numbers in series.values() if len(numbers))
     bins = min(max(int(2 * math.sqrt(fewest)), FEWEST_BINS), MOST_BINS)
     edges = np.linspace(axis.low, axis.high, bins + 1)
     shares = {
-        split: np.histogram(some, edges)[0] / len(some)
-        for split, some in series.items()
-        if len(some)
+        split: np.histogram(numbers, edges)[0] / len(numbers)
+        for split, numbers in series.items()
+        if len(numbers)
     }
     most = max(float(of_split.max()) for of_split in shares.values())
     up = Axis(0, most * 1.05, HEIGHT - _BOTTOM, _TOP)
@@ -190,13 +190,13 @@ def _ticks(across: Axis, up: Axis, form: Format) -> list[Tick]:
 def _described(series: Series, form: Format) -> str:
     """The plot in words."""
     return "; ".join(
-        f"{split}: {form(min(some))} to {form(max(some))}, median {form(float(np.median(some)))}"
-        for split, some in series.items()
-        if len(some)
+        f"{split}: {form(min(own))} to {form(max(own))}, median {form(float(np.median(own)))}"
+        for split, own in series.items()
+        if len(own)
     )
 
 
 def of_split(split: str) -> str:
     """The style sheet's class that gives a split its colour."""
-    known = split.lower() if split in ("TRAIN", "VALIDATION", "TEST") else "other"
-    return f"of-{known}"
+    name = split.lower() if split in ("TRAIN", "VALIDATION", "TEST") else "other"
+    return f"of-{name}"

@@ -49,9 +49,9 @@ def canonical_runner(name: str) -> str:
     """
     of_beam = name.startswith("apache_beam.runners.")
     wanted = name.rpartition(".")[2] if of_beam else name
-    for known in RUNNERS:
-        if wanted.lower() == known.lower():
-            return known
+    for runner in RUNNERS:
+        if wanted.lower() == runner.lower():
+            return runner
     return name
 
 
@@ -88,9 +88,9 @@ def check_form(value: Any) -> str | None:
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, Mapping):  # an option in JSON
-        return all(isinstance(name, str) and _is_plain(one) for name, one in value.items())
+        return all(isinstance(name, str) and _is_plain(item) for name, item in value.items())
     if isinstance(value, (list, tuple)):
-        return all(_is_plain(one) for one in value)
+        return all(_is_plain(item) for item in value)
     return value is None or isinstance(value, (str, bool, float)) or is_whole(value)
 
 

@@ -20,7 +20,7 @@ def collate(elements: Sequence[Any], pixels: Mapping[str, np.ndarray]) -> Any:
     Raises:
         OptionError: `map_fn` returned arrays of different shapes.
     """
-    own = [some if some.base is None else some.base for some in pixels.values()]
+    own = [array if array.base is None else array.base for array in pixels.values()]
     return _join(elements, {id(array): array for array in own})
 
 

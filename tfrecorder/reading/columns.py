@@ -52,8 +52,8 @@ def refuse_empty(stored: StoredDataset) -> None:
 
 def unread_words(stored: StoredDataset) -> str:
     """What we do not understand in records of other tools, and how to read the rest."""
-    targets = [one.column for one in stored.fields if isinstance(one.kind, _CLASSES)]
-    others = [one.column for one in stored.fields if not isinstance(one.kind, Image)]
+    targets = [field.column for field in stored.fields if isinstance(field.kind, _CLASSES)]
+    others = [field.column for field in stored.fields if not isinstance(field.kind, Image)]
     name = (targets or others or ["…"])[0]
     return (
         f"{'; '.join(stored.unread.values())}. To read the other columns, name them, such as "
@@ -62,10 +62,10 @@ def unread_words(stored: StoredDataset) -> str:
 
 
 def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Field]:
-    known = {field.column: field for field in stored.fields}
+    fields = {field.column: field for field in stored.fields}
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(known)}."
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(fields)}."
             raise OptionError.of(option, list(names), f"there is no column {name!r}; {hint}")
-    return [known[name] for name in names]
+    return [fields[name] for name in names]

@@ -66,12 +66,12 @@ def count_records(path: str) -> int:
         DatasetError: the records do not end where the file ends.
     """
     end = os.path.getsize(path)
-    records = at = 0
+    records = position = 0
     with open(path, "rb", buffering=4096) as file, contextlib.suppress(CorruptRecordError):
         for start, size in read_places(file, end):
-            at = start + size
+            position = start + size
             records += 1
-    if at != end:
+    if position != end:
         raise DatasetError(
             f"{path} is not a whole TFRecord file: record {max(records - 1, 0)} does not end where "
             "the file does. It is truncated, compressed as a whole, or of another format: copy it "

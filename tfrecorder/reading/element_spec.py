@@ -152,7 +152,7 @@ class ElementSpec:
                 fillers["masks"] = 0
         if most is None:
             return made
-        return {name: engine.padded(some, most, fillers[name]) for name, some in made.items()}
+        return {name: engine.padded(rows, most, fillers[name]) for name, rows in made.items()}
 
 
 def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:

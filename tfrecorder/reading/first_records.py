@@ -93,7 +93,7 @@ def features_of(
     features, faults = {}, {}
     for key in keys:
         values = [sample.values[key] for sample in samples if len(sample.values.get(key, ()))]
-        kinds = sorted({_kind(some) for some in values})
+        kinds = sorted({_kind(stored) for stored in values})
         if len(kinds) > 1:
             faults[key] = f"holds {' in some records and '.join(kinds)} in others"
         elif kinds:
@@ -117,8 +117,8 @@ def _kind(values: Values) -> str:
 
 def _text_or_bytes(values: Iterable[Values]) -> str:
     try:
-        for some in values:
-            for value in some:
+        for texts in values:
+            for value in texts:
                 bytes(value).decode()
     except UnicodeDecodeError:
         return "bytes"
@@ -127,9 +127,9 @@ def _text_or_bytes(values: Iterable[Values]) -> str:
 
 def encoded_keys(samples: Sequence[Sample]) -> list[str]:
     """The keys with a value that begins as an encoded image does, sorted."""
-    values = [(key, some) for sample in samples for key, some in sample.values.items() if len(some)]
-    lists = [(key, some) for key, some in values if isinstance(some, list)]
-    return sorted({key for key, some in lists if some[0].startswith(_IMAGES)})
+    values = [(key, data) for sample in samples for key, data in sample.values.items() if len(data)]
+    lists = [(key, data) for key, data in values if isinstance(data, list)]
+    return sorted({key for key, data in lists if data[0].startswith(_IMAGES)})
 
 
 def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str:
@@ -170,7 +170,7 @@ def _pixel_fault(sample: Sample, edges: Sequence[np.ndarray], image: str) -> str
     if size is None:
         return ""
     sides = [sample.values.get(key, []) for key in (HEIGHT, WIDTH)]
-    stated = [int(some[0]) for some in sides if isinstance(some, np.ndarray) and len(some)]
+    stated = [int(side[0]) for side in sides if isinstance(side, np.ndarray) and len(side)]
     if len(stated) == 2 and tuple(stated) != size:
         return (
             f"is in pixels, of an image of {stated[1]} x {stated[0]} as the record says, but the "

@@ -203,10 +203,10 @@ def _image_fault(keys: RecordKeys, key: str) -> str:
 def _labels(keys: RecordKeys, unread: Unread) -> Iterator[Field]:
     named = list(filter(None, [keys.target]))
     usual = [key for key in (LABEL, LABEL_COLUMN) if key in keys.features][:1]
-    known = [
+    stated = [
         key for key, feature in keys.features.items() if feature.kind == "label" and "/" not in key
     ]
-    for key in named or usual or known:
+    for key in named or usual or stated:
         if keys.is_a(key, ("label",), (None,)) and keys.vocabulary(key)[1] is not None:
             held: tuple[Feature, ...] = (keys.features[key],)
             yield Field(key, Labels(), key, *keys.vocabulary(key), held=held)

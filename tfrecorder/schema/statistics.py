@@ -41,7 +41,7 @@ def merged(
             for split, part in of_splits.items():
                 parts.setdefault(name, {}).setdefault(split, []).append(part)
     return {
-        name: {split: whole for split, some in of_splits.items() if (whole := _of_all(some))}
+        name: {split: whole for split, stated in of_splits.items() if (whole := _of_all(stated))}
         for name, of_splits in parts.items()
     }
 
