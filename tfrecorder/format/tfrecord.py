@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import os
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -22,6 +23,11 @@ FRAMING_BYTES = HEADER_BYTES + FOOTER_BYTES
 
 #: The largest size of a protocol buffer, and so of an Example: no record of ours is larger.
 MAX_RECORD_BYTES = 2**31 - 1
+
+#: The largest record that is unpacked: a compressed file of 1 MB may hold one of 1 GB.
+MAX_PACKED_BYTES = 2**28
+
+_TOO_LONG = "it would unpack to {:,} bytes, at most {:,} are; unpack the file first if it is sound"
 
 _LENGTH = struct.Struct("<Q")
 _HEADER = struct.Struct("<QI")
@@ -143,6 +149,37 @@ def read_records(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, 
         yield met.offset, met.data
 
 
+def stream_records(file: BinaryIO) -> Iterator[bytes]:
+    """The records of a stream of unknown length, such as that of a compressed file.
+
+    Raises:
+        CorruptRecordError: a record is damaged or larger than `MAX_PACKED_BYTES`, or the stream
+            ends inside it.
+    """
+    number = at = 0
+    while first := file.read(1):
+        header = first + file.read(HEADER_BYTES - 1)
+        size = int.from_bytes(header[: _LENGTH.size], "little")
+        if size > MAX_PACKED_BYTES and is_header(header):
+            raise CorruptRecordError(at, _TOO_LONG.format(size, MAX_PACKED_BYTES))
+        met = _record_after(header, file, number, at, sys.maxsize, False)
+        if met.data is None:
+            raise CorruptRecordError(met.offset, met.fault)
+        yield met.data
+        number, at = number + 1, at + met.size
+
+
+def is_header(data: bytes) -> bool:
+    """Whether bytes begin with the header of a record: a length, and its checksum.
+
+    >>> is_header(b"".join(frame([b"abc"]))), is_header(b"text, not a record")
+    (True, False)
+    """
+    if len(data) < HEADER_BYTES:
+        return False
+    return _HEADER.unpack(data[:HEADER_BYTES])[1] == masked_crc(google_crc32c.value(data[:8]))
+
+
 def unframe(framed: bytes) -> bytes:
     """The data of one record, after its checksums were compared.
 
@@ -183,10 +220,15 @@ def read_places(file: BinaryIO, end: int) -> Iterator[Place]:
 
 
 def _next_record(file: BinaryIO, number: int, at: int, end: int, lengths: bool) -> Walked:
+    return _record_after(file.read(HEADER_BYTES), file, number, at, end, lengths)
+
+
+def _record_after(
+    header: bytes, file: BinaryIO, number: int, at: int, end: int, lengths: bool
+) -> Walked:
     def damaged(fault: str, size: int = 0) -> Walked:
         return Walked(number, at, size, None, fault)
 
-    header = file.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return damaged("the file ends inside the header")
     size, crc = _HEADER.unpack(header)

@@ -55,7 +55,7 @@ def _words(stored: StoredDataset, key: str, image: bytes, fault: Reject) -> str:
     files = files_of(stored.directory)
     for shard in (shard for shards in stored.splits.values() for shard in shards):
         offset = 0
-        for data in files.records(shard.path):
+        for data in files.records(shard.path, shard.compression):
             if image in parse_example(data).get(key, ()):
                 return str(damaged_record(shard, offset, fault, stored.form))
             offset += len(data) + FRAMING_BYTES

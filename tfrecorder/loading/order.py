@@ -32,11 +32,15 @@ _TOGETHER = 256
 
 @dataclass(frozen=True)
 class Slice:
-    """A run of records in one shard: `take` of them after the first `skip`; -1 takes all."""
+    """A run of records in one shard: `take` of them after the first `skip`; -1 takes all.
+
+    `compression` is of the whole file, as TensorFlow names it.
+    """
 
     path: str
     skip: int = 0
     take: int = -1
+    compression: str = ""
 
 
 def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Slice]:
@@ -51,7 +55,11 @@ def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Sl
     [('a', 2, 2), ('b', 0, 1)]
     """
     if part is None:
-        return [Slice(shard.path) for shard in shards if shard.records != 0]
+        return [
+            Slice(shard.path, compression=shard.compression)
+            for shard in shards
+            if shard.records != 0
+        ]
     first, end = balanced_part(sum(shard.records or 0 for shard in shards), *part)
     runs, begin = [], 0
     for shard in shards:
@@ -84,6 +92,7 @@ def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) ->
         tf.constant([run.path for run in runs], tf.string),
         tf.constant([run.skip for run in runs], tf.int64),
         tf.constant([run.take for run in runs], tf.int64),
+        tf.constant([run.compression for run in runs], tf.string),
     )
     files = tf.data.Dataset.from_tensor_slices(columns)
     if not shuffled:
@@ -103,7 +112,8 @@ def read_slices(
     """The serialized records of slices, in the order of the slices.
 
     Args:
-        files: the path of each; then, if they are not all whole, skip and take.
+        files: the path of each; then, if they are not all whole and plain, skip, take and
+            compression.
         cycle: how many slices are read at the same time, interleaved; None reads one by one.
     """
     if cycle is None:
@@ -117,9 +127,12 @@ def read_slices(
 
 
 def _read_slice(
-    path: tf.Tensor, skip: tf.Tensor | int = 0, take: tf.Tensor | int = -1
+    path: tf.Tensor,
+    skip: tf.Tensor | int = 0,
+    take: tf.Tensor | int = -1,
+    compression: tf.Tensor | str = "",
 ) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(path).skip(skip).take(take)
+    return tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
 
 
 def shuffle(

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool
 from tfrecorder.errors import DatasetError, PackageError, UnreachableError
+from tfrecorder.format.compression import HEAD_BYTES, compression_of
 from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
 
 
@@ -71,9 +72,16 @@ class TensorFlowFiles(StoredFiles):
     def count(self, path: str) -> None:
         return None
 
-    def records(self, path: str) -> Iterator[bytes]:
+    def compression(self, path: str) -> str:
         try:
-            yield from tf.data.TFRecordDataset(path).as_numpy_iterator()
+            with tf.io.gfile.GFile(path, "rb") as file:
+                return compression_of(file.read(HEAD_BYTES))
+        except tf.errors.OpError as error:
+            raise DatasetError(f"{path} cannot be read: {error.message}") from error
+
+    def records(self, path: str, compression: str) -> Iterator[bytes]:
+        try:
+            yield from tf.data.TFRecordDataset(path, compression).as_numpy_iterator()
         except tf.errors.OpError as error:
             raise ValueError(error.message) from error
 

@@ -29,12 +29,14 @@ class ShardFile:
         records: number of records; None if that is not known without reading the file.
         bytes: size of the file.
         crc32c: of the file; None if that is not known without reading it.
+        compression: of the whole file: "GZIP", "ZLIB", or "" for none.
     """
 
     path: str
     records: int | None
     bytes: int
     crc32c: int | None = None
+    compression: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,12 +124,19 @@ class StoredDataset:
 
     def uncounted(self) -> str | None:
         """Why records cannot be read by number, and the remedy; None if they can."""
-        if all(self.records(split) is not None for split in self.splits):
-            return None
-        return (
-            f"{self.directory}: without metadata, records are found only on a disk; copy the files "
-            "first."
-        )
+        shards = [shard for of_split in self.splits.values() for shard in of_split]
+        packed = next((shard for shard in shards if shard.compression), None)
+        if packed is not None:
+            return (
+                f"{packed.path} is compressed ({packed.compression}) and has no random access: "
+                "unpack it first, or read it in order with load."
+            )
+        if any(shard.records is None for shard in shards):
+            return (
+                f"{self.directory}: without metadata, records are found only on a disk; copy the "
+                "files first."
+            )
+        return None
 
     def bytes(self, split: str) -> int:
         """The bytes of a split's files."""

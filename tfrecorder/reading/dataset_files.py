@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
-from tfrecorder.format.tfrecord import CorruptRecordError, read_places, read_records
+from tfrecorder.format.compression import HEAD_BYTES, compression_of, records_of
+from tfrecorder.format.tfrecord import CorruptRecordError, read_places
 
 
 class StoredFiles:
@@ -50,10 +51,15 @@ class StoredFiles:
         """A file's number of records; None if the whole file would have to be read."""
         return count_records(path) if storage.is_local(path) else None
 
-    def records(self, path: str) -> Iterator[bytes]:
+    def compression(self, path: str) -> str:
+        """How a whole file is compressed: "GZIP", "ZLIB", or "" for none."""
+        with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
+            return compression_of(file.read(HEAD_BYTES))
+
+    def records(self, path: str, compression: str) -> Iterator[bytes]:
         """A file's records in order; raises ValueError if one is damaged."""
         with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
-            yield from (data for _, data in read_records(file))
+            yield from records_of(file, compression)
 
 
 STORED_FILES = StoredFiles()
@@ -74,7 +80,6 @@ def count_records(path: str) -> int:
     if position != end:
         raise DatasetError(
             f"{path} is not a whole TFRecord file: record {max(records - 1, 0)} does not end where "
-            "the file does. It is truncated, compressed as a whole, or of another format: copy it "
-            "again, or unpack it first (as with gunzip)."
+            "the file does. It is truncated, or of another format; copy it again."
         )
     return records

@@ -61,15 +61,13 @@ def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: StoredFiles) 
 def _first_records(shard: ShardFile, files: StoredFiles) -> list[Sample]:
     samples, size = [], 0
     try:
-        for data in itertools.islice(files.records(shard.path), _RECORDS):
+        for data in itertools.islice(files.records(shard.path, shard.compression), _RECORDS):
             samples.append(Sample(shard.path, parse_example(data)))
             size += len(data)
             if size > _BYTES:
                 break
     except ValueError as error:
-        raise DatasetError(
-            f"{shard.path} is damaged: {error}. Copy it again, or unpack it if it is compressed."
-        ) from error
+        raise DatasetError(f"{shard.path} is damaged: {error}. Copy it again.") from error
     return samples
 
 

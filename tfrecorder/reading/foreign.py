@@ -97,8 +97,8 @@ def open_files(
     splits: dict[str, list[ShardFile]] = {}
     for path in paths:
         folder, name = os.path.split(path)
-        shard = ShardFile(path, files.count(path), folders[folder][name])
-        splits.setdefault(_split_of(name), []).append(shard)
+        of_split = splits.setdefault(_split_of(name), [])
+        of_split.append(_shard(path, folders[folder][name], of_split, files))
     in_order = {
         name: tuple(splits[name]) for name in sorted(splits, key=[*SPLITS, UNASSIGNED].index)
     }
@@ -109,6 +109,21 @@ def open_files(
     return StoredDataset(
         pattern, "files", in_order, *_meaning_by_samples(in_order, folders, named, files)
     )
+
+
+def _shard(path: str, size: int, before: Sequence[ShardFile], files: StoredFiles) -> ShardFile:
+    """One record file.
+
+    In a bucket each check is a request, so the compression is taken from the files before it.
+
+    Args:
+        before: the files of its split found so far.
+    """
+    known = [shard.compression for shard in before if shard.bytes]
+    ask = storage.is_local(path) or not known
+    compression = files.compression(path) if ask else known[0]
+    records = None if compression else files.count(path)
+    return ShardFile(path, records, size, compression=compression)
 
 
 def _meaning_by_samples(
