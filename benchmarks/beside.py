@@ -51,6 +51,19 @@ def read(source: str, kept: str, writing: dict[str, Any], epochs: int = 1, **opt
     return run
 
 
+def batches(source: str, kept: str, epochs: int = 1, **options: Any) -> Timed:
+    """Epochs of `tfrecorder.batches` over what this package wrote."""
+    directory = _written(source, kept)
+    import tfrecorder
+
+    loader = tfrecorder.batches(directory, "TRAIN", batch_size=64, **options)
+
+    def run() -> Numbers:
+        return {"batches": sum(1 for _ in range(epochs) for _ in loader)}
+
+    return run
+
+
 def verify(source: str, kept: str) -> Timed:
     """`tfrecorder.verify` of what this package wrote."""
     directory = _written(source, kept)
@@ -94,6 +107,7 @@ def make_cases(data: Path, images: int) -> list[Case]:
     source = str(shared.listed(shared.photographs(data, images), images))
     here, kept = {"source": source}, f"{data}/beside-PACKAGE"
     photos = {**here, "kept": f"{kept}/photographs-{images}", "writing": {}}
+    by_number = {key: value for key, value in photos.items() if key != "writing"}
     pixels: dict[str, Any] = {"image_size": (128, 128), "image_format": "raw"}
     raw = {**here, "kept": f"{kept}/raw-{images}", "writing": pixels}
     return [
@@ -103,6 +117,10 @@ def make_cases(data: Path, images: int) -> list[Case]:
         Case("read, plain", "beside:read", {**photos, "image_size": 224, "antialias": False}),
         Case("read, undecoded", "beside:read", {**photos, "decode": False, "epochs": 20}),
         Case("read, raw", "beside:read", {**raw, "epochs": 20}),
+        Case("batches, 224", "beside:batches", {**by_number, "image_size": 224}),
+        Case(
+            "batches, augment", "beside:batches", {**by_number, "image_size": 224, "augment": True}
+        ),
         Case("verify", "beside:verify", {**here, "kept": photos["kept"]}),
         Case("validate", "beside:validate", {"rows": PLAN_ROWS}),
         *(
