@@ -58,7 +58,7 @@ def test_two_folders_with_the_same_names_hold_different_images() -> None:
 
 def test_a_conversion_of_the_same_names_in_another_folder_is_not_passed_over() -> None:
     tfrecorder.convert("photos/mon", "out", **TRAIN, **QUIET)
-    with pytest.warns(UserWarning, match="nothing of .*photos/tue was written.*append adds these"):
+    with pytest.warns(UserWarning, match="nothing of .*photos/tue was written.*append` adds these"):
         assert tfrecorder.convert("photos/tue", "out", **TRAIN, **QUIET).was_finished
     with warnings.catch_warnings():
         warnings.simplefilter("error")

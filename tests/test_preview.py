@@ -405,7 +405,7 @@ def test_it_holds_all_it_shows(page: ReadPage) -> None:
 def test_every_picture_and_plot_has_words(page: ReadPage) -> None:
     assert all(one["alt"] for one in page.all("img"))
     plots = [one for one in page.all("svg") if one.get("role") == "img"]
-    assert len(plots) == 5
+    assert len(plots) == 6
     assert all(len(one["aria-label"]) > 30 for one in plots)
 
 

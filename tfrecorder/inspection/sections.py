@@ -78,6 +78,7 @@ def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[plots.Plot]:
         return {split: [value(view) for view in views] for split, views in seen.items()}
 
     shorter = series(lambda view: min(view.width, view.height))
+    longer = series(lambda view: max(view.width, view.height))
     aspects = series(lambda view: view.width / view.height)
     kilobytes = series(lambda view: view.size / 1000)
     brightness = series(lambda view: view.brightness)
@@ -85,6 +86,7 @@ def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[plots.Plot]:
     whole = "{:.0f}".format
     return [
         plots.histogram(shorter, "{:,.0f}".format, "Shorter side in pixels"),
+        plots.histogram(longer, "{:,.0f}".format, "Longer side in pixels"),
         plots.histogram(aspects, "{:.3g}".format, "Aspect: width ÷ height"),
         plots.histogram(kilobytes, "{:,.4g}".format, "File size in kB"),
         plots.histogram(brightness, whole, "Brightness: mean grey level", (0, 255)),
