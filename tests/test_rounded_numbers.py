@@ -99,8 +99,7 @@ def test_float64_is_said_to_be_impossible(dtype: Any) -> None:
         tfrecorder.validate(photo_frame(1), schema={"n": {"kind": "number", "dtype": "float64"}})
 
 
-def test_a_million_ordinary_numbers_cost_no_more() -> None:
-    """None of them is compared with what is stored of it."""
+def test_ordinary_numbers_are_never_compared_with_what_is_stored_of_them() -> None:
 
     class Never(float):
         def __eq__(self, other: object) -> bool:
@@ -113,7 +112,7 @@ def test_a_million_ordinary_numbers_cost_no_more() -> None:
 
         __hash__ = float.__hash__
 
-    numbers = np.random.default_rng(0).random(10**6)
+    numbers = np.random.default_rng(0).random(10**4)
     assert rounded([*map(Never, numbers)]) == []
     with pytest.raises(AssertionError, match="it is compared"):
         rounded([Never(2**24 + 1)])
