@@ -24,7 +24,7 @@ import pytest
 from expensive_cases import strips
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import CSV, SAMPLES, public_files
+from support import CSV, SAMPLES, public_files, run
 from torture import control_groups, disks, limits
 
 import tfrecorder
@@ -88,8 +88,25 @@ def test_too_little_address_space_is_one_line() -> None:
 @pytest.mark.slow
 def test_any_limit_of_address_space_is_enough_or_named_in_one_line(tmp_path: Path) -> None:
     """Protobuf raised a TypeError under one, and Arrow aborted the process under another."""
-    (count,) = limits.squeeze(tmp_path / "limits", (320, 375, 400, 600))
+    (count,) = limits.squeeze(tmp_path / "limits", (320, 400, 600))
     assert count.times > 20
+
+
+@pytest.mark.slow
+def test_memory_that_ends_while_the_package_is_imported_is_named_in_one_line() -> None:
+    """Where it ends differs by machine, so here an import raises what Python raises there."""
+    code = """
+import sys
+class Short:
+    def find_spec(self, name, *rest):
+        if name == "tfrecorder.cli.convert":
+            raise MemoryError
+sys.meta_path.insert(0, Short())
+sys.argv = sys.orig_argv = ["tfrecorder", "info", "out"]
+import tfrecorder.cli.main
+"""
+    finished = run("-c", code)
+    assert "ulimit -v" in one_line(finished)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from types import TracebackType
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
@@ -33,12 +34,25 @@ def _print_thread_error(failed: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failed)
 
 
+def _print_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """One line where the memory ends while the package is still being imported."""
+    if issubclass(kind, MemoryError):
+        sys.stderr.write(
+            "error: this process cannot get the memory that it needs to begin; raise its limit "
+            "(`ulimit -v`, or the memory of its container).\n"
+        )
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
 # The word before the arguments, as Python was given it: a path to `tfrecorder`, or its name.
 _started = "".join(sys.orig_argv[-len(sys.argv) :][:1])
 if os.path.basename(_started) == "tfrecorder" and sys.argv[0] in ("-m", _started):
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # `nohup` ignores it
         signal.signal(signal.SIGINT, _end)
-    threading.excepthook = _print_thread_error
+    threading.excepthook, sys.excepthook = _print_thread_error, _print_error
     from tfrecorder.core.limits import address_space_left
 
     if address_space_left() is not None:
