@@ -126,6 +126,6 @@ import runpy; runpy.run_module('tfrecorder', run_name='__main__')
     ended = run("-c", code)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("error: --runner DaskRunner cannot be loaded")
+    assert line.startswith("error: --runner DaskRunner: it cannot be loaded")
     assert 'pip install "dask[distributed]"' in line
     assert not Path("out").exists()

@@ -117,7 +117,7 @@ def test_each_of_several_connected_processes_is_asked_for_its_share() -> None:
             lambda: BatchSampler(records),
             lambda: list(before),
         ):
-            with pytest.raises(OptionError, match=r"process 1 of 3.* here \(1, 3\)"):
+            with pytest.raises(OptionError, match=r"process 1 of 3.* `shard=\(1, 3\)` here"):
                 read()
         whole = batches(OUT, "TEST", image_size=9, shard=(0, 1), drop_remainder=False)
         assert sum(len(labels) for _, labels in whole) == 8
