@@ -1,6 +1,6 @@
 """Frames of few and of many images: with uris they take the memory of the frame, and no image.
 
-A process of its own is measured as the system sees it, for N images and for four times as many.
+A new process makes each frame, of N images and of four times as many; the system says what it took.
 """
 
 from __future__ import annotations

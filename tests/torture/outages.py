@@ -143,7 +143,7 @@ def _shut(bucket: Bucket, kind: str) -> None:
 
 
 def endure_alone(outage: Outage, rows: int) -> float:
-    """`endure` in its own process, with a server of its own."""
+    """`endure` with its own server, for a process that does nothing else."""
     with in_process() as gcs, door(gcs) as before:
         environment = {**gcs.environment(), "STORAGE_EMULATOR_HOST": before.url}
         with patch.dict(os.environ, environment):

@@ -1,9 +1,9 @@
 """What a failed obstore request means: by the service's code, the exception's type and the status.
 
 obstore's exceptions have neither status nor code, only a type and a message of object_store (Rust)
-that contains the response's status and body.  So these two are taken out of the message.  A failure
-with neither, of no type of its own, is one of the connection; only the places where credentials are
-looked for, and a redirect, show in nothing but words.
+that contains the response's status and body.  So these two are taken out of the message.  If it
+holds neither, and the type is the general one, the connection failed.  Missing credentials and a
+redirect to another region can only be told from the words.
 Sources: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and
 https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes
 """
