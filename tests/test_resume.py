@@ -234,17 +234,20 @@ def small_disk() -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("full", ["", "nr_inodes=16"])  # then not even a note of it has room
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}], ids=str)
 def test_a_full_disk_is_one_clear_error_and_a_rerun_with_room_completes(
-    frame: pd.DataFrame, small_disk: Path, options: dict[str, int]
+    frame: pd.DataFrame, small_disk: Path, options: dict[str, int], full: str
 ) -> None:
     out = small_disk / "out"
+    if full:
+        subprocess.run(["mount", "-o", f"remount,{full}", str(small_disk)], check=True)
     message = error_of(OutputError, frame, out, num_shards=8, **options)
     assert f"{out} cannot be written: No space left on device" in message.replace(
         str(Path.cwd()) + "/", ""
     )
     assert not (out / "dataset_info.json").exists()
-    subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+    subprocess.run(["mount", "-o", "remount,size=4m,nr_inodes=0", str(small_disk)], check=True)
     tfrecorder.convert(frame, out, num_shards=8)
     tfrecorder.convert(frame, "fresh", num_shards=8)
     assert public_files(out) == public_files("fresh")

@@ -12,7 +12,7 @@ from tfrecorder import storage
 from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.exchange import is_in_place
-from tfrecorder.output.failure import read_failure
+from tfrecorder.output.failure import Failure, read_failure
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
@@ -89,11 +89,17 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 
 def _as_raised(error: BaseException) -> TfrecorderError | None:
-    """A worker's error as it was raised, if Beam raises a copy of it that names its step."""
+    """A worker's error as it was raised: Beam raises a copy of it that names its step.
+
+    From another process Beam brings the text of its traceback alone.
+    """
     original = error.__context__
     if isinstance(original, TfrecorderError) and str(original) in str(error):
         return original.with_traceback(None)
-    return None
+    quoted = str(error).rpartition("\ntfrecorder.errors.")[2]
+    name, _, message = quoted.partition(": ")
+    message, step, _ = message.partition(" [while running ")
+    return Failure(name, message).as_error() if step else None
 
 
 def _run_locally(
