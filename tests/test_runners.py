@@ -12,7 +12,7 @@ from clusters import free_port
 from support import CSV, error_of, public_files, run
 
 import tfrecorder
-from tfrecorder import ConvertOptions, OptionError, RunnerError
+from tfrecorder import ConvertOptions, OptionError, OutputError, RunnerError
 
 
 def refusal_of(**options: object) -> str:
@@ -173,6 +173,15 @@ class FailingRunner(PipelineRunner):
         raise ConnectionError("the cluster is gone\n  at line 1\n  at line 2\nand stays away")
 
 
+class QuotingRunner(PipelineRunner):
+    """Fails with the text of a worker's traceback, as Beam brings it from another process."""
+
+    text = ""
+
+    def run_pipeline(self, pipeline: object, options: object) -> PipelineResult:
+        raise RuntimeError(self.text)
+
+
 class _Ended(PipelineResult):
     def wait_until_finish(self, duration: int | None = None) -> str:
         return self.state
@@ -191,3 +200,31 @@ def test_a_runner_that_fails_is_told_in_a_line_and_old_notes_are_not_read(frame)
     assert "failed: ConnectionError … the cluster is gone … and stays away. " in message
     assert "run the same conversion again to continue" in message
     assert tfrecorder.convert(frame, "out").records == len(frame)
+
+
+QUOTED = "Traceback (most recent call last):\ntfrecorder.errors.OutputError: the disk is full."
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        (f"{QUOTED} [while running 'WriteShards']", OutputError, "the disk is full."),
+        (
+            f"{QUOTED}\n\nDuring handling of the above exception, another exception occurred:\n\n"
+            "Traceback (most recent call last):\nKeyError: 'x' [while running 'WriteShards']",
+            RunnerError,
+            "KeyError: 'x'",
+        ),
+    ],
+    ids=["ours", "another that came of it"],
+)
+def test_an_error_of_ours_is_read_from_a_traceback_that_ends_with_it(
+    frame: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    kind: type[Exception],
+    words: str,
+) -> None:
+    monkeypatch.setattr(QuotingRunner, "text", text)
+    message = error_of(kind, frame, runner=f"{__name__}.QuotingRunner")
+    assert message == words if kind is OutputError else words in message

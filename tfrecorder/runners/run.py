@@ -91,7 +91,8 @@ def _is_interrupt(error: BaseException | None) -> bool:
 def _as_raised(error: BaseException) -> TfrecorderError | None:
     """A worker's error as it was raised: Beam raises a copy of it that names its step.
 
-    From another process Beam brings the text of its traceback alone.
+    From another process Beam brings the text of its traceback alone, which may go on to an error
+    that came of ours.
     """
     original = error.__context__
     if isinstance(original, TfrecorderError) and str(original) in str(error):
@@ -99,7 +100,7 @@ def _as_raised(error: BaseException) -> TfrecorderError | None:
     quoted = str(error).rpartition("\ntfrecorder.errors.")[2]
     name, _, message = quoted.partition(": ")
     message, step, _ = message.partition(" [while running ")
-    return Failure(name, message).as_error() if step else None
+    return Failure(name, message).as_error() if step and "\nTraceback" not in message else None
 
 
 def _run_locally(
