@@ -7,6 +7,7 @@ value in one has the right type.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +15,11 @@ import google_crc32c
 
 from tfrecorder.errors import DatasetError
 
-#: The form numbers of a plan's files and of the metadata; another number is another form.
-PLAN_VERSION = 3
-METADATA_VERSION = 3
+#: The form numbers of a plan's files and of a manifest; another number is another form.
+PLAN_VERSION = 4
+MANIFEST_VERSION = 4
+
+_NOTE = re.compile(r"commit ([0-9]{1,15}), plan ([0-9a-f]{64})")
 
 #: What stands between the name of the checksum and its value.
 _COLON = b": "
@@ -65,20 +68,41 @@ def unseal(data: bytes) -> dict[str, Any]:
     return values
 
 
-def parse_metadata(data: bytes, path: str) -> dict[str, Any]:
-    """The values of a dataset's metadata, at a path.
+def parse_manifest(data: bytes, path: str) -> dict[str, Any]:
+    """The values of a commit's manifest, at a path.
 
     Raises:
         ValueError: it is damaged, or another document.
         DatasetError: another version of the package wrote it.
     """
-    metadata = unseal(data)
-    if metadata.get("version") != METADATA_VERSION:
+    manifest = unseal(data)
+    if manifest.get("version") != MANIFEST_VERSION:
         raise DatasetError(
             f"{path} was made by another version of tfrecorder: its form is number "
-            f"{metadata.get('version')!r}, and this version reads number {METADATA_VERSION}. Use "
+            f"{manifest.get('version')!r}, and this version reads number {MANIFEST_VERSION}. Use "
             "that version, or convert again."
         )
-    if "shards" not in metadata:
-        raise ValueError("it is another document than metadata")
-    return metadata
+    if "splits" not in manifest:
+        raise ValueError("it is another document than a manifest")
+    return manifest
+
+
+def commit_note(commit: int, digest: str) -> str:
+    """What `dataset_info.json` says of its commit, in a field that TFDS reads.
+
+    >>> commit_note(3, "ab")
+    'commit 3, plan ab'
+    """
+    return f"commit {commit}, plan {digest}"
+
+
+def parse_commit_note(info: Any) -> tuple[int, str] | None:
+    """The number and the plan's digest of the commit that a `dataset_info.json` stands for.
+
+    None if another tool wrote it.
+    """
+    notes = info.get("releaseNotes") if isinstance(info, dict) else None
+    if not isinstance(notes, dict):
+        return None
+    match = _NOTE.fullmatch(str(notes.get(info.get("version"))))
+    return (int(match[1]), match[2]) if match else None

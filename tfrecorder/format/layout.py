@@ -1,32 +1,34 @@
 """Every file name of a dataset directory, for writing and for reading: all of them are here.
 
 out/
-  train-00000-of-00012.tfrecord     a shard
+  train-00000.tfrecord              a shard; train-r2-00000.tfrecord in the split's revision 2
   features.json                     feature types, in TFDS's form
   image.class.label.labels.txt      class names, in TFDS's form
   label_map.csv  label_map.pbtxt    class names of boxes from 1, where 0 is the background
   rejects.csv  suspects.csv         rows without a record; records with a decoder's warning
   dataset_info.json                 the commit, written last, in TFDS's form
   _tfrecorder/                      all that only tfrecorder reads
-    plan.json  plan.parquet         which row goes to which position of which shard
-    metadata.json                   schema, splits, counts, checksums, true class names
+    commits/00003.json              what commit 3 added or rewrote, and what readers must know then
+    tables/train-00000.parquet      the rows of a shard: where their records are, why they have none
+    index/….tfrecord.idx            a line `offset size` for each record
+    plan.json  plan.parquet         the operation under way: which row goes to which shard; removed
+                                    last, after its commit
+    done/train-00000.json           a shard under way is complete: its counts and CRC32C
+    waiting/train-00000.tfrecord    a complete shard that must not be seen before the commit
+    progress/train-00000            records written so far by a shard under way
     failure.json                    why the pipeline stopped, for the launcher to read
     parts.json                      into how many parts the shards were divided for `work`
-    lock                            held by the conversion that writes the directory
-    done/train-00000-of-00012.json  a shard is complete: its counts and CRC32C
-    index/….tfrecord.idx            a line `offset size` for each record
-    rejects/….csv  suspects/….csv   the shard's own share of the two files above
-    progress/train-00000-of-00012   records written so far by a shard under way
+    lock                            held by the operation that writes the directory
     tmp/                            files not complete yet
-    spool/00001/                    images that came as bytes, until generation 1 is committed
-    next/                           the dataset that is to replace this one, in the same form
-  appended/00001/                   generation 1: a dataset directory in the same form
+    spool/00003/                    images that came as bytes, until commit 3
+    rows.parquet                    the columns of many tables that an append searches, together
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfrecorder.storage import folders, local
@@ -41,33 +43,31 @@ LABEL_MAP_PBTXT = "label_map.pbtxt"
 
 PLAN = f"{PRIVATE}/plan.json"
 PLAN_ROWS = f"{PRIVATE}/plan.parquet"
-METADATA = f"{PRIVATE}/metadata.json"
 FAILURE = f"{PRIVATE}/failure.json"
 PARTS = f"{PRIVATE}/parts.json"
 LOCK = f"{PRIVATE}/lock"
 TMP = local.TMP
-DONE = f"{PRIVATE}/done"
+COMMITS = f"{PRIVATE}/commits"
+TABLES = f"{PRIVATE}/tables"
 INDEX = f"{PRIVATE}/index"
-SHARD_REJECTS = f"{PRIVATE}/rejects"
-SHARD_SUSPECTS = f"{PRIVATE}/suspects"
+DONE = f"{PRIVATE}/done"
+WAITING = f"{PRIVATE}/waiting"
 PROGRESS = f"{PRIVATE}/progress"
 SPOOL = f"{PRIVATE}/spool"
-NEXT = f"{PRIVATE}/next"
-APPENDED = folders.APPENDED
+ROWS = f"{PRIVATE}/rows.parquet"
 
-#: Folders with a file per shard; and everything else in our folder except the lock and `next/`.
-SHARD_FOLDERS = (DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS)
-PRIVATE_FILES = (PLAN, PLAN_ROWS, METADATA, FAILURE, PARTS, TMP, PROGRESS, SPOOL)
+PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL)
 
-PRIVATE_FOLDERS = (TMP, DONE, INDEX, SHARD_REJECTS, SHARD_SUSPECTS, PROGRESS, SPOOL)
+#: What an operation needs only until its commit; its plan goes after all of these.
+LEFTOVERS = (TMP, DONE, WAITING, PROGRESS, FAILURE, PARTS, PLAN_ROWS)
 
 #: Desktops write these into any folder that someone opens; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
 
-#: How TFDS finds the shards of a split (tfds.core.ShardedFileTemplate).
-TFDS_TEMPLATE = "{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}"
+#: TFDS writes six digits from the 100,000th shard of a split on, and then finds none of them.
+MOST_SHARDS = 99_999
 
-_SHARD = re.compile(r"(train|validation|test)-([0-9]{5,})-of-([0-9]{5,})\.tfrecord")
+_SHARD = re.compile(r"(train|validation|test)-(?:r([1-9][0-9]*)-)?([0-9]{5})\.tfrecord")
 
 
 @dataclass(frozen=True, order=True)
@@ -77,23 +77,28 @@ class Shard:
     Attributes:
         split: "TRAIN", "VALIDATION" or "TEST".
         index: its number in the split, from 0.
-        count: the number of shards in the split.
+        revision: which writing of the split it belongs to, from 1.
 
-    >>> Shard("TRAIN", 0, 12).file
-    'train-00000-of-00012.tfrecord'
+    >>> Shard("TRAIN", 0).file, Shard("TRAIN", 0, 2).file
+    ('train-00000.tfrecord', 'train-r2-00000.tfrecord')
     """
 
     split: str
     index: int
-    count: int
+    revision: int = 1
 
     @property
     def name(self) -> str:
-        return f"{self.split.lower()}-{self.index:05d}-of-{self.count:05d}"
+        revision = "" if self.revision == 1 else f"r{self.revision}-"
+        return f"{self.split.lower()}-{revision}{self.index:05d}"
 
     @property
     def file(self) -> str:
         return f"{self.name}.tfrecord"
+
+    @property
+    def waiting(self) -> str:
+        return f"{WAITING}/{self.file}"
 
     @property
     def done(self) -> str:
@@ -104,17 +109,18 @@ class Shard:
         return f"{INDEX}/{self.file}.idx"
 
     @property
-    def rejects(self) -> str:
-        return f"{SHARD_REJECTS}/{self.name}.csv"
-
-    @property
-    def suspects(self) -> str:
-        return f"{SHARD_SUSPECTS}/{self.name}.csv"
+    def table(self) -> str:
+        return f"{TABLES}/{self.name}.parquet"
 
     @property
     def beside(self) -> dict[str, str]:
-        """The three files that are written with a shard, by the names in its done-record."""
-        return {"index": self.index_file, "rejects": self.rejects, "suspects": self.suspects}
+        """The files that are written with a shard, by the names in its done-record."""
+        return {"index": self.index_file, "table": self.table}
+
+    @property
+    def files(self) -> list[str]:
+        """The shard and the files beside it."""
+        return [self.file, *self.beside.values()]
 
     @property
     def progress(self) -> str:
@@ -124,69 +130,57 @@ class Shard:
 def parse_shard(file: str) -> Shard | None:
     """The shard that a file name stands for, or None if it is not a shard's name."""
     match = _SHARD.fullmatch(file)
-    return Shard(match[1].upper(), int(match[2]), int(match[3])) if match else None
+    return Shard(match[1].upper(), int(match[3]), int(match[2] or 1)) if match else None
 
 
-def next_of(output_dir: str) -> str:
-    """Where the dataset that will replace the one in a directory is written."""
-    return os.path.join(output_dir, NEXT)
+def template(revision: int) -> str:
+    """How TFDS finds the shards of a split (tfds.core.ShardedFileTemplate).
 
-
-def dataset_of(folder: str) -> str:
-    """The final directory of a dataset that is written to a folder.
-
-    >>> dataset_of("out"), dataset_of("out/_tfrecorder/next")
-    ('out', 'out')
+    >>> template(1), template(2)
+    ('{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}', '{SPLIT}-r2-{SHARD_INDEX}.{FILEFORMAT}')
     """
-    return folder.removesuffix(f"/{NEXT}")
+    return f"{{SPLIT}}-{'' if revision == 1 else f'r{revision}-'}{{SHARD_INDEX}}.{{FILEFORMAT}}"
 
 
-def generation_of(output_dir: str, number: int) -> str:
-    """The directory of a generation; generation 0 is the dataset directory itself.
+def shards_of(splits: Mapping[str, tuple[int, int] | list[int]]) -> list[Shard]:
+    """The shards of a dataset.
 
-    >>> generation_of("out", 0), generation_of("out", 3)
-    ('out', 'out/appended/00003')
+    Args:
+        splits: the revision of each split, and how many shards it has.
+
+    >>> [shard.name for shard in shards_of({"TEST": (2, 2)})]
+    ['test-r2-00000', 'test-r2-00001']
     """
-    return output_dir if not number else os.path.join(output_dir, APPENDED, f"{number:05d}")
+    return [
+        Shard(split, index, revision)
+        for split, (revision, count) in splits.items()
+        for index in range(count)
+    ]
 
 
-def spool_of(folder: str) -> tuple[str, str]:
-    """Where images that came as bytes are kept until what is written to a folder is committed.
+def manifest(commit: int) -> str:
+    """What is kept of a commit.
 
-    Returns:
-        The dataset directory, and the name of the spool below it.
-
-    >>> spool_of("out"), spool_of("out/_tfrecorder/next")
-    (('out', '_tfrecorder/spool/00000'), ('out', '_tfrecorder/spool/00000'))
-    >>> spool_of("out/appended/00003")
-    ('out', '_tfrecorder/spool/00003')
+    >>> manifest(3)
+    '_tfrecorder/commits/00003.json'
     """
-    whole = dataset_of(folder)
-    directory = grown_of(whole)
-    number = 0 if directory == whole else generation_number(os.path.basename(whole))
-    return directory, f"{SPOOL}/{number:05d}"
+    return f"{COMMITS}/{commit:05d}.json"
 
 
-def generation_number(name: str) -> int | None:
-    """The number that a folder in `appended/` stands for, or None if it is not such a name.
+def commit_of(name: str) -> int | None:
+    """The number of the commit whose manifest has this name, or None if it is no such name."""
+    number = name.removesuffix(".json")
+    is_one = number.isdecimal() and number.isascii() and name == os.path.basename(manifest(int(number)))
+    return int(number) if is_one else None
 
-    >>> generation_number("00003"), generation_number("00000"), generation_number("3")
-    (3, None, None)
+
+def spool(commit: int) -> str:
+    """Where images that came as bytes are kept until a commit.
+
+    >>> spool(3)
+    '_tfrecorder/spool/00003'
     """
-    number = int(name) if folders.GENERATION.fullmatch(name) else 0
-    return number if number and name == f"{number:05d}" else None
-
-
-def grown_of(folder: str) -> str:
-    """The dataset directory that a generation belongs to; any other directory is its own.
-
-    >>> grown_of("out/appended/00003"), grown_of("out")
-    ('out', 'out')
-    """
-    above, _, name = folder.rstrip("/").rpartition("/")
-    if generation_number(name) is None or os.path.basename(above) != APPENDED:
-        return folder
-    return os.path.dirname(above) or "."
+    return f"{SPOOL}/{commit:05d}"
 
 
 def labels_file(key: str) -> str:

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,11 +20,11 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.display.tables import counted
 from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF, spool_columns
-from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.schema.fields import Field, image_of, record_features
 from tfrecorder.schema.fields import from_json as fields_from_json
 from tfrecorder.schema.fields import to_json as fields_to_json
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
 
 
 SAMPLE_ROWS = 1000
-
-#: Bytes of a record apart from the image: framing, keys, and the small features of a typical row.
-RECORD_OVERHEAD = 400
-
-#: A dataset of any size gets up to this many shards per split, with at least this many rows each,
-#: so that readers can interleave them.
-SMALL_SHARDS = 8
-SMALL_SHARD_ROWS = 8
-
 
 class PlanKind(str, enum.Enum):
     """What a plan is for; the value is the word for it in messages.
@@ -79,9 +70,14 @@ class Plan:
         options: `ConvertOptions.content_options()`.
         remote: whether images are on a store elsewhere, so that many can be requested at once.
         kind: what it is for.
-        before: for an appended generation, what is known of all generations before it: "plan", the
-            digest of the last one's plan; "rows", the rows of their sources; "image_shapes" and
-            "image_sides" as in its metadata.  None for any other dataset.
+        commit: the number of the commit that it becomes, from 0.
+        previous: the digest of the plan of the commit that it replaces; "" for the first one.
+        follows: for what adds to a dataset, what is known of it: "rows", of all sources so far;
+            "image_shapes" and "image_sides" as in its manifest.  None for what begins or replaces
+            one.
+        starts: the number of the first new shard of a split, where it is not 0.
+        revisions: the revision of a split, where it is not 1; also of those without a row here,
+            since no name of a shard may come again.
         streams: for a batch of a stream, and for what was compacted from such batches: under the
             name of each source, the position up to which it was read, "to"; for a batch also
             "from".  None for any other dataset.
@@ -102,24 +98,41 @@ class Plan:
     options: dict[str, Any]
     remote: bool = False
     kind: PlanKind = PlanKind.CONVERSION
-    before: dict[str, Any] | None = None
+    commit: int = 0
+    previous: str = ""
+    follows: dict[str, Any] | None = None
+    starts: dict[str, int] = dataclasses.field(default_factory=dict)
+    revisions: dict[str, int] = dataclasses.field(default_factory=dict)
     streams: dict[str, Any] | None = None
     spooled: int = 0
     stands_for: str = ""
 
     @cached_property
     def shards(self) -> list[Shard]:
-        """All shards, in the order of the row groups of `plan.parquet`."""
+        """All new shards, in the order of the row groups of `plan.parquet`."""
         return [
-            Shard(split, index, count)
+            Shard(split, self.starts.get(split, 0) + index, self.revisions.get(split, 1))
             for split, count in self.split_shards.items()
             for index in range(count)
         ]
 
+    @property
+    def rewrites(self) -> bool:
+        """True if it replaces a dataset."""
+        return bool(self.previous) and self.follows is None
+
+    def unfinished(self, shard: Shard, is_local: bool) -> str:
+        """The name of a shard's file until the commit.
+
+        A glob must not see what waits.  What is added to a bucket arrives by its one upload.
+        """
+        waits = self.rewrites or (is_local and self.follows is not None)
+        return shard.waiting if waits else shard.file
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that decides what the files hold."""
-        decides = {k: v for k, v in _plain(self).items() if k not in ("base", "remote")}
+        decides = {k: v for k, v in self.values().items() if k not in ("base", "remote")}
         text = json.dumps(decides, sort_keys=True)
         return self.stands_for or hashlib.sha256(text.encode()).hexdigest()
 
@@ -150,11 +163,27 @@ class Plan:
 
     def shard_rows(self, shard: Shard) -> int:
         """How many rows a shard was given."""
-        start, stop = balanced_part(self.split_rows[shard.split], shard.index, shard.count)
+        start, stop = self.part_of(shard)
         return stop - start
 
+    def part_of(self, shard: Shard) -> tuple[int, int]:
+        """The rows (start, stop) of a shard, counted from the first one of its split."""
+        index = shard.index - self.starts.get(shard.split, 0)
+        rows = self.split_rows[shard.split]
+        return balanced_part(rows, index, self.split_shards[shard.split])
+
     def to_json(self) -> bytes:
-        return seal({"version": PLAN_VERSION, **_plain(self)})
+        return seal({"version": PLAN_VERSION, **self.values()})
+
+    def values(self) -> dict[str, Any]:
+        """It as JSON values, without those that are as in most plans."""
+        usual = {
+            item.name: {} if item.name in ("starts", "revisions") else item.default
+            for item in dataclasses.fields(self)
+        }
+        own = {name: getattr(self, name) for name in usual}
+        differ = {name: value for name, value in own.items() if value != usual[name]}
+        return {**differ, "fields": fields_to_json(self.fields)}
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
@@ -166,25 +195,25 @@ class Plan:
         values = unseal(data)
         if (version := values.pop("version", None)) != PLAN_VERSION:
             raise ValueError(f"it is of version {version!r}; this is {PLAN_VERSION}")
+        return cls.of(values)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Plan:
+        """The plan whose `values` are among these, as in a manifest.
+
+        Raises:
+            ValueError: they are no plan's.
+        """
         try:
-            fields = fields_from_json(values.pop("fields"))
-            kind = PlanKind(values.pop("kind", PlanKind.CONVERSION))
-            plan = cls(fields=fields, kind=kind, **values)
+            fields = fields_from_json(values["fields"])
+            kind = PlanKind(values.get("kind", PlanKind.CONVERSION))
+            own = {item.name: values[item.name] for item in dataclasses.fields(cls) if item.name in values}
+            plan = cls(**{**own, "fields": fields, "kind": kind})
         except (KeyError, TypeError):
             raise ValueError("it is another document than a plan") from None
         if others := plan.split_shards.keys() - SPLITS:  # files are named for them
             raise ValueError(f"it has other splits than ours: {', '.join(others)}")
         return plan
-
-
-def _plain(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON values, without those that are as in most plans."""
-    values = {
-        item.name: getattr(plan, item.name)
-        for item in dataclasses.fields(plan)
-        if getattr(plan, item.name) != item.default
-    }
-    return {**values, "fields": fields_to_json(plan.fields)}
 
 
 class PlannedRow(NamedTuple):
@@ -208,42 +237,6 @@ def sample_rows(rows: int, size: int, seed: int) -> np.ndarray:
     return np.sort(_random(seed, 99).choice(rows, size, replace=False))
 
 
-def shard_count(rows: int, row_bytes: float, shard_bytes: int, asked: int | None = None) -> int:
-    """How many shards a split of `rows` >= 1 rows gets.
-
-    Args:
-        row_bytes: the mean size of a record.
-        shard_bytes: the target size of a shard.
-        asked: the number that the user wants, if any; never more than there are rows.
-
-    >>> shard_count(1_000_000, 100_000, 128 * 2**20)
-    746
-    >>> shard_count(10, 100_000, 128 * 2**20), shard_count(1000, 100_000, 128 * 2**20)
-    (2, 8)
-    """
-    if asked is not None:
-        return min(rows, asked)
-    by_size = -(-round(rows * row_bytes) // shard_bytes)
-    by_rows = min(SMALL_SHARDS, -(-rows // SMALL_SHARD_ROWS))
-    return min(rows, max(1, by_size, by_rows))
-
-
-def shard_counts(
-    split_rows: Mapping[str, int], sizes: Sequence[int], options: ConvertOptions
-) -> dict[str, int]:
-    """How many shards each split gets, based on its rows.
-
-    Args:
-        sizes: file sizes in bytes of a sample of the images.
-        options: what the user asked for.
-    """
-    row_bytes = (float(np.mean(sizes)) if len(sizes) else 0.0) + RECORD_OVERHEAD
-    return {
-        split: shard_count(rows, row_bytes, options.shard_bytes, options.shards_of(split))
-        for split, rows in split_rows.items()
-    }
-
-
 def shuffled(rows: np.ndarray, split: str, seed: int) -> np.ndarray:
     """The rows of one split in a seeded random order."""
     return rows[_random(seed, SPLITS.index(split)).permutation(len(rows))]
@@ -259,7 +252,6 @@ def make_plan(
     base: str,
     options: ConvertOptions,
     kind: PlanKind = PlanKind.CONVERSION,
-    before: dict[str, Any] | None = None,
     streams: dict[str, Any] | None = None,
 ) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
@@ -268,7 +260,7 @@ def make_plan(
         checked: a table without errors.
         base: the folder that relative uris start from.
         options: what the user asked for.
-        kind, before, streams: as in `Plan`.
+        kind, streams: as in `Plan`.
 
     Returns:
         The plan, whose numbers of shards are not decided yet unless the options state them; and its
@@ -299,7 +291,6 @@ def make_plan(
         options=options.content_options(),
         remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
         kind=kind,
-        before=before,
         streams=streams,
         spooled=_spooled(checked.values),
     )
@@ -335,37 +326,6 @@ def _spooled(values: Mapping[str, pa.Array]) -> int:
 def _any_remote(uris: pd.Series) -> bool:
     with_scheme = uris[uris.str.contains("://", regex=False)]
     return any(map(storage.scheme, with_scheme))
-
-
-#: Options that decide on the splits and values of rows: if one differs, it is what changed them.
-_OF_VALUES = frozenset(
-    ("columns", "schema", "labels", "background_class", "seed", "splits", "stratify", "split_by")
-)
-
-
-def describe_difference(staged: Plan, now: Plan) -> list[str]:
-    """What keeps a staged plan from being continued, in words; empty if nothing does."""
-    # An option without an effect is not recorded.
-    usual = {**vars(ConvertOptions()), "version": DEFAULT_VERSION}
-    then, given = usual | staged.options, usual | now.options
-    changed = [name for name in sorted(then) if then[name] != given.get(name)]
-    faults = []
-    if staged.rows != now.rows:
-        faults.append(f"the source had {counted(staged.rows, 'row')} and now has {now.rows:,}")
-    elif staged.fingerprint != now.fingerprint and not _OF_VALUES.intersection(changed):
-        faults.append("the values in the source's rows have changed")
-    for name in changed:
-        was, now_is = (_shown(options.get(name)) for options in (then, given))
-        faults.append(f"`{name}` was {was} and now is {now_is}")
-    if staged.before != now.before:
-        faults.append("the generations before it were different")
-    if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:
-        faults.append(f"it is a batch of a stream from {', '.join(staged.streams or ())}")
-    return faults
-
-
-def _shown(value: object) -> str:
-    return "not given" if value is None else repr(value)
 
 
 def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:

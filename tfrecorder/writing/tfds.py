@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from tfrecorder.format import layout
+from tfrecorder.format.documents import commit_note
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
 from tfrecorder.schema.labels import to_label_map_csv, to_label_map_pbtxt, to_labels_file
+from tfrecorder.schema.splits import SPLITS
 
 #: The name of the data, not of this package: TFDS requires one if the user gave none.
 DATASET_NAME = "dataset"
@@ -50,17 +52,17 @@ def image_shape(extremes: Iterable[Sequence[int]]) -> Shape:
 def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int]]:
     """[smallest, largest] of the shorter sides of all images, and of their longer sides.
 
-    For all generations so far.  From these a reader can tell, before it looks at an image, how
+    Of the whole dataset as of the plan.  From these a reader can tell, before it looks at an image, how
     small it can be decoded.
     """
     extremes = [sides for record in done for sides in record.sides]
-    if plan.before is not None:
-        extremes += [list(ends) for ends in zip(*plan.before["image_sides"], strict=True)]
+    if plan.follows is not None:
+        extremes += [list(ends) for ends in zip(*plan.follows["image_sides"], strict=True)]
     return [[min(axis), max(axis)] for axis in zip(*extremes, strict=True)]
 
 
 def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
-    """`image_shape` of each key that holds encoded images, of all generations so far."""
+    """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
     done = list(done)
     keys = [feature.key for feature in plan.features if feature.kind == "image"]
     shapes = {}
@@ -68,8 +70,8 @@ def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
         stem = key.removesuffix("/encoded")
         every = [record.further.get(stem, []) if number else record.shapes for record in done]
         shapes[key] = image_shape(shape for extremes in every for shape in extremes)
-        if plan.before is not None:
-            shapes[key] = _of_both(plan.before["image_shapes"].get(key, shapes[key]), shapes[key])
+        if plan.follows is not None:
+            shapes[key] = _of_both(plan.follows["image_shapes"].get(key, shapes[key]), shapes[key])
     return shapes
 
 
@@ -150,30 +152,47 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
     return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
 
 
-def dataset_info_json(plan: Plan, done: Mapping[Shard, DoneRecord]) -> bytes:
-    """`dataset_info.json`: the splits with their shard lengths and bytes, in TFDS's form."""
-    splits = []
+def dataset_info_json(
+    plan: Plan, done: Mapping[Shard, DoneRecord], previous: Mapping[str, Any] | None
+) -> bytes:
+    """`dataset_info.json`: the splits with their shard lengths and bytes, in TFDS's form.
+
+    Args:
+        previous: what stands there, if anything does.
+    """
+    of_split = {split["name"]: split for split in (previous or {}).get("splits", ())}
+    splits: dict[str, Any] = {} if plan.follows is None else dict(of_split)
     for split in plan.split_rows:
         records = [done[shard] for shard in plan.shards if shard.split == split]
-        splits.append(
-            {
-                "name": split.lower(),
-                "filepathTemplate": layout.TFDS_TEMPLATE,
-                "numBytes": str(sum(record.bytes for record in records)),
-                "shardLengths": [str(record.records) for record in records],
-            }
-        )
+        before = splits.get(split.lower(), {"numBytes": "0", "shardLengths": []})
+        size = int(before["numBytes"]) + sum(record.bytes for record in records)
+        splits[split.lower()] = {
+            "name": split.lower(),
+            "filepathTemplate": layout.template(plan.revisions.get(split, 1)),
+            "numBytes": str(size),
+            "shardLengths": before["shardLengths"] + [str(record.records) for record in records],
+        }
+    version = stated_version(plan, previous)
     document: dict[str, Any] = {
         "name": plan.options.get("name") or DATASET_NAME,
-        "version": plan.options.get("version") or DATASET_VERSION,
+        "version": version,
         "description": "Written by tfrecorder.",
         "fileFormat": "tfrecord",
-        "splits": splits,
+        "releaseNotes": {version: commit_note(plan.commit, plan.digest)},
+        "splits": [splits[name] for name in map(str.lower, SPLITS) if name in splits],
     }
     if target := _target(plan):
         keys = [{"featureKey": ENCODED}, {"featureKey": target}]
         document["supervisedKeys"] = {"tuple": {"items": keys}}
     return json_bytes(document)
+
+
+def stated_version(plan: Plan, previous: Mapping[str, Any] | None) -> str:
+    """The version after a commit: data that are added raise the minor number, others the major."""
+    if previous is None:
+        return str(plan.options.get("version") or DATASET_VERSION)
+    major, minor, _ = map(int, previous["version"].split("."))
+    return f"{major + 1}.0.0" if plan.follows is None else f"{major}.{minor + 1}.0"
 
 
 def _target(plan: Plan) -> str | None:
@@ -206,11 +225,17 @@ def class_files(plan: Plan) -> dict[str, bytes]:
     return files
 
 
-def public_files(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
-    """The public files that follow from a plan and the done-records of all its shards."""
+def public_files(
+    plan: Plan, done: Mapping[Shard, DoneRecord], previous: Mapping[str, Any] | None
+) -> dict[str, bytes]:
+    """The public files that follow from a plan and the done-records of all its shards.
+
+    Args:
+        previous: as for `dataset_info_json`.
+    """
     return {
         layout.FEATURES: features_json(plan, done.values()),
-        layout.COMMIT: dataset_info_json(plan, done),
+        layout.COMMIT: dataset_info_json(plan, done, previous),
         **class_files(plan),
     }
 

@@ -1,0 +1,35 @@
+"""What keeps a plan from being continued by a call with another one, in words."""
+
+from __future__ import annotations
+
+from tfrecorder.display.tables import counted
+from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
+from tfrecorder.plan.plan import Plan, PlanKind
+
+#: Options that decide on the splits and values of rows: if one differs, it is what changed them.
+_OF_VALUES = frozenset(
+    ("columns", "schema", "labels", "background_class", "seed", "splits", "stratify", "split_by")
+)
+
+
+def describe_difference(staged: Plan, now: Plan) -> list[str]:
+    """What keeps a staged plan from being continued, in words; empty if nothing does."""
+    # An option without an effect is not recorded.
+    usual = {**vars(ConvertOptions()), "version": DEFAULT_VERSION}
+    then, given = usual | staged.options, usual | now.options
+    changed = [name for name in sorted(then) if then[name] != given.get(name)]
+    faults = []
+    if staged.rows != now.rows:
+        faults.append(f"the source had {counted(staged.rows, 'row')} and now has {now.rows:,}")
+    elif staged.fingerprint != now.fingerprint and not _OF_VALUES.intersection(changed):
+        faults.append("the values in the source's rows have changed")
+    for name in changed:
+        was, now_is = (_shown(options.get(name)) for options in (then, given))
+        faults.append(f"`{name}` was {was} and now is {now_is}")
+    if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:
+        faults.append(f"it is a batch of a stream from {', '.join(staged.streams or ())}")
+    return faults
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else repr(value)

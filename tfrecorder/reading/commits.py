@@ -1,0 +1,194 @@
+"""The commits of a dataset: what `dataset_info.json` stands for, and the manifest of each.
+
+`dataset_info.json` names its commit; the commit's manifest says what it added or rewrote, and what
+a reader must know of the whole dataset then.  A generation is the number of a commit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.core.checks import Whole
+from tfrecorder.display.commands import command
+from tfrecorder.errors import DatasetError
+from tfrecorder.format import layout
+from tfrecorder.format.documents import parse_commit_note, parse_manifest
+from tfrecorder.format.layout import Shard
+from tfrecorder.options.option import require
+from tfrecorder.reading.dataset import parse_json
+from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a dataset.
+
+    Attributes:
+        number: from 0.
+        manifest: the values of its manifest, as `writing/manifest.py` makes them.
+        info: those of `dataset_info.json`, for the newest commit; else empty.
+    """
+
+    number: int
+    manifest: Mapping[str, Any]
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Of its plan."""
+        return str(self.manifest["plan"])
+
+    @property
+    def shards(self) -> list[Shard]:
+        """All shards of the dataset as of this commit."""
+        return layout.shards_of(self.manifest["splits"])
+
+    @property
+    def own_shards(self) -> list[Shard]:
+        """The shards that it added or rewrote."""
+        return [
+            Shard(split, first + index, revision)
+            for split, (revision, first, count) in self.manifest["own"].items()
+            for index in range(count)
+        ]
+
+
+def newest_commit(directory: str, files: StoredFiles = STORED_FILES) -> Commit | None:
+    """The newest commit of a dataset; None if there is none, or if another tool wrote it.
+
+    Raises:
+        DatasetError: its manifest is missing, cannot be read, or is damaged.
+    """
+    path = os.path.join(directory, layout.COMMIT)
+    try:
+        data = files.read(path)
+    except storage.UnreadableError as error:
+        if error.code in ("not_found", "bad_name", "not_a_file"):
+            return None
+        raise DatasetError(f"{path} cannot be read: {error}.") from error
+    info = parse_json(data, directory, layout.COMMIT)
+    note = parse_commit_note(info)
+    if note is None:
+        return None
+    number, digest = note
+    commit = read_commit(directory, number, files)
+    if commit.digest != digest:
+        raise _no_manifest(directory, number, "belongs to another commit")
+    return Commit(number, commit.manifest, info)
+
+
+def read_commit(directory: str, number: int, files: StoredFiles = STORED_FILES) -> Commit:
+    """A commit by its number, from its manifest.
+
+    Raises:
+        DatasetError: the manifest is missing, cannot be read, or is damaged.
+    """
+    path = os.path.join(directory, layout.manifest(number))
+    try:
+        manifest = parse_manifest(files.read(path), path)
+    except storage.UnreadableError as error:
+        raise _no_manifest(directory, number, error) from error
+    except ValueError as error:
+        raise _no_manifest(directory, number, f"is damaged: {error}") from error
+    return Commit(number, manifest)
+
+
+def _no_manifest(directory: str, number: int, fault: storage.UnreadableError | str) -> DatasetError:
+    access = ""
+    if isinstance(fault, storage.UnreadableError):
+        is_missing = fault.code == "not_found"
+        access = "" if is_missing else " If you may not read it, ask for access; otherwise"
+        fault = "is missing" if is_missing else f"cannot be read: {fault}"
+    return DatasetError(
+        f"{os.path.join(directory, layout.manifest(number))} {fault}. It says which records the "
+        f"dataset has.{access} `{command('repair', directory)}` writes it again."
+    )
+
+
+def commit_at(
+    directory: str, newest: Commit, at: int | None, files: StoredFiles = STORED_FILES
+) -> Commit:
+    """The commit that `at` asks for: the newest one if it is None.
+
+    Raises:
+        DatasetError: there is no such commit, or the dataset was rewritten since.
+        OptionError: `at` is not a whole number from 0.
+    """
+    check_at(at)
+    if at is None or at == newest.number:
+        return newest
+    first = newest.manifest["since"]
+    if not first <= at <= newest.number:
+        has = f"only generation {first}" if first == newest.number else (
+            f"generations {first} to {newest.number}"
+        )
+        since = "" if at > newest.number else (
+            f" Generation {first} replaced what was there before it"
+            f" ({read_commit(directory, first, files).manifest['kind']})."
+        )
+        raise DatasetError(f"`at={at}`: {directory} has {has}.{since}")
+    return read_commit(directory, at, files)
+
+
+def check_at(at: Any) -> None:
+    """Raise an OptionError if `at` cannot be a generation's number."""
+    if at is not None:
+        require(Whole(0), at=at)
+
+
+def commits(directory: str, upto: Commit, files: StoredFiles = STORED_FILES) -> list[Commit]:
+    """The commits that the records of a dataset come from, oldest first: one request for each.
+
+    Raises:
+        DatasetError: a manifest cannot be read.
+    """
+    numbers = range(upto.manifest["since"], upto.number)
+
+    def read(number: int) -> Commit:
+        return read_commit(directory, number, files)
+
+    return [*storage.each(read, numbers, directory), upto]
+
+
+def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[int]:
+    """The numbers of the commits that `at=` can read a dataset as of, newest first.
+
+    A conversion is generation 0; each append or batch of a stream that follows is one more.
+    Whatever replaces the records, such as an overwrite, begins again with its own number.
+
+    Args:
+        directory: what `convert` and `append` wrote.
+        at: list generations only up to this one; None is the newest.
+
+    Raises:
+        DatasetError: the directory is not a dataset written by this package, or there is no
+            generation `at`.
+        OptionError: `at` is not a whole number from 0.
+
+    Example:
+        >>> tfrecorder.generations("out")  # doctest: +SKIP
+        [2, 1, 0]
+    """
+    where = storage.given_path(directory)
+    with storage.failing_as(DatasetError, where):
+        newest = newest_commit(where)
+        if newest is None:
+            raise DatasetError(f"{where} is not a finished dataset that tfrecorder wrote.")
+        last = commit_at(where, newest, at)
+    return list(range(last.number, last.manifest["since"] - 1, -1))
+
+
+def is_own(names: Iterable[str], folders: Iterable[str]) -> bool:
+    """True if what is left in a directory shows that this package wrote it.
+
+    Args:
+        names: of the files in it.
+        folders: those in it.
+    """
+    names = set(names)
+    shards = layout.FEATURES in names and any(map(layout.parse_shard, names))
+    return shards or layout.PRIVATE in folders

@@ -1,0 +1,88 @@
+"""The manifest of a commit: what it added or rewrote, and what readers must know of the whole.
+
+What is kept of the whole dataset does not grow with the number of its commits, so that neither
+opening it nor committing to it reads any manifest but the newest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import google_crc32c
+
+from tfrecorder.format.documents import MANIFEST_VERSION, seal
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.done_records import DoneRecord, add_up
+from tfrecorder.plan.plan import Plan
+from tfrecorder.writing.tfds import image_shapes, image_sides
+
+
+def sums_of(data: bytes) -> dict[str, int]:
+    """Size and CRC32C of bytes, as a manifest holds them."""
+    return {"bytes": len(data), "crc32c": google_crc32c.value(data)}
+
+
+def manifest_of(
+    plan: Plan,
+    done: Mapping[Shard, DoneRecord],
+    previous: Mapping[str, Any] | None,
+    lists: Mapping[str, Mapping[str, int]],
+) -> dict[str, Any]:
+    """The values of a manifest.
+
+    Of the commit itself: the values of its plan, "plan" (their digest), "own" (split -> [revision,
+    first shard, shards]), "done" (the done-records), "class_counts", "totals", and for what
+    replaces a dataset "replaced", its "splits".  Of the dataset as of then: "splits" (split ->
+    [revision, shards]), "since" (the commit that began it), "image_shapes", "image_sides",
+    "positions" (source -> how far it was read), "lists" (sums of the two lists of rows) and
+    "contents", a checksum of all shards.
+
+    Args:
+        previous: the manifest before it, if there is one.
+        lists: size and CRC32C of the lists of rejects and suspects.
+    """
+    records = [done[shard] for shard in plan.shards]
+    before = (previous or {}) if plan.follows is not None else {}
+    splits = dict(before.get("splits", {}))
+    own = {}
+    for split, count in plan.split_shards.items():
+        first, revision = plan.starts.get(split, 0), plan.revisions.get(split, 1)
+        own[split] = [revision, first, count]
+        splits[split] = [revision, first + count]
+    contents = before.get("contents", 0)
+    for record in records:
+        contents = google_crc32c.extend(contents, record.crc32c.to_bytes(4, "big"))
+    positions = {name: stream["to"] for name, stream in (plan.streams or {}).items()}
+    return {
+        "version": MANIFEST_VERSION,
+        "plan": plan.digest,
+        **plan.values(),
+        "own": own,
+        "done": [asdict(record) for record in records],
+        "class_counts": _class_counts(plan, done),
+        "totals": asdict(add_up(records)),
+        "splits": splits,
+        "since": before.get("since", plan.commit),
+        "image_shapes": image_shapes(plan, records),
+        "image_sides": image_sides(plan, records),
+        "positions": before.get("positions", {}) | positions,
+        "lists": lists,
+        "contents": contents,
+        **({"replaced": (previous or {})["splits"]} if plan.rewrites and previous else {}),
+    }
+
+
+def manifest_json(values: Mapping[str, Any]) -> bytes:
+    """A manifest as its file holds it."""
+    return seal(values)
+
+
+def _class_counts(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, Counter[str]]:
+    """For each split, the records of each class by its integer."""
+    counts: dict[str, Counter[str]] = {split: Counter() for split in plan.split_rows}
+    for shard in plan.shards:
+        counts[shard.split].update(done[shard].classes)
+    return counts
