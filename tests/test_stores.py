@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -186,6 +187,37 @@ def test_no_two_versions_of_a_file_are_mixed(place: str) -> None:
             file.read()
 
 
+def test_a_file_and_its_version_belong_together(place: str) -> None:
+    storage.publish_bytes(place, "a", b"0")
+    versions: dict[str, bytes] = {}
+    data, version = b"", ""
+
+    def replace() -> None:
+        for number in range(1, 60):
+            storage.publish_bytes(place, "a", b"%d" % number * 1000)
+
+    with ThreadPoolExecutor(1) as pool:
+        replacing = pool.submit(replace)
+        while not replacing.done() or data != b"59" * 1000:
+            data, version = storage.read_versioned(f"{place}/a")
+            assert versions.setdefault(version, data) == data, "one version, other bytes"
+            assert data == data[: len(data) // 1000 or 1] * 1000 or data == b"0"
+    assert version == storage.version(f"{place}/a")
+    if storage.scheme(place) not in ("", "memory"):
+        assert storage.publish_over(place, "a", b"last", version)
+
+
+def test_a_file_that_is_written_in_place_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(200_000))
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: [path.write_bytes(bytes([n]) * 200_000) for n in range(200)])
+        while not writing.done():
+            data, _ = storage.read_versioned(str(path))
+            assert len(set(data)) <= 1
+    assert storage.read_versioned(str(path)) == (b"\xc7" * 200_000, storage.version(str(path)))
+
+
 #: Of a disk and fsspec's memory; on a bucket a folder is only a part of a name.
 CODE_OF_FOLDER = ("a", "not_a_file")
 
@@ -198,7 +230,7 @@ def test_what_is_not_there(place: str) -> None:
         assert storage.describe(path) is None
         if name != "a":
             assert storage.version(path) is None
-        for read in (storage.read_bytes, storage.open_seekable):
+        for read in (storage.read_bytes, storage.read_versioned, storage.open_seekable):
             with pytest.raises(storage.UnreadableError) as caught:
                 read(path)
             assert caught.value.code == "not_found" or (name, caught.value.code) == CODE_OF_FOLDER
@@ -309,6 +341,7 @@ def test_a_file_is_replaced_only_over_the_one_that_was_seen(place: str) -> None:
     assert description.version == first
     second = storage.publish_over(place, "note", b"second", first)
     assert storage.read_bytes(f"{place}/note") == b"second"
+    assert storage.replaces_conditionally(place) == (storage.scheme(place) != "memory")
     if storage.scheme(place) in ("", "memory"):
         assert first == second == "", "without versions, whatever is there is replaced"
         return
@@ -318,6 +351,70 @@ def test_a_file_is_replaced_only_over_the_one_that_was_seen(place: str) -> None:
     storage.remove(place, "note")
     with pytest.raises(storage.OtherStandsError):
         storage.publish_over(place, "note", b"third", second)
+
+
+@in_versions
+def test_of_several_that_replace_one_version_one_does(place: str) -> None:
+    version = storage.publish_over(place, "note", b"old", "")
+
+    def replace(number: int) -> str:
+        try:
+            return storage.publish_over(place, "note", b"by %d" % number, version)
+        except storage.OtherStandsError:
+            return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(replace, range(8)))
+    assert sum(map(bool, made)) == 1
+    winner = max(made)
+    assert storage.read_versioned(f"{place}/note") == (b"by %d" % made.index(winner), winner)
+
+
+@pytest.mark.parametrize("place", ["gs", "s3"], indirect=True)
+def test_a_replacement_whose_answer_was_lost_was_made(place: str, fail: Fail) -> None:
+    version = storage.publish_over(place, "note", b"old", "")
+    fail(times=2, how="lost")
+    made = storage.publish_over(place, "note", b"new", version)
+    assert storage.read_versioned(f"{place}/note") == (b"new", made)
+    assert made != version
+
+
+def test_what_stands_on_a_disk_is_replaced_by_a_rename(tmp_path: Path) -> None:
+    storage.publish_over(str(tmp_path), "note", b"old", "")
+    with open(tmp_path / "note", "rb") as before:
+        storage.publish_over(str(tmp_path), "note", b"new", "")
+        assert before.read() == b"old"
+    assert tmp_path.joinpath("note").read_bytes() == b"new"
+
+
+def cache_control(path: str) -> str | None:
+    """What a bucket tells caches of an object."""
+    import obstore
+    from obstore.store import AzureStore, S3Store
+
+    bucket, _, name = path.partition("://")[2].partition("/")
+    if path.startswith("gs"):
+        where = f"{os.environ['STORAGE_EMULATOR_HOST']}/{bucket}/{name}"
+        with urllib.request.urlopen(where) as answer:
+            return answer.headers["Cache-Control"]
+    store = S3Store if path.startswith("s3") else AzureStore
+    answer = obstore.get(store(bucket, client_options={"allow_http": True}), name)
+    return str(answer.attributes.get("Cache-Control"))
+
+
+@in_versions
+def test_no_cache_keeps_what_may_be_replaced(place: str) -> None:
+    storage.publish_bytes(place, "published", b"1")
+    version = storage.publish_over(place, "over", b"1", "")
+    storage.publish_over(place, "over", b"2", version)
+    storage.publish_bytes(place, "large", bytes(20_000_000))
+    storage.publish_bytes(place, "shard", b"1", Holder())
+    storage.link(place, "over", "linked")
+    storage.link(place, "shard", "shard2")
+    for name in ("published", "over", "large", "linked"):
+        assert cache_control(f"{place}/{name}") == "no-cache", name
+    for name in ("shard", "shard2"):
+        assert cache_control(f"{place}/{name}") != "no-cache"
 
 
 class Holder:
@@ -365,6 +462,69 @@ def test_a_file_is_moved_once_however_often_it_is_asked_for(place: str) -> None:
         storage.move(place, "from/here", "to/nowhere")
 
 
+def test_a_file_gets_a_second_name(place: str) -> None:
+    storage.publish_bytes(place, "from/here", b"new")
+    storage.publish_bytes(place, "to/there", b"old")
+    for _ in range(2):
+        storage.link(place, "from/here", "to/there")
+        storage.link(place, "from/here", "from/here2")
+    assert storage.files_below(place) == ["from/here", "from/here2", "to/there"]
+    if storage.is_local(place):
+        assert os.path.samefile(f"{place}/from/here", f"{place}/to/there")
+    storage.publish_bytes(place, "from/here", b"newer")
+    for name in ("from/here2", "to/there"):
+        assert storage.read_bytes(f"{place}/{name}") == b"new"
+    with pytest.raises(OSError):
+        storage.link(place, "nowhere", "to/there")
+    assert storage.read_bytes(f"{place}/to/there") == b"new"
+
+
+def test_a_disk_without_links_gets_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    storage.publish_bytes(str(tmp_path), "a", b"data")
+    storage.link(str(tmp_path), "a", "b")
+    assert tmp_path.joinpath("b").read_bytes() == b"data"
+    assert not os.path.samefile("a", "b")
+    assert storage.files_below(str(tmp_path)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("place", ["gs", "s3"], indirect=True)
+def test_a_bucket_copies_by_itself(place: str, server: Any) -> None:
+    storage.publish_bytes(place, "a", bytes(1000))
+    server.forget_requests()
+    storage.link(place, "a", "b")
+    asked = server.requests()
+    assert not [one for one in asked if "GET" in one or "download" in one], asked
+
+
+def test_what_is_synced_is_there(place: str) -> None:
+    fill(place, "a", "b/c/d")
+    storage.sync(place, ["a", "b/c/d"])
+    storage.sync(place, [])
+    if storage.is_local(place):
+        with pytest.raises(OSError):
+            storage.sync(place, ["none"])
+
+
+def test_a_disk_that_lost_a_write_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def fail(descriptor: int) -> None:
+        asked.append(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    fill(str(tmp_path), "a")
+    with pytest.raises(OSError, match="Input/output"):
+        storage.sync(str(tmp_path), ["a"])
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("place", ["gs", "s3"], indirect=True)
 def test_the_empty_objects_that_stand_for_folders_are_no_files(place: str, server: Any) -> None:
     for name in ("in/", "in/cats/", "in/cats/1.jpg", "in/empty"):
@@ -378,6 +538,7 @@ def test_the_empty_objects_that_stand_for_folders_are_no_files(place: str, serve
 #: What is asked of a store that holds "a/b".
 READING: dict[str, Callable[[str], object]] = {
     "read": lambda place: storage.read_bytes(f"{place}/a/b"),
+    "read_versioned": lambda place: storage.read_versioned(f"{place}/a/b")[0],
     "open": lambda place: storage.open_seekable(f"{place}/a/b").read(),
     "sums": lambda place: storage.sums(f"{place}/a/b"),
     "size": lambda place: storage.size(f"{place}/a/b"),
@@ -395,6 +556,7 @@ WRITING: dict[str, Callable[[str], object]] = {
     "publish_over": lambda place: storage.publish_over(place, "new", b"new", "") == "",
     "remove": lambda place: storage.remove(place, "a/b"),
     "move": lambda place: storage.move(place, "a/b", "c"),
+    "link": lambda place: storage.link(place, "a/b", "c"),
 }
 REQUESTS = {**READING, **WRITING}
 

@@ -55,6 +55,7 @@ class StoredObject:
     metadata: Mapping[str, str]
     crc32c: str
     md5: str
+    cache_control: str = ""
 
     def resource(self) -> dict[str, Any]:
         """The object as the JSON API describes it."""
@@ -75,6 +76,7 @@ class StoredObject:
             "timeCreated": self.updated,
             "updated": self.updated,
             "metadata": dict(self.metadata),
+            **({"cacheControl": self.cache_control} if self.cache_control else {}),
         }
 
 
@@ -126,6 +128,7 @@ class Upload:
     crc32c: str | None
     md5: str | None
     preconditions: Preconditions
+    cache_control: str = ""
 
 
 @dataclass(frozen=True)
@@ -201,6 +204,7 @@ class Store:
                 upload.metadata,
                 crc32c,
                 md5,
+                upload.cache_control,
             )
             if upload.name not in self._buckets[upload.bucket]:
                 bisect.insort(self._names[upload.bucket], upload.name.encode())
@@ -215,8 +219,9 @@ class Store:
             del names[bisect.bisect_left(names, name.encode())]
 
     def copy(self, source: StoredObject, bucket: str, name: str, must: Preconditions) -> Any:
-        kind, metadata = source.content_type, source.metadata
-        return self.put(Upload(bucket, name, kind, metadata, None, None, must), source.data)
+        kind, metadata, cache = source.content_type, source.metadata, source.cache_control
+        upload = Upload(bucket, name, kind, metadata, None, None, must, cache)
+        return self.put(upload, source.data)
 
     def list(self, bucket: str, query: Mapping[str, str]) -> Listing:
         """A page of a bucket's names: objects, and what the names share up to the delimiter."""

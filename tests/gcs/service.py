@@ -195,6 +195,8 @@ class Service:
         found = self._object(request, bucket, name)
         size = len(found.data)
         headers = (
+            # The default is that of an object that everybody may read.
+            ("Cache-Control", found.cache_control or "public, max-age=3600"),
             ("X-Goog-Hash", f"crc32c={found.crc32c},md5={found.md5}"),
             ("X-Goog-Generation", str(found.generation)),
             ("X-Goog-Stored-Content-Encoding", "identity"),

@@ -31,6 +31,7 @@ def described(bucket: str, query: Mapping[str, str], said: Mapping[str, Any], ki
         said.get("crc32c"),
         said.get("md5Hash"),
         Preconditions.of(query),
+        str(said.get("cacheControl") or ""),
     )
 
 
@@ -125,6 +126,7 @@ class Sessions:
             hashes.get("crc32c") or said.crc32c,
             hashes.get("md5") or said.md5,
             said.preconditions,
+            said.cache_control,
         )
         return self._store.put(upload, data)
 

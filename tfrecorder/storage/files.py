@@ -54,6 +54,15 @@ def read_bytes(path: str, note_retry: Callable[[], None] = lambda: None) -> byte
     return retried(lambda: store_of(path).read(path), path, note_retry)
 
 
+def read_versioned(path: str) -> tuple[bytes, str]:
+    """A whole file, and its `version`, taken so that both belong together.
+
+    Raises:
+        UnreadableError: as `read_bytes`.
+    """
+    return retried(lambda: store_of(path).read_versioned(path), path)
+
+
 def read_source(
     path: str, folders: KnownFolders, note_retry: Callable[[], None] = lambda: None
 ) -> bytes:
@@ -283,6 +292,14 @@ def publish_bytes(output_dir: str, name: str, data: bytes, claim: Claim | None =
     publish_by(output_dir, name, lambda file: write_all(file, data), claim)
 
 
+def replaces_conditionally(path: str) -> bool:
+    """Whether a file can be replaced so that no other writer's change to it is lost.
+
+    On gs://, s3:// and az:// by `publish_over`, on a local disk under a lock.
+    """
+    return store_of(path).replaces_conditionally()
+
+
 def publish_over(output_dir: str, name: str, data: bytes, version: str) -> str:
     """`publish_bytes` over one version (empty: no file yet); returns the new version.
 
@@ -335,6 +352,31 @@ def remove(folder: str, name: str) -> None:
     """
     with _writing():
         retried(lambda: store_of(folder).remove(folder, name), os.path.join(folder, name))
+
+
+def sync(folder: str, names: Collection[str]) -> None:
+    """Wait until files survive a power cut: their bytes, and their names in their folders.
+
+    Syncs the files, each folder from theirs up to `folder`, and the entry of `folder` itself.
+    Without names, these folders alone: for a removal, say.  On a bucket this does nothing.
+
+    Raises:
+        OSError: it is not certain; nothing is retried, because a disk reports a lost write once.
+    """
+    with _writing():
+        store_of(folder).sync(folder, names)
+
+
+def link(folder: str, name: str, new: str) -> None:
+    """Give a file below a folder a second name, replacing any file with that name.
+
+    Locally a hard link if possible, else a copy; on a bucket a copy made by the service.
+
+    Raises:
+        OSError: it cannot be linked or copied, or there is no such file.
+    """
+    with _writing():
+        retried(lambda: store_of(folder).link(folder, name, new), os.path.join(folder, name))
 
 
 def move(folder: str, name: str, new: str) -> None:

@@ -28,10 +28,14 @@ GENERATION = re.compile(r"[0-9]{5,}")
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _NOT_THROUGH_LINKS = _FOLDER | os.O_NOFOLLOW
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
 #: The errors for a link or file opened this way: Linux, macOS, FreeBSD.
 _LINK_OR_FILE = frozenset((errno.ENOTDIR, errno.ELOOP, errno.EMLINK))
+
+#: The errors of a disk that has nothing to sync, such as a mounted bucket.
+_NO_SYNC = frozenset((errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EROFS))
 
 #: The errors of a disk without locks, and of a lock that somebody else holds.
 _NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK))
@@ -133,6 +137,39 @@ def move(folder: str, old: str, new: str) -> None:
     """
     with inside(folder, old) as (here, name), inside(folder, new, make=True) as (there, final):
         os.replace(name, final, src_dir_fd=here, dst_dir_fd=there)
+
+
+def sync(folder: str, names: Iterable[str]) -> None:
+    """See `storage.sync`.
+
+    Above the directory, each folder of the same disk: we may have made any of them.
+    """
+    holders = {""}
+    for name in names:
+        with inside(folder, name) as (above, last):
+            _sync(os.open(last, _FILE, dir_fd=above))
+        while name := os.path.dirname(name):
+            holders.add(f"{name}/")
+    for holder in holders:
+        with inside(folder, f"{holder}any") as (opened, _):
+            _sync(os.dup(opened))
+    path, device = os.path.realpath(folder), os.stat(folder).st_dev
+    with contextlib.suppress(PermissionError):  # who cannot look into it did not make it
+        while (path := os.path.dirname(path)) and os.stat(path).st_dev == device:
+            _sync(os.open(path, _FOLDER))
+            if path == "/":
+                break
+
+
+def _sync(descriptor: int) -> None:
+    """Sync a file or folder, and close it."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def remove(folder: str, name: str) -> None:

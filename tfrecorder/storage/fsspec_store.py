@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
@@ -73,6 +73,13 @@ class FsspecStore:
             return bytes(system.cat_file(name))
 
         return _request(read)
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        version = self.version(path)
+        data = self.read(path)
+        if version is None or self.version(path) != version:
+            raise TransientError("it was written while it was read")
+        return data, version
 
     def open(self, path: str) -> BinaryIO:
         system, name = _system(path)
@@ -155,6 +162,9 @@ class FsspecStore:
 
         return spooled(whole, lambda local: _request(lambda: upload(local)))
 
+    def replaces_conditionally(self) -> bool:
+        return False
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         return None
 
@@ -170,6 +180,13 @@ class FsspecStore:
                 system.rm_file(path)  # `rm` would take the name for a pattern
 
         _request(remove)
+
+    def sync(self, folder: str, names: Iterable[str]) -> None:
+        """Nothing: there is no call for it."""
+
+    def link(self, folder: str, name: str, new: str) -> None:
+        with self.publish(folder, new) as file:  # few of these file systems copy by themselves
+            self.fetch(f"{folder}/{name}", file)
 
     def move(self, folder: str, name: str, new: str) -> None:
         system, source = _system(f"{folder}/{name}")

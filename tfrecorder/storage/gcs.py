@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -26,12 +26,14 @@ from tfrecorder.storage.gcs_requests import (
     failure_words,
     fetch_object,
     list_objects,
+    read_generation,
     read_object,
     read_range,
     refused,
 )
 from tfrecorder.storage.ranges import in_parts
 from tfrecorder.storage.store import (
+    FRESH,
     Claim,
     Description,
     OtherStandsError,
@@ -87,6 +89,9 @@ class BucketStore:
 
     def read(self, path: str) -> bytes:
         return _request(lambda: read_object(*self._at(path)))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        return _request(lambda: read_generation(*self._at(path)))
 
     def open(self, path: str) -> BinaryIO:
         at = self._at(path)  # here: Arrow reads in its own threads, without our context
@@ -147,6 +152,8 @@ class BucketStore:
         With a version it is put only over that one, empty for no object.
         """
         blob = self._blob(path, chunk_size=PIECE)
+        if version is None:
+            blob.cache_control = FRESH
         with _in_session():
             blob.upload_from_file(
                 file,
@@ -158,11 +165,15 @@ class BucketStore:
                 timeout=TIMEOUT,
             )
 
+    def replaces_conditionally(self) -> bool:
+        return True
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         path = f"{folder}/{name}"
 
         def put() -> str:
             blob = self._blob(path)
+            blob.cache_control = FRESH
             try:
                 with _in_session():
                     blob.upload_from_string(
@@ -192,21 +203,32 @@ class BucketStore:
             lambda name: _request(lambda: delete_object(ask, bucket, name)), below, REMOVALS
         )
 
+    def sync(self, folder: str, names: Iterable[str]) -> None:
+        """Nothing: what the service has answered for is kept."""
+
+    def link(self, folder: str, name: str, new: str) -> None:
+        self._copy(f"{folder}/{name}", f"{folder}/{new}")
+
     def move(self, folder: str, name: str, new: str) -> None:
-        def move() -> None:
-            source, target = self._at(f"{folder}/{name}"), self._at(f"{folder}/{new}")[1:]
+        source = f"{folder}/{name}"
+        try:
+            self._copy(source, f"{folder}/{new}", is_moved=True)
+        except UnreadableError as error:
+            if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
+                raise
+
+    def _copy(self, path: str, new: str, is_moved: bool = False) -> None:
+        def copy() -> None:
+            source, target = self._at(path), self._at(new)[1:]
             try:
                 version = describe_object(*source).version
                 copy_object(*source, *target, version)
-                # Delete exactly the version that was copied.
-                delete_object(*source, version)
-            except UnreadableError as error:
-                if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
-                    raise
+                if is_moved:  # delete exactly the version that was copied
+                    delete_object(*source, version)
             except OtherStandsError as error:  # replaced or moved in between: look again
                 raise TransientError(str(error)) from error
 
-        _request(move)
+        _request(copy)
 
     def is_unsigned(self) -> bool:
         """Whether there are no credentials, so that only public objects can be read."""

@@ -120,13 +120,29 @@ def asker(
 
 def read_object(ask: Ask, bucket: str, name: str) -> bytes:
     """An object's bytes, checked against the stored checksum if they come as stored."""
+    return _read(ask, bucket, name)[0]
+
+
+def read_generation(ask: Ask, bucket: str, name: str) -> tuple[bytes, str]:
+    """An object's bytes, checked as in `read_object`, and their version."""
+    data, version = _read(ask, bucket, name)
+    if version is None:  # a gateway took the header away
+        standing = describe_object(ask, bucket, name)
+        if not standing.is_of(len(data), google_crc32c.value(data)):
+            raise TransientError(_NOT_WHOLE)
+        version = standing.version
+    return data, version
+
+
+def _read(ask: Ask, bucket: str, name: str) -> tuple[bytes, str | None]:
     with ask(_media(bucket, name)) as response:
         if response.length is not None and response.length > MAX_FILE_BYTES:
             raise too_large(response.length)
         data = response.read()
         _check_whole(ask, bucket, name, response, len(data), google_crc32c.value(data))
         # A gzipped object is sent as stored only if its owner forbids decompression in transit.
-        return _unzipped(data) if response.headers["Content-Encoding"] == "gzip" else data
+        is_zipped = response.headers["Content-Encoding"] == "gzip"
+        return _unzipped(data) if is_zipped else data, response.headers["X-Goog-Generation"]
 
 
 def fetch_object(ask: Ask, bucket: str, name: str, file: BinaryIO) -> None:

@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from tfrecorder.errors import OptionError, OutputError, TfrecorderError
@@ -20,6 +20,7 @@ from tfrecorder.storage.store import (
     Description,
     TransientError,
     UnreadableError,
+    UnwritableError,
     may_pass,
     too_large,
     unless_missing,
@@ -76,6 +77,17 @@ class LocalStore:
         except ValueError as error:  # a NUL, or a character the file system cannot encode
             raise UnreadableError("bad_name", "the uri has a character no path can have") from error
 
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        try:
+            with self.open(path) as file:
+                version = _version(file)
+                data = _read_regular(file.fileno())
+                if _version(file) != version:
+                    raise TransientError("it was written while it was read")
+                return data, version
+        except OSError as error:
+            raise _as_unreadable(error) from error
+
     def open(self, path: str) -> BinaryIO:
         try:
             file = open(path, "rb", opener=_open_at_once)
@@ -101,8 +113,7 @@ class LocalStore:
         if file is None:
             return None
         with file:
-            status = os.fstat(file.fileno())
-        return f"{status.st_dev} {status.st_ino} {status.st_mtime_ns} {status.st_size}"
+            return _version(file)
 
     def listing(self, folder: str) -> dict[str, Description | None]:
         try:
@@ -124,7 +135,7 @@ class LocalStore:
 
     @contextlib.contextmanager
     def publish(self, folder: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
-        unready = f"{TMP}/{os.path.basename(name)}.{uuid.uuid4().hex}"
+        unready = _unready(name)
         with (
             folders.inside(folder, unready, make=True) as (aside, temporary),
             folders.inside(folder, name, make=True) as (there, final),
@@ -140,11 +151,35 @@ class LocalStore:
                     os.unlink(temporary, dir_fd=aside)
                 raise
 
+    def replaces_conditionally(self) -> bool:
+        return True
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         return None
 
     def remove(self, folder: str, name: str) -> None:
         folders.remove(folder, name)
+
+    def sync(self, folder: str, names: Iterable[str]) -> None:
+        folders.sync(folder, names)
+
+    def link(self, folder: str, name: str, new: str) -> None:
+        """A hard link, else a copy: on a disk without links, or for a file with too many."""
+        unready = _unready(new)
+        with folders.inside(folder, unready, make=True) as (aside, temporary):
+            try:
+                with folders.inside(folder, name) as (here, last):
+                    os.link(last, temporary, src_dir_fd=here, dst_dir_fd=aside)
+                folders.move(folder, unready, new)
+            except (FileNotFoundError, UnwritableError):
+                raise
+            except OSError:
+                with self.publish(folder, new) as file:
+                    self.fetch(os.path.join(folder, name), file)
+            finally:
+                # A rename to another link of the same file does nothing.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=aside)
 
     def move(self, folder: str, name: str, new: str) -> None:
         try:
@@ -152,6 +187,16 @@ class LocalStore:
         except FileNotFoundError:
             with folders.inside(folder, new) as (there, last):
                 os.stat(last, dir_fd=there, follow_symlinks=False)  # raises if nowhere
+
+
+def _unready(name: str) -> str:
+    """A new name for a file that is not complete yet."""
+    return f"{TMP}/{os.path.basename(name)}.{uuid.uuid4().hex}"
+
+
+def _version(file: BinaryIO) -> str:
+    status = os.fstat(file.fileno())
+    return f"{status.st_dev} {status.st_ino} {status.st_mtime_ns} {status.st_size}"
 
 
 def _described(entry: os.DirEntry[str]) -> Description | None:

@@ -6,7 +6,7 @@ import contextlib
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
@@ -16,6 +16,7 @@ from tfrecorder.storage.object_clients import Client, connect, refuse_forks
 from tfrecorder.storage.object_failures import meaning, unusable
 from tfrecorder.storage.ranges import in_parts
 from tfrecorder.storage.store import (
+    FRESH,
     MAX_FILE_BYTES,
     Claim,
     Description,
@@ -58,13 +59,16 @@ class ObjectStore:
         self._connected: dict[str, Client] = {}
 
     def read(self, path: str) -> bytes:
+        return self.read_versioned(path)[0]
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
         import obstore
 
-        def read(client: Client, name: str) -> bytes:
+        def read(client: Client, name: str) -> tuple[bytes, str]:
             answer = _answered(obstore.get(client.short, name))
             if answer.meta["size"] > MAX_FILE_BYTES:
                 raise too_large(answer.meta["size"])
-            return answer.bytes().to_bytes()
+            return answer.bytes().to_bytes(), answer.meta["e_tag"]
 
         return self._request(path, read)
 
@@ -138,7 +142,7 @@ class ObjectStore:
         def upload(local: str) -> None:
             data = _mapped(local)
             if claim is None or not _is_conditional():
-                self._put(path, data, "overwrite")
+                self._put(path, data, "overwrite", is_fresh=claim is None)
                 return
 
             def is_ours(standing: Description) -> bool:
@@ -156,18 +160,21 @@ class ObjectStore:
 
         return spooled(path, upload)
 
+    def replaces_conditionally(self) -> bool:
+        return _is_conditional()
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         if not _is_conditional():
             return None
         path = f"{folder}/{name}"
         try:
-            return self._put(path, data, _mode(version))
+            return self._put(path, data, _mode(version), is_fresh=True)
         except OtherStandsError:
             # An earlier attempt of ours may have written it, and the response was lost.
-            standing = self.describe(path)
-            if standing is None or self.read(path) != data:
+            standing = unless_missing(lambda: self.read_versioned(path))
+            if standing is None or standing[0] != data:
                 raise
-            return standing.version
+            return standing[1]
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
@@ -176,24 +183,30 @@ class ObjectStore:
         for page in self._pages(path):
             self._delete(path, [meta["path"] for meta in page])
 
-    def move(self, folder: str, name: str, new: str) -> None:
+    def sync(self, folder: str, names: Iterable[str]) -> None:
+        """Nothing: what the service has answered for is kept."""
+
+    def link(self, folder: str, name: str, new: str) -> None:
         import obstore
 
         source, target = f"{folder}/{name}", f"{folder}/{new}"
         to = split_path(target)[1]
 
-        try:
-            self._request(source, lambda client, name: obstore.copy(client.short, name, to))
-        except UnreadableError as error:
-            if error.code != "not_found" or self.describe(target) is None:
-                raise
-            return
+        self._request(source, lambda client, name: obstore.copy(client.short, name, to))
         old, copy = self.describe(source), self.describe(target)
         if old is not None and (copy is None or copy.size != old.size):
             raise TransientError("the copy is not there")  # a gateway answered
-        self._delete(source)
 
-    def _put(self, path: str, data: Any, mode: Any) -> str:
+    def move(self, folder: str, name: str, new: str) -> None:
+        try:
+            self.link(folder, name, new)
+        except UnreadableError as error:
+            if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
+                raise
+            return
+        self._delete(f"{folder}/{name}")
+
+    def _put(self, path: str, data: Any, mode: Any, is_fresh: bool = False) -> str:
         """Upload to the final name and return its tag: the object appears whole or not at all."""
         import obstore
 
@@ -208,6 +221,7 @@ class ObjectStore:
                 use_multipart=in_parts,
                 chunk_size=_PART_BYTES,
                 max_concurrency=4,
+                attributes={"Cache-Control": FRESH} if is_fresh else None,
             )
             return done["e_tag"] or ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -18,6 +18,11 @@ T = TypeVar("T")
 #: Larger files are refused: no image of this size fits a record, which is limited to 2 GiB.
 MAX_FILE_BYTES = 2**30
 
+
+#: The `Cache-Control` of a file on a bucket that may be replaced.  Without it, Google Cloud Storage
+#: lets caches serve an old version of a public object for an hour.
+#: Source: https://cloud.google.com/storage/docs/caching
+FRESH = "no-cache"
 
 #: Error codes that are not about the file: the reader's setup has to be fixed.
 OF_THE_READER = frozenset(("no_credentials", "no_user_project", "wrong_setup"))
@@ -241,6 +246,9 @@ class Store(Protocol):
     def read(self, path: str) -> bytes:
         """A whole file of at most `MAX_FILE_BYTES`."""
 
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """A whole file as `read` gives it, and the version of exactly these bytes."""
+
     def open(self, path: str) -> BinaryIO:
         """A file to read and seek in, without holding it in memory."""
 
@@ -269,7 +277,11 @@ class Store(Protocol):
 
         It is written from start to end, without seeking.  In a store with versions, a claim
         means that an existing file with other bytes is replaced only once the claim is held.
+        A bucket tells caches to ask again (`FRESH`) for a file without a claim: it may be replaced.
         """
+
+    def replaces_conditionally(self) -> bool:
+        """Whether `put_over` writes, or a lock of ours can guard what it would replace."""
 
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         """Write a short file below a folder over this version, empty for no file.
@@ -282,6 +294,12 @@ class Store(Protocol):
 
     def remove(self, folder: str, name: str) -> None:
         """Remove a file below a folder, or a folder and all in it; nothing if there is none."""
+
+    def sync(self, folder: str, names: Iterable[str]) -> None:
+        """See `storage.sync`."""
+
+    def link(self, folder: str, name: str, new: str) -> None:
+        """Give a file below a folder a second name, replacing any file with that name."""
 
     def move(self, folder: str, name: str, new: str) -> None:
         """Rename a file below a folder, replacing any file with the new name.
