@@ -14,13 +14,14 @@ out/
     plan.json  plan.parquet         the operation under way: which row goes to which shard; removed
                                     last, after its commit
     done/train-00000.json           a shard under way is complete: its counts and CRC32C
-    waiting/train-00000.tfrecord    a complete shard that must not be seen before the commit
+    waiting/train-00000.tfrecord    a complete shard that must not be seen before the commit; and
+                                    the rejects.csv of an operation that had too many of them
     progress/train-00000            records written so far by a shard under way
     failure.json                    why the pipeline stopped, for the launcher to read
     parts.json                      into how many parts the shards were divided for `work`
     lock                            held by the operation that writes the directory
     tmp/                            files not complete yet
-    spool/00003/                    images that came as bytes, until commit 3
+    spool/                          images that came as bytes, until their commit
     rows.parquet                    the columns of many tables that an append searches, together
 """
 
@@ -38,6 +39,7 @@ COMMIT = "dataset_info.json"
 FEATURES = "features.json"
 REJECTS = "rejects.csv"
 SUSPECTS = "suspects.csv"
+LABELS = ".labels.txt"
 LABEL_MAP_CSV = "label_map.csv"
 LABEL_MAP_PBTXT = "label_map.pbtxt"
 
@@ -54,6 +56,7 @@ DONE = f"{PRIVATE}/done"
 WAITING = f"{PRIVATE}/waiting"
 PROGRESS = f"{PRIVATE}/progress"
 SPOOL = f"{PRIVATE}/spool"
+WAITING_REJECTS = f"{WAITING}/{REJECTS}"
 ROWS = f"{PRIVATE}/rows.parquet"
 
 PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL)
@@ -174,22 +177,13 @@ def commit_of(name: str) -> int | None:
     return int(number) if is_one else None
 
 
-def spool(commit: int) -> str:
-    """Where images that came as bytes are kept until a commit.
-
-    >>> spool(3)
-    '_tfrecorder/spool/00003'
-    """
-    return f"{SPOOL}/{commit:05d}"
-
-
 def labels_file(key: str) -> str:
     """The file of class names of a label feature, as TFDS names it.
 
     >>> labels_file("image/class/label")
     'image.class.label.labels.txt'
     """
-    return f"{key.replace('/', '.')}.labels.txt"
+    return f"{key.replace('/', '.')}{LABELS}"
 
 
 def tfds_directory(data_dir: str, name: str, version: str) -> str:

@@ -1,11 +1,12 @@
-"""The output directory before a conversion: who may write it, and what is already there."""
+"""The output directory before an operation: who may write it, and what is already there."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
@@ -13,18 +14,53 @@ from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan
-from tfrecorder.plan.plan import Plan, describe_difference
-from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import own_metadata
+from tfrecorder.plan.differences import describe_difference
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
 from tfrecorder.storage import folders
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a directory holds.
+
+    Attributes:
+        newest: its newest commit; None before the first.
+        pending: the plan of the operation under way, or of one that was interrupted; None if there
+            is none.
+    """
+
+    newest: Commit | None
+    pending: Plan | None
+
+    @property
+    def is_committed(self) -> bool:
+        """True if the pending plan is committed, so that only its leftovers are still there."""
+        return (
+            self.newest is not None
+            and self.pending is not None
+            and self.newest.digest == self.pending.digest
+        )
+
+
+def standing_of(output_dir: str) -> Standing:
+    """What a directory holds.
+
+    Raises:
+        DatasetError: its newest commit has lost its manifest.
+        OutputError: its plan cannot be read.
+    """
+    # The plan first: it goes after its commit.
+    pending = read_plan(output_dir)
+    return Standing(newest_commit(output_dir), pending)
 
 
 @contextlib.contextmanager
 def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
-    """Claim the directory for one conversion; the claim ends when its process ends.
+    """Claim the directory for one operation; the claim ends when its process ends.
 
     Args:
-        has_plan: False if its plan is lost, so that nothing says which files are foreign.
+        has_plan: False if its manifest is lost, so that nothing says which files are foreign.
 
     A bucket has no such claim.  Two runs of one plan do the same work there and write the same
     bytes; another plan is refused by `plan_to_continue`, and by workers that come across it.
@@ -37,8 +73,7 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
             if has_plan:
                 refuse_foreign(output_dir)
             if storage.is_local(output_dir):
-                for folder in (output_dir, layout.next_of(output_dir)):
-                    folders.refuse_links(folder, layout.PRIVATE_FOLDERS)
+                folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
                 with _locked(output_dir):
                     yield
             else:
@@ -62,29 +97,62 @@ def refuse_foreign(output_dir: str) -> None:
     """Raise an OutputError if the directory holds anything not written by a conversion.
 
     Raises:
-        DatasetError: it is a dataset that has lost its metadata.
+        DatasetError: it is a dataset that has lost its manifest.
     """
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         words = "is a file; give a directory, new or empty, as `output_dir`."
         raise OutputError(f"{output_dir} {words}")
-    plan = read_plan(output_dir)
-    expected = {layout.PRIVATE, *layout.DESKTOP_FILES, *_public_files(plan)}
-    foreign = set(storage.names(output_dir)) - expected
-    if foreign and exchange_begun(output_dir):
-        foreign -= _public_files(read_plan(layout.next_of(output_dir)))
-    if layout.APPENDED in foreign and (plan is not None or exchange_begun(output_dir)):
-        foreign.remove(layout.APPENDED)
-        names = set(storage.names(os.path.join(output_dir, layout.APPENDED)))
-        others = {name for name in names if layout.generation_number(name) is None}
-        foreign |= {f"{layout.APPENDED}/{name}" for name in others - layout.DESKTOP_FILES}
-    if foreign and plan is None:
-        # A damaged dataset is named.
-        own_metadata(output_dir, STORED_FILES.sizes(output_dir), STORED_FILES)
+    names = set(storage.names(output_dir))
+    foreign = names - {layout.PRIVATE, *layout.DESKTOP_FILES}
+    if foreign:
+        standing = standing_of(output_dir)
+        foreign -= public_names(standing)
+        if standing == Standing(None, None) and layout.COMMIT in names:
+            refuse_other_version(output_dir, names)
     if foreign:
         raise OutputError(
             f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
             "tfrecorder wrote; choose a new or empty directory as `output_dir`."
         )
+
+
+def refuse_other_version(output_dir: str, names: Iterable[str]) -> None:
+    """Raise an OutputError if another version of this package wrote what is in a directory."""
+    if is_own(names, names):
+        raise OutputError(
+            f"{output_dir} was written by another version of tfrecorder, or its {layout.COMMIT} "
+            "was replaced; choose a new or empty directory as `output_dir`."
+        )
+
+
+def public_names(standing: Standing) -> set[str]:
+    """The names outside our private folder that a dataset and the operation under way may have."""
+    names: set[str] = set()
+    if standing.newest is not None:
+        manifest = standing.newest.manifest
+        gone = [*layout.shards_of(manifest.get("replaced", {})), *abandoned(standing.newest)]
+        shards = [*standing.newest.shards, *gone]
+        names |= _public_names(Plan.of(manifest), shards)
+    if standing.pending is not None:
+        names |= _public_names(standing.pending, standing.pending.shards)
+    return names
+
+
+def abandoned(commit: Commit) -> list[Shard]:
+    """The shards of the operation that a commit abandoned; a late worker may still write them."""
+    return [
+        Shard(split, first + index, revision)
+        for split, (revision, first, count) in commit.manifest.get("abandoned", {}).items()
+        for index in range(count)
+    ]
+
+
+def _public_names(plan: Plan, shards: Iterable[Shard]) -> set[str]:
+    files = {layout.COMMIT, layout.FEATURES, layout.REJECTS, layout.SUSPECTS}
+    files |= {*map(layout.labels_file, plan.vocabularies)}
+    if plan.label_map:
+        files |= {layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT}
+    return files | {shard.file for shard in shards}
 
 
 def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
@@ -93,7 +161,8 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
         return
     above = os.path.dirname(os.path.dirname(output_dir.rstrip("/")))
     with storage.failing_as(OutputError, output_dir):
-        is_dataset = _is_committed(above) or read_plan(above) is not None
+        committed = storage.exists(os.path.join(above, layout.COMMIT))
+        is_dataset = committed or read_plan(above) is not None
     if is_dataset:
         raise OutputError(
             f"{above} is itself a dataset, and `name={options.name!r}` would put another one "
@@ -101,171 +170,118 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
         )
 
 
-def refuse_foreign_generations(output_dir: str) -> None:
-    """Raise an OutputError if a generation of a dataset holds anything not written by an append."""
-    for folder in _generation_folders(output_dir):
-        refuse_foreign(os.path.join(output_dir, folder))
-
-
-def _generation_folders(output_dir: str) -> list[str]:
-    """The folders below a dataset directory with its generations, finished or not."""
-    names = storage.names(os.path.join(output_dir, layout.APPENDED))
-    numbers = filter(None, map(layout.generation_number, names))
-    return [layout.generation_of("", number) for number in numbers]
-
-
-def has_generations(output_dir: str) -> bool:
-    """True if anything was appended to the dataset in a directory, or an append was started."""
-    return bool(storage.names(os.path.join(output_dir, layout.APPENDED)))
-
-
-def exchange_begun(output_dir: str) -> bool:
-    """True if the old dataset's commit is gone and the new one's is not in its place yet."""
-    return not _is_committed(output_dir) and _is_committed(layout.next_of(output_dir))
-
-
-def _is_committed(folder: str) -> bool:
-    return storage.exists(os.path.join(folder, layout.COMMIT))
-
-
-def _public_files(plan: Plan | None) -> set[str]:
-    """The names outside our private folder that a conversion with this plan writes."""
-    if plan is None:
-        return set()
-    files = {layout.COMMIT, layout.FEATURES, layout.REJECTS, layout.SUSPECTS}
-    files |= {*map(layout.labels_file, plan.vocabularies)}
-    if plan.label_map:
-        files |= {layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT}
-    return files | {shard.file for shard in plan.shards}
-
-
-def dataset_files(plan: Plan) -> set[str]:
-    """The names of all files of a finished dataset, including those in our private folder."""
-    private = {layout.PLAN, layout.PLAN_ROWS, layout.METADATA}
-    for shard in plan.shards:
-        private |= {shard.done, *shard.beside.values()}
-    unnamed = {layout.labels_file(key) for key, names in plan.vocabularies.items() if names is None}
-    return (_public_files(plan) - unnamed) | private
-
-
-def folder_to_write(output_dir: str, options: ConvertOptions) -> str:
-    """Where a conversion writes: below `next/` while a finished dataset must be kept."""
-    replaces = options.overwrite and _is_committed(output_dir)
-    return layout.next_of(output_dir) if replaces else output_dir
-
-
-def is_finished(output_dir: str, wanted: Plan) -> bool:
-    """True if the directory holds the finished dataset that this plan would make."""
-    if not _is_committed(output_dir):
+def is_in_place(output_dir: str, commit: int, digest: str) -> bool:
+    """True if the plan of this digest became this commit of the dataset in a directory."""
+    newest = newest_commit(output_dir)
+    if newest is None or newest.number < commit:
         return False
-    staged = read_plan(output_dir)
-    return staged is not None and not describe_difference(staged, wanted)
+    found = newest if newest.number == commit else read_commit(output_dir, commit)
+    return found.digest == digest
 
 
-def plan_to_continue(folder: str, wanted: Plan, options: ConvertOptions) -> Plan | None:
-    """The staged plan that this call continues, or None if it starts over.  Changes nothing.
+def finished(output_dir: str, standing: Standing, wanted: Plan) -> Commit | None:
+    """The commit that a plan would make again; None if it would make another dataset."""
+    newest = standing.newest
+    if newest is None:
+        return None
+    since = newest.manifest["since"]
+    first = newest if newest.number == since else read_commit(output_dir, since)
+    return None if describe_difference(Plan.of(first.manifest), wanted) else first
+
+
+def plan_to_continue(
+    output_dir: str, standing: Standing, wanted: Plan, options: ConvertOptions
+) -> Plan | None:
+    """The pending plan that this call continues, or None if it starts over.  Changes nothing.
 
     Args:
-        folder: from `folder_to_write`.
-        wanted: the plan of this call; its shard counts do not matter.
+        wanted: the plan of this call; its shard counts and its place do not matter.
 
     Raises:
         OutputError: the directory is committed, or was planned with another source or options.
     """
-    staged = read_plan(folder)
-    if options.retry_rejects and _is_committed(folder) and has_generations(folder):
+    pending = None if standing.is_committed else standing.pending
+    if pending is not None:
+        differences = describe_difference(pending, wanted)
+        if not differences:
+            return pending
+        if options.overwrite:
+            return None
+        undo = "`tfrecorder.undo` abandons it"
+        if pending.kind is not PlanKind.CONVERSION or wanted.kind is not PlanKind.CONVERSION:
+            words = f"an unfinished {pending.kind.value}: run the same {pending.kind.value} again"
+            raise OutputError(
+                f"{output_dir} holds {words} to complete it, or {undo}. This call is another: "
+                f"{'; '.join(differences)}."
+            )
         raise OutputError(
-            f"{folder} was appended to, and its records keep their numbers. Append the same table "
-            "with `retry_rejects=True`: images that can be read now become a new generation."
+            f"{output_dir} holds an unfinished conversion of another kind: "
+            f"{'; '.join(differences)}. Give the same source and options to continue it, "
+            f"`overwrite=True` to start again, or another `output_dir`; {undo}."
         )
-    if staged is None:
+    adds = wanted.kind in (PlanKind.APPEND, PlanKind.BATCH)
+    if standing.newest is None or options.overwrite or adds:
         return None
-    differences = "; ".join(describe_difference(staged, wanted))
-    if not differences:
-        return staged
-    if options.overwrite:
-        return None
-    committed = _is_committed(folder)
-    if committed and not options.retry_rejects:
-        raise OutputError(
-            f"{differences}; {folder} is a finished dataset. Give `overwrite=True` to replace it, "
-            "or another `output_dir`; `tfrecorder.append` adds to it."
-        )
-    if layout.grown_of(folder) != folder:
-        raise OutputError(
-            f"{folder} holds an unfinished append of another kind: {differences}. Run the same "
-            "append again to complete it, or remove that folder to abandon it."
-        )
+    first = read_commit(output_dir, standing.newest.manifest["since"])
+    differences = describe_difference(Plan.of(first.manifest), wanted)
     raise OutputError(
-        f"{folder} holds {'a' if committed else 'an unfinished'} conversion of another kind: "
-        f"{differences}. Give the same source and options to continue it, `overwrite=True` to "
-        "start again, or another `output_dir`."
+        f"{'; '.join(differences)}; {output_dir} is a finished dataset. Give `overwrite=True` to "
+        "replace it, or another `output_dir`; `tfrecorder.append` adds to it."
     )
 
 
-def reopen(folder: str, staged: Plan, base: str, pending: Iterable[Shard]) -> Plan:
-    """Make a folder ready for its conversion to continue.
+def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -> Plan:
+    """Make a directory ready for its operation to continue.
 
     Args:
         base: the folder that relative uris start from, which may have moved since the plan was
             staged.
-        pending: the shards to write, again or for the first time.
+        shards: those to write, again or for the first time.
     """
-    # The commit in `next/` first: on its own it would mean that an exchange had begun.
-    for place in (layout.next_of(folder), folder):
-        storage.remove(place, layout.COMMIT)
-    private, done = _names_in(folder, layout.PRIVATE), _names_in(folder, layout.DONE)
+    private, done = _names_in(output_dir, layout.PRIVATE), _names_in(output_dir, layout.DONE)
     leftovers = private & {layout.FAILURE, layout.TMP, layout.PROGRESS}
-    storage.remove_all(folder, leftovers | (done & {shard.done for shard in pending}))
-    if staged.base != base:
-        staged = dataclasses.replace(staged, base=base)
-        storage.publish_bytes(folder, layout.PLAN, staged.to_json())
-    return staged
+    storage.remove_all(output_dir, leftovers | (done & {shard.done for shard in shards}))
+    if pending.base != base:
+        pending = dataclasses.replace(pending, base=base)
+        storage.publish_bytes(output_dir, layout.PLAN, pending.to_json())
+    return pending
 
 
-def clear(folder: str, keep_spool: bool = False) -> None:
-    """Remove what an unfinished conversion left in a folder before a new one starts.
+def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None:
+    """Remove what an unfinished operation left, and what an abandoned one wrote late.
 
     Args:
         keep_spool: keep the images that came as bytes; their names say what they hold.
     """
-    storage.remove(layout.dataset_of(folder), layout.NEXT)
-    if folder != layout.dataset_of(folder):
-        return
-    # Remove the plan last: it marks the directory as ours if we are interrupted on the way.
-    refuse_foreign_generations(folder)
-    remove_generations(folder)
-    kept = {layout.PLAN, layout.SPOOL} if keep_spool else {layout.PLAN}
-    remove_files(folder, read_plan(folder), keep=kept)
-    storage.remove(folder, layout.PLAN)
+    names: set[str] = set()
+    pending, newest = standing.pending, standing.newest
+    if newest is not None:
+        for shard in abandoned(newest):
+            names.update(shard.files)
+    if pending is not None:
+        for shard in pending.shards:
+            names.update(shard.files)
+        if newest is None:
+            names |= _public_names(pending, ())
+    names &= {*storage.names(output_dir), *_names_in(output_dir, layout.INDEX, layout.TABLES)}
+    remove_leftovers(output_dir, names, keep_spool)
 
 
-def remove_generations(output_dir: str) -> None:
-    """Remove everything appended to a dataset; if interrupted, nothing foreign is left."""
-    for name in _generation_folders(output_dir):
-        folder = os.path.join(output_dir, name)
-        # Remove the plan last: it marks the others as ours.
-        remove_files(folder, read_plan(folder), keep={layout.PLAN})
-        storage.remove(folder, layout.PRIVATE)
-        storage.remove(output_dir, name)
-    storage.remove(output_dir, layout.APPENDED)
+def remove_leftovers(output_dir: str, names: Iterable[str], keep_spool: bool = False) -> None:
+    """Remove these files and all that an operation needs only until its commit, its plan last.
 
-
-def remove_files(folder: str, plan: Plan | None, keep: Collection[str]) -> None:
-    """Remove what a conversion with this plan wrote, and what its workers left behind.
-
-    Args:
-        keep: names of files to keep.
+    The plan marks the directory as ours, and the others as its own, if we are interrupted.
     """
-    files = _public_files(plan).intersection(storage.names(folder))
-    for name in _names_in(folder, layout.PRIVATE):
-        if name in layout.SHARD_FOLDERS:
-            files |= _names_in(folder, name)
-        elif name in layout.PRIVATE_FILES:
-            files.add(name)
-    storage.remove_all(folder, files.difference(keep))
+    kept = {layout.SPOOL} if keep_spool else set()
+    leftovers = _names_in(output_dir, layout.PRIVATE) & ({*layout.LEFTOVERS, layout.SPOOL} - kept)
+    storage.remove_all(output_dir, {*names, *leftovers})
+    storage.remove(output_dir, layout.PLAN)
 
 
-def _names_in(folder: str, name: str) -> set[str]:
-    """The names below `folder` of what is in a folder below it."""
-    return {f"{name}/{inner}" for inner in storage.names(os.path.join(folder, name))}
+def _names_in(output_dir: str, *folders: str) -> set[str]:
+    """The names below a directory of what is in some folders below it."""
+    return {
+        f"{folder}/{name}"
+        for folder in folders
+        for name in storage.names(os.path.join(output_dir, folder))
+    }

@@ -33,14 +33,6 @@ def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> 
         raise OptionError.of("output_dir", path, "give a path of printable characters.")
     if options.name is not None:
         path = _tfds_path(path, options.name, options.version)
-    dataset = layout.dataset_of(storage.absolute(path))
-    if dataset != storage.absolute(path):
-        words = f"an overwrite of {dataset} is written there; give {dataset}."
-        raise OptionError.of("output_dir", path, words)
-    grown = layout.grown_of(dataset)
-    if grown != dataset:
-        words = f"`tfrecorder.append` adds to {grown} there; call it with {grown}."
-        raise OptionError.of("output_dir", path, words)
     return path
 
 

@@ -25,18 +25,18 @@ TOGETHER = 2**25
 
 
 class Spool:
-    """The spool for what is written to one folder.
+    """The spool of the operation that is under way, or is to begin.
 
     Args:
-        folder: a dataset directory, the `next/` of one, or a generation of one.
+        output_dir: the dataset directory.
 
     Attributes:
         bytes: the total size of the images in it.
         images: how many there are.
     """
 
-    def __init__(self, folder: str) -> None:
-        self._directory, self._name = layout.spool_of(folder)
+    def __init__(self, output_dir: str) -> None:
+        self._directory = output_dir
         self._sizes: dict[str, int | None] = {}
         self._waiting: list[tuple[str, bytes]] = []
         self._waiting_bytes = 0
@@ -48,7 +48,7 @@ class Spool:
 
     def look(self) -> None:
         """Find what an earlier call left behind."""
-        self._sizes = storage.sizes(os.path.join(self._directory, self._name))
+        self._sizes = storage.sizes(os.path.join(self._directory, layout.SPOOL))
         self.bytes = sum(size or 0 for size in self._sizes.values())
 
     def holds(self, file: str, size: int) -> bool:
@@ -72,18 +72,20 @@ class Spool:
     def flush(self) -> None:
         """Write what is still held in memory."""
         storage.each(
-            lambda item: storage.publish_bytes(self._directory, f"{self._name}/{item[0]}", item[1]),
+            lambda item: storage.publish_bytes(
+                self._directory, f"{layout.SPOOL}/{item[0]}", item[1]
+            ),
             self._waiting,
             self._directory,
         )
         self._waiting, self._waiting_bytes = [], 0
 
 
-def spool_images(contents: Iterable[Contents], folder: str, planned: pa.Table) -> None:
+def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Table) -> None:
     """Write the images of planned rows that came as bytes, except those that are already there.
 
     Args:
-        folder: as for `Spool`.
+        output_dir: as for `Spool`.
         contents: the contents of all columns whose images came as bytes.
 
     Raises:
@@ -95,8 +97,8 @@ def spool_images(contents: Iterable[Contents], folder: str, planned: pa.Table) -
     if not wanted:
         return
     files = pa.concat_arrays([chunk for column in wanted for chunk in column.chunks]).unique()
-    spool = Spool(folder)
-    with storage.failing_as(OSError, folder):
+    spool = Spool(output_dir)
+    with storage.failing_as(OSError, output_dir):
         spool.look()
     for column in contents:
         rows = [row for row in column.first_rows(files).tolist() if column.holds(row)]
@@ -107,22 +109,6 @@ def spool_images(contents: Iterable[Contents], folder: str, planned: pa.Table) -
     spool.flush()
 
 
-def remove_spool(folder: str) -> None:
-    """Remove the images whose records were written to a folder and are committed.
-
-    Raises:
-        OSError: they cannot be removed.
-    """
-    storage.remove(*layout.spool_of(folder))
-
-
-def is_whole(folder: str, images: int) -> bool:
-    """True if the spool of a folder still has all its images."""
-    path = os.path.join(*layout.spool_of(folder))
-    return not images or len(storage.names(path)) == images
-
-
-def clear_spools(output_dir: str) -> None:
-    """Remove what was spooled below a dataset directory and is committed or was never planned."""
-    for name in storage.names(os.path.join(output_dir, layout.SPOOL)):
-        storage.remove(output_dir, f"{layout.SPOOL}/{name}")
+def is_whole(output_dir: str, images: int) -> bool:
+    """True if the spool still has all its images."""
+    return not images or len(storage.names(os.path.join(output_dir, layout.SPOOL))) == images

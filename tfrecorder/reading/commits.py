@@ -70,6 +70,17 @@ def newest_commit(directory: str, files: StoredFiles = STORED_FILES) -> Commit |
         if error.code in ("not_found", "bad_name", "not_a_file"):
             return None
         raise DatasetError(f"{path} cannot be read: {error}.") from error
+    return commit_named_by(directory, data, files)
+
+
+def commit_named_by(
+    directory: str, data: bytes, files: StoredFiles = STORED_FILES
+) -> Commit | None:
+    """The commit that a `dataset_info.json` with these bytes stands for; else as `newest_commit`.
+
+    Raises:
+        DatasetError: as `newest_commit`.
+    """
     info = parse_json(data, directory, layout.COMMIT)
     note = parse_commit_note(info)
     if note is None:

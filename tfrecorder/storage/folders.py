@@ -11,7 +11,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import stat
 import uuid
 from collections.abc import Iterable, Iterator
@@ -20,11 +19,6 @@ from tfrecorder.storage.store import UnwritableError
 
 #: Our folder in a dataset.  In a path, the user did not choose this name or anything after it.
 PRIVATE = "_tfrecorder"
-
-#: Our folder in a dataset for its further generations, each named by its number.  As above, the
-#: user did not choose such a folder's name or anything after it.
-APPENDED = "appended"
-GENERATION = re.compile(r"[0-9]{5,}")
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _NOT_THROUGH_LINKS = _FOLDER | os.O_NOFOLLOW
@@ -48,7 +42,7 @@ def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, st
 
     Args:
         folder: a directory that the user named, which may be a link, or one below its
-            `_tfrecorder` or its `appended`.
+            `_tfrecorder`.
         name: the file's path below it, with a "/" after each folder.
         make: create missing folders.
 
@@ -72,19 +66,12 @@ def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, st
 def _divided(folder: str, name: str) -> tuple[str, list[str]]:
     """The directory that the user named, and the names from there to a file."""
     parts = folder.split("/")
-    at = next((at for at in range(len(parts)) if _is_ours(parts, at)), len(parts))
+    at = parts.index(PRIVATE) if PRIVATE in parts else len(parts)
     top = os.path.join("/" if folder.startswith("/") else ".", *parts[:at])
     names = [part for part in (*parts[at:], *name.split("/")) if part]
     if not names or not {".", ".."}.isdisjoint(names):
         raise UnwritableError(f"{name!r} is not a name below a dataset")
     return top, names
-
-
-def _is_ours(parts: list[str], at: int) -> bool:
-    """True where a path enters a folder named by us and not by the user."""
-    if parts[at] == APPENDED:
-        return at + 1 < len(parts) and GENERATION.fullmatch(parts[at + 1]) is not None
-    return parts[at] == PRIVATE
 
 
 def _opened_top(path: str, make: bool) -> int:

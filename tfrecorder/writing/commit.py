@@ -1,10 +1,17 @@
-"""Commit: once every shard is done, write `dataset_info.json` last."""
+"""Commit: once every shard is done, replace `dataset_info.json`, and only then what follows it.
+
+    checks ──► labels, features ──► new shards in place ──► manifest ──► `dataset_info.json`
+    ──► lists of rows ──► old files and leftovers away ──► the claim away, `plan.json`
+
+Whoever finds a plan that is committed, or nearly, does the rest with the same calls.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import google_crc32c
 
@@ -12,51 +19,242 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
+from tfrecorder.format.documents import parse_manifest, seal
 from tfrecorder.format.layout import Shard
+from tfrecorder.output.directory import Standing, clear, remove_leftovers, standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, list_output, read_done, shard_fault
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.writing import metadata
-from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, in_order, to_csv
-from tfrecorder.writing.tfds import public_files
+from tfrecorder.plan.plan import Plan, PlanKind, placed
+from tfrecorder.reading.commits import Commit, commit_named_by, read_commit
+from tfrecorder.writing.manifest import manifest_of, own_of, sums_of
+from tfrecorder.writing.row_lists import lists_of
+from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
 
 
 def commit(
     plan: Plan, done: Iterable[DoneRecord], output_dir: str, max_reject_fraction: float
 ) -> None:
-    """Check that every planned row is a record or a reject, and publish the files of a dataset.
+    """Check that every planned row is a record or a reject, and commit the plan.
 
     Raises:
-        OutputError: rows are missing: a shard is not done, or was done by another plan.
+        OutputError: rows are missing: a shard is not done, or was done by another plan; or another
+            operation was committed since this one was planned.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
     by_name = {record.shard: record for record in done}
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
+    with storage.failing_as(OutputError, output_dir):
+        previous, version = _replaceable(output_dir, plan)
+    if previous is not None and previous.digest == plan.digest:
+        complete(output_dir)
+        return
     _check_conservation(plan, by_shard)
     if plan.kind is not PlanKind.BATCH:  # which may have no good image
-        _check_rejects(by_shard.values(), max_reject_fraction, output_dir)
-
+        _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
+    before = None if previous is None else previous.manifest
     with storage.failing_as(OutputError, output_dir):
-        sums = metadata.plan_sums(output_dir)
-    rejects = [shard.rejects for shard, record in by_shard.items() if record.rejects]
-    suspects = [shard.suspects for shard, record in by_shard.items() if record.suspects]
-    lists = {
-        layout.REJECTS: _gathered(output_dir, REJECT_HEADER, rejects),
-        layout.SUSPECTS: _gathered(output_dir, SUSPECT_HEADER, suspects),
-    }
-    sums |= {file: metadata.sums_of(data) for file, data in lists.items()}
-    files = {
-        **lists,
-        **public_files(plan, by_shard),
-        layout.METADATA: metadata.metadata_json(plan, by_shard, sums),
-    }
-    dataset_info = files.pop(layout.COMMIT)
-    # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
-    publish = partial(storage.publish_bytes, output_dir)
-    storage.each(lambda file: publish(file, files[file]), files, output_dir)
+        lists = lists_of(plan, by_shard, output_dir)
+    sums = {} if before is None or plan.follows is None else before["lists"]
+    sums = sums | {file: sums_of(data) for file, data in lists.items()}
+    manifest = manifest_of(plan, by_shard, before, sums)
     _check_standing(plan, by_shard, output_dir)
-    publish(layout.COMMIT, dataset_info)
-    leftovers = (layout.TMP, layout.PROGRESS, layout.FAILURE, layout.PARTS)
-    storage.remove_all(output_dir, leftovers)
+    if before is not None and plan.rewrites and not covers(manifest, before):
+        if not covers(before, manifest):
+            # No file of features or labels fits both.  Better no dataset than a wrong one.
+            storage.remove(output_dir, layout.COMMIT)
+            version = ""
+    else:
+        _publish_all(output_dir, _descriptions(plan, by_shard))
+    into_place(output_dir, plan)
+    info = dataset_info_json(plan, by_shard, None if previous is None else previous.info)
+    files = [file for shard in plan.shards for file in shard.files]
+    replace_commit(output_dir, manifest, info, version, files)
+    _finish(output_dir, plan, manifest)
+
+
+def replace_commit(
+    output_dir: str,
+    manifest: Mapping[str, Any],
+    info: bytes,
+    version: str,
+    files: Iterable[str] = (),
+) -> None:
+    """Write a manifest, then the `dataset_info.json` that names it: the one commit.
+
+    What was written before is on the disk for good when the commit appears, and so is the commit
+    when this returns.
+
+    Args:
+        version: what is to be replaced, as `storage.read_versioned` named it; "" for no file.
+        files: the names of new files of the dataset.
+
+    Raises:
+        OutputError: another operation was committed in the meantime.
+    """
+    name = layout.manifest(manifest["commit"])
+    try:
+        data, standing = _versioned(output_dir, name)
+        if data is not None and _plan_of(data, name) not in ("", manifest["plan"]):
+            raise storage.OtherStandsError
+        storage.publish_over(output_dir, name, seal(manifest), standing)
+        described = _descriptive(storage.names(output_dir)) if storage.is_local(output_dir) else []
+        storage.sync(output_dir, [*files, name, *described])
+        storage.publish_over(output_dir, layout.COMMIT, info, version)
+    except storage.OtherStandsError:
+        raise _overtaken(output_dir) from None
+    storage.sync(output_dir, [layout.COMMIT])
+
+
+def _plan_of(manifest: bytes, name: str) -> str:
+    """The digest of the plan that a manifest is of; "" if it is damaged."""
+    try:
+        return str(parse_manifest(manifest, name)["plan"])
+    except ValueError:  # after a power failure a file may lack its bytes
+        return ""
+
+
+def _overtaken(output_dir: str) -> OutputError:
+    return OutputError(
+        f"{output_dir}: another operation was committed since this one was planned, or this one "
+        "was abandoned. Nothing was committed; run the same call again."
+    )
+
+
+def complete(output_dir: str) -> bool:
+    """Do what is left after a commit; False if no plan is there that is committed.
+
+    Raises:
+        OSError: a file cannot be written or removed; the next call continues.
+    """
+    standing = standing_of(output_dir)
+    if not standing.is_committed:
+        return False
+    assert standing.newest is not None and standing.pending is not None
+    _finish(output_dir, standing.pending, standing.newest.manifest)
+    return True
+
+
+def _finish(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> None:
+    """What follows the commit of a plan: the lists, and everything that is not needed any more."""
+    records = [DoneRecord(**values) for values in manifest["done"]]
+    done = dict(zip(plan.shards, records, strict=True))
+    files = lists_of(plan, done, output_dir)
+    gone: set[str] = set()
+    if plan.rewrites:
+        files |= _descriptions(plan, done)
+        gone = _replaced(output_dir, manifest)
+    _publish_all(output_dir, files)
+    remove_leftovers(output_dir, gone)
+
+
+def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
+    """The files of the dataset that a commit replaced."""
+    names = storage.names(output_dir)
+    gone = {file for shard in layout.shards_of(manifest["replaced"]) for file in shard.files}
+    gone |= {*_descriptive(names)} - {*class_files(Plan.of(manifest)), layout.FEATURES}
+    for name in storage.names(os.path.join(output_dir, layout.COMMITS)):
+        number = layout.commit_of(name)
+        if number is not None and number < manifest["commit"]:
+            gone.add(layout.manifest(number))
+    return {*gone, layout.ROWS}
+
+
+def _descriptive(names: Iterable[str]) -> list[str]:
+    """Those of the files of a directory that say what records hold."""
+    fixed = (layout.FEATURES, layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT)
+    return [name for name in names if name in fixed or name.endswith(layout.LABELS)]
+
+
+def _descriptions(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
+    """The public files that say what records hold."""
+    return {**class_files(plan), layout.FEATURES: features_json(plan, done.values())}
+
+
+def _publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
+    # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
+    storage.each(
+        lambda file: storage.publish_bytes(output_dir, file, files[file]), files, output_dir
+    )
+
+
+def into_place(output_dir: str, plan: Plan) -> None:
+    """Move the shards of a plan that wait to their final names; those that are there stay."""
+    is_local = storage.is_local(output_dir)
+    waiting = [shard for shard in plan.shards if plan.unfinished(shard, is_local) != shard.file]
+    storage.each(
+        lambda shard: storage.move(output_dir, shard.waiting, shard.file), waiting, output_dir
+    )
+
+
+def covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
+    """True if what one manifest says of features and classes holds for the records of another."""
+    a, b = Plan.of(wide), Plan.of(narrow)
+    decisive = ("image_format", "tfds_features")
+    if a.features != b.features or any(a.options.get(o) != b.options.get(o) for o in decisive):
+        return False
+    for key, names in b.vocabularies.items():
+        if (a.vocabularies[key] or ())[: len(names or ())] != (names or ()):
+            return False
+        if a.classes[key] < b.classes[key]:
+            return False
+    pairs = ((wide["image_shapes"][key], shape) for key, shape in narrow["image_shapes"].items())
+    return all(w is None or w == n for of in pairs for w, n in zip(*of, strict=True))
+
+
+def abandon(output_dir: str, standing: Standing) -> None:
+    """Give up the pending operation of a directory, and remove what it wrote.
+
+    If the directory is committed, a commit that changes nothing takes the number of that operation,
+    so that a committer of it that wakes up later fails.
+
+    Raises:
+        OutputError: it was committed in the meantime.
+    """
+    pending = standing.pending
+    assert pending is not None
+    with storage.failing_as(OutputError, output_dir):
+        previous, version = _replaceable(output_dir, pending)
+    if previous is not None and previous.digest == pending.digest:
+        raise OutputError(f"{output_dir}: the operation was committed in the meantime.")
+    if previous is not None:
+        nothing = dataclasses.replace(
+            Plan.of(previous.manifest),
+            **{name: {} for name in ("split_rows", "split_shards", "statistics")},
+            **{"rows": 0, "source_rows": 0, "spooled": 0, "streams": None, "stands_for": ""},
+            kind=PlanKind.UNDO,
+        )
+        plan = placed(nothing, previous.manifest, adds=True)
+        lists = previous.manifest["lists"]
+        manifest = manifest_of(plan, {}, previous.manifest, lists)
+        manifest["abandoned"] = own_of(pending)
+        info = dataset_info_json(plan, {}, previous.info)
+        replace_commit(output_dir, manifest, info, version)
+    clear(output_dir, standing)
+
+
+def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:
+    """The newest commit, and the version of `dataset_info.json` that a plan's commit replaces.
+
+    Raises:
+        OutputError: the plan follows another commit, and is not committed itself.
+    """
+    data, version = _versioned(output_dir, layout.COMMIT)
+    newest = None if data is None else commit_named_by(output_dir, data)
+    if newest is None and plan.rewrites:  # whose files fit no longer: it was removed first
+        before = read_commit(output_dir, plan.commit - 1)
+        return dataclasses.replace(before, info={"version": before.manifest["stated"]}), version
+    digest = "" if newest is None else newest.digest
+    if digest not in (plan.previous, plan.digest):
+        raise _overtaken(output_dir)
+    return newest, version
+
+
+def _versioned(output_dir: str, name: str) -> tuple[bytes | None, str]:
+    try:
+        return storage.read_versioned(os.path.join(output_dir, name))
+    except storage.UnreadableError as error:
+        if error.code != "not_found":
+            raise
+        return None, ""
 
 
 def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
@@ -105,14 +303,18 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
         )
 
 
-def _check_rejects(done: Iterable[DoneRecord], max_reject_fraction: float, output_dir: str) -> None:
+def _check_rejects(
+    plan: Plan, done: Mapping[Shard, DoneRecord], max_reject_fraction: float, output_dir: str
+) -> None:
     """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
-    totals = add_up(done)
+    totals = add_up(done.values())
     share = totals.rejects / totals.rows
     if share <= max_reject_fraction and totals.records:
         return
     reasons = ", ".join(f"{count:,} {why}" for why, count in totals.reasons.items())
-    where = os.path.join(output_dir, layout.SHARD_REJECTS)
+    lists = lists_of(dataclasses.replace(plan, follows=None), done, output_dir)
+    storage.publish_bytes(output_dir, layout.WAITING_REJECTS, lists[layout.REJECTS])
+    where = os.path.join(output_dir, layout.WAITING_REJECTS)
     rows = counted(totals.rows, "row")
     raise RejectedError(
         f"{totals.rejects:,} of {rows} ({share:.1%}) were rejected, more than "
@@ -120,13 +322,3 @@ def _check_rejects(done: Iterable[DoneRecord], max_reject_fraction: float, outpu
         f"The rows are listed in {where}. Fix the images and run the same conversion again to "
         "retry them; or raise `max_reject_fraction`, or drop the rows."
     )
-
-
-def _gathered(output_dir: str, header: tuple[str, ...], parts: Sequence[str]) -> bytes:
-    """One CSV from those of the shards that list anything, in the order of the source's rows."""
-    head = to_csv(header, [])
-
-    def rows_of(part: str) -> bytes:
-        return storage.read_bytes(os.path.join(output_dir, part))[len(head) :]
-
-    return head + in_order(storage.each(rows_of, parts, output_dir))

@@ -13,11 +13,11 @@ from typing import Any
 
 import google_crc32c
 
-from tfrecorder.format.documents import MANIFEST_VERSION, seal
+from tfrecorder.format.documents import MANIFEST_VERSION
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord, add_up
 from tfrecorder.plan.plan import Plan
-from tfrecorder.writing.tfds import image_shapes, image_sides
+from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
 
 
 def sums_of(data: bytes) -> dict[str, int]:
@@ -36,7 +36,8 @@ def manifest_of(
     Of the commit itself: the values of its plan, "plan" (their digest), "own" (split -> [revision,
     first shard, shards]), "done" (the done-records), "class_counts", "totals", and for what
     replaces a dataset "replaced", its "splits".  Of the dataset as of then: "splits" (split ->
-    [revision, shards]), "since" (the commit that began it), "image_shapes", "image_sides",
+    [revision, shards]), "since" (the commit that began it), "stated" (its version for TFDS),
+    "image_shapes", "image_sides",
     "positions" (source -> how far it was read), "lists" (sums of the two lists of rows) and
     "contents", a checksum of all shards.
 
@@ -46,12 +47,10 @@ def manifest_of(
     """
     records = [done[shard] for shard in plan.shards]
     before = (previous or {}) if plan.follows is not None else {}
+    own = own_of(plan)
     splits = dict(before.get("splits", {}))
-    own = {}
-    for split, count in plan.split_shards.items():
-        first, revision = plan.starts.get(split, 0), plan.revisions.get(split, 1)
-        own[split] = [revision, first, count]
-        splits[split] = [revision, first + count]
+    splits |= {split: [revision, first + count] for split, (revision, first, count) in own.items()}
+    stated = None if previous is None else {"version": previous["stated"]}
     contents = before.get("contents", 0)
     for record in records:
         contents = google_crc32c.extend(contents, record.crc32c.to_bytes(4, "big"))
@@ -60,6 +59,7 @@ def manifest_of(
         "version": MANIFEST_VERSION,
         "plan": plan.digest,
         **plan.values(),
+        "stated": stated_version(plan, stated),
         "own": own,
         "done": [asdict(record) for record in records],
         "class_counts": _class_counts(plan, done),
@@ -75,9 +75,12 @@ def manifest_of(
     }
 
 
-def manifest_json(values: Mapping[str, Any]) -> bytes:
-    """A manifest as its file holds it."""
-    return seal(values)
+def own_of(plan: Plan) -> dict[str, list[int]]:
+    """The shards that a plan adds or writes: split -> [revision, first shard, shards]."""
+    return {
+        split: [plan.revisions.get(split, 1), plan.starts.get(split, 0), count]
+        for split, count in plan.split_shards.items()
+    }
 
 
 def _class_counts(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, Counter[str]]:

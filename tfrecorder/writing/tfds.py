@@ -69,9 +69,12 @@ def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     for number, key in enumerate(keys):
         stem = key.removesuffix("/encoded")
         every = [record.further.get(stem, []) if number else record.shapes for record in done]
-        shapes[key] = image_shape(shape for extremes in every for shape in extremes)
-        if plan.follows is not None:
-            shapes[key] = _of_both(plan.follows["image_shapes"].get(key, shapes[key]), shapes[key])
+        extremes = [shape for of_shard in every for shape in of_shard]
+        before = (plan.follows or {"image_shapes": {}})["image_shapes"].get(key)
+        now = image_shape(extremes)
+        if before is not None:
+            now = _of_both(before, now) if extremes else tuple(before)
+        shapes[key] = now
     return shapes
 
 
@@ -191,6 +194,8 @@ def stated_version(plan: Plan, previous: Mapping[str, Any] | None) -> str:
     """The version after a commit: data that are added raise the minor number, others the major."""
     if previous is None:
         return str(plan.options.get("version") or DATASET_VERSION)
+    if plan.follows is not None and not plan.split_rows:
+        return str(previous["version"])
     major, minor, _ = map(int, previous["version"].split("."))
     return f"{major + 1}.0.0" if plan.follows is None else f"{major}.{minor + 1}.0"
 

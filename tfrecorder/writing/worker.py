@@ -13,18 +13,16 @@ from dataclasses import dataclass, field
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
 from tfrecorder.errors import OutputError, TfrecorderError
-from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.done_records import DoneRecord
-from tfrecorder.output.exchange import complete, exchange, is_in_place
 from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress, progress_bar
-from tfrecorder.output.spool import remove_spool
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
 from tfrecorder.plan.plan import Plan
 from tfrecorder.writing.attempt import Attempt, settled
-from tfrecorder.writing.commit import commit
+from tfrecorder.writing.commit import commit, complete
 from tfrecorder.writing.limit_errors import limits_explained
 from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write_shard
 
@@ -37,8 +35,9 @@ class Task:
     """What all workers of one launch are given.
 
     Attributes:
-        output_dir: where the plan is staged: a dataset directory, or the `next/` of one.
+        output_dir: the dataset directory, where the plan is staged.
         digest: that plan's digest.
+        commit: the number of the commit that it becomes.
         threads: how many load images in each process; 0 decides by the plan and the cores.
         on_error: "reject", or "raise" at the first image that cannot be used.
         progress: leave notes of the rows that are through.
@@ -48,6 +47,7 @@ class Task:
 
     output_dir: str
     digest: str
+    commit: int = 0
     threads: int = 0
     on_error: str = "reject"
     progress: bool = False
@@ -144,35 +144,26 @@ def write_here(
     """
     if not shards:
         return []
-    task = Task(folder, plan.digest, options.num_threads or 0, options.on_error, progress=notes)
+    threads = options.num_threads or 0
+    task = Task(folder, plan.digest, plan.commit, threads, options.on_error, progress=notes)
     numbers = {shard: number for number, shard in enumerate(plan.shards)}
     with progress_bar(folder, plan, shown, shards):
         return list(Worker(task).write([numbers[shard] for shard in shards]))
 
 
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
-    """Commit the dataset, and replace the old one if this is an overwrite.
-
-    If called again, it continues from where it stopped.
+    """Commit the plan.  If called again, it continues from where it stopped.
 
     Raises:
         OutputError: rows are missing, or there is another plan.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
-    output_dir = layout.dataset_of(task.output_dir)
     with storage.accessing(task.access), _failure_noted(task):
-        if task.output_dir != output_dir:
-            if complete(output_dir):
-                return
-            if is_in_place(task.output_dir):
-                staged_plan(output_dir, task.digest)
-                return
+        if is_in_place(task.output_dir, task.commit, task.digest):
+            complete(task.output_dir)
+            return
         plan = staged_plan(task.output_dir, task.digest)
         commit(plan, done, task.output_dir, max_reject_fraction)
-        if task.output_dir != output_dir:
-            exchange(output_dir)
-        if plan.spooled:
-            remove_spool(task.output_dir)
 
 
 @contextlib.contextmanager
