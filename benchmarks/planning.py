@@ -48,7 +48,7 @@ def plan(source: str, out: str) -> Timed:
     import pyarrow.parquet
 
     from tfrecorder.options.convert import ConvertOptions
-    from tfrecorder.output.staging import shard_row_blocks, stage_plan
+    from tfrecorder.output.staging import read_row_group, row_blocks, stage_plan
     from tfrecorder.plan.plan import make_plan, shard_counts
     from tfrecorder.sources.source import read_source
     from tfrecorder.validation.report import has_errors
@@ -78,7 +78,7 @@ def plan(source: str, out: str) -> Timed:
         os.makedirs(out)
         stage_plan(made, planned, out)
         step("stage_s")
-        rows = sum(map(len, shard_row_blocks(out, len(made.shards) // 2)))
+        rows = sum(map(len, row_blocks(read_row_group(out, len(made.shards) // 2))))
         step("worker_reads_s")
         size = sum(path.stat().st_size for path in Path(out).rglob("plan.*"))
         return {

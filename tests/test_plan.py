@@ -21,7 +21,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.loading.order import slices
-from tfrecorder.output.staging import read_plan, shard_row_blocks, stage_plan
+from tfrecorder.output.staging import read_plan, read_row_group, row_blocks, stage_plan
 from tfrecorder.plan.plan import (
     Plan,
     PlannedRow,
@@ -79,7 +79,7 @@ def stage(directory, frame=None, **options):
 
 def shard_rows(directory: str, group: int) -> list:
     """All rows of a shard."""
-    return [row for block in shard_row_blocks(directory, group) for row in block]
+    return [row for block in row_blocks(read_row_group(directory, group)) for row in block]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ def test_the_rows_of_a_large_shard_come_in_blocks_and_in_order(tmp_path):
     uris = [f"{number}.jpg" for number in range(20_000)]
     frame = pd.DataFrame({"image_uri": uris, "split": "TRAIN"})
     stage(tmp_path, frame, num_shards=1, shuffle=False)
-    blocks = list(shard_row_blocks(str(tmp_path), 0))
+    blocks = list(row_blocks(read_row_group(str(tmp_path), 0)))
     assert max(map(len, blocks)) < len(uris) / 2
     assert [row.image_uri for block in blocks for row in block] == uris
 

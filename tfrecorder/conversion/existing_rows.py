@@ -1,7 +1,7 @@
 """Which rows of a table are already in a dataset, by the places or contents of their images.
 
-The plan of each generation holds the uris of its records and of its rejects, and the folder that
-they start from.  They stay in Arrow, where a million of them are searched in a second.
+The tables of the shards hold the uris of records and of rejects, and the folder that they start
+from.  They stay in Arrow, where a million of them are searched in a second.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from tfrecorder.conversion.record_copies import by_base
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.plan_columns import COPY_OF
-from tfrecorder.reading.plan_rows import read_planned
-from tfrecorder.reading.row_lists import rejected_rows
+from tfrecorder.format.plan_columns import BASE, REJECT_OF
+from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.merged_rows import known_rows
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
@@ -44,49 +44,70 @@ class _Compared(NamedTuple):
     """What of a dataset is compared.
 
     Attributes:
-        directories: of all generations.
+        directory: of the dataset.
+        newest: its newest commit.
         files: the columns of images and masks whose places are compared.
         values: the keys of the values that are compared.
         retry_rejects: rows that became rejects are not there.
     """
 
-    directories: Sequence[str]
+    directory: str
+    newest: Commit
     files: Sequence[Field]
     values: Sequence[str]
     retry_rejects: bool
 
 
+class Sifted(NamedTuple):
+    """A table without the rows that are in a dataset.
+
+    Attributes:
+        table: the others.
+        known: how many rows were left out.
+        retried: for each row of the table the number that it has as a reject of the dataset, which
+            is tried again; -1 for a new row.
+    """
+
+    table: Source
+    known: int
+    retried: np.ndarray
+
+
 def pass_over_known(
-    table: Source, directories: Sequence[str], fields: Sequence[Field], retry_rejects: bool
-) -> tuple[Source, int]:
-    """A table without the rows that are in the dataset, and how many these were.
+    table: Source, directory: str, newest: Commit, fields: Sequence[Field], retry_rejects: bool
+) -> Sifted:
+    """Leave out the rows of a table that are in the dataset.
 
     A row is there if one row there has all its images and masks, each from the same place.  A row
     without images is there if one row there has all its values.
 
     Args:
-        directories: the directories of all generations.
+        newest: the newest commit of the dataset.
         fields: the columns of the dataset.
         retry_rejects: rows that are in the dataset only as rejects stay in the table.
 
     Raises:
-        DatasetError: a plan or a list of rejects cannot be read, or the folder of the images is
-            not known.
+        DatasetError: a table cannot be read, or the folder of the images is not known.
     """
     files = [field for field in fields if isinstance(field.kind, (Image, Mask))]
+    nothing = Sifted(table, 0, np.full(len(table.frame), -1))
     if not len(table.frame) or not {field.column for field in files} <= {*table.frame}:
-        return table, 0
-    compared = _Compared(directories, files, (), retry_rejects)
+        return nothing
+    compared = _Compared(directory, newest, files, (), retry_rejects)
     if files:
         keys = _joined([column_places(table, field.column) for field in files])
-        there = _are_there(keys, compared)
+        matches = _matches(keys, compared)
+        there = _are_there(keys, matches)
         _warn_of_values(_part(table, there), keys, compared, fields)
     elif (checked := _checked(table, fields)) is not None:
         keys = _joined([*checked.values.values()])
-        there = _are_there(keys, compared._replace(values=(*checked.values,)))
+        matches = _matches(keys, compared._replace(values=(*checked.values,)))
+        there = _are_there(keys, matches)
     else:
-        return table, 0
-    return _part(table, ~there), int(there.sum())
+        return nothing
+    a_row_each = not any(field.gathered for field in fields)
+    retried = _retried_numbers(keys.filter(~there), matches, a_row_each)
+    return Sifted(_part(table, ~there), int(there.sum()), retried)
 
 
 def _part(table: Source, rows: np.ndarray) -> Source:
@@ -111,7 +132,8 @@ def _warn_of_values(
     values = {name: field for name, field in checked.values.items() if name not in of_files}
     rows = checked.frame.index.to_numpy()
     keys = _joined([places_of_all.take(rows), *values.values()])
-    others = checked.frame[~_are_there(keys, compared._replace(values=(*values,)))]
+    matches = _matches(keys, compared._replace(values=(*values,)))
+    others = checked.frame[~_are_there(keys, matches)]
     if len(others):
         warn(
             f"skipped: {counted(len(others), 'row')}, such as row {others.index[0]}, "
@@ -121,70 +143,92 @@ def _warn_of_values(
         )
 
 
-def _are_there(keys: pa.Array, compared: _Compared) -> np.ndarray:
-    """True for each row of a table whose key is in the dataset."""
+def _are_there(keys: pa.Array, matches: pa.Table) -> np.ndarray:
+    """True for each row of a table whose key a row of the dataset has that is not tried again."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sound = pa.array(matches.column(_NUMBER).to_numpy() < 0)
+    there = pc.is_in(keys, value_set=matches.column(_KEY).filter(sound), skip_nulls=True)
+    return np.asarray(there.to_numpy(zero_copy_only=False))
+
+
+def _retried_numbers(keys: pa.Array, matches: pa.Table, a_row_each: bool) -> np.ndarray:
+    """The number of the reject with the same key for each key, as `Sifted` has them.
+
+    Args:
+        a_row_each: of several rejects with one key, each is another row; otherwise rows with one
+            key, such as boxes of one image, are one row of the dataset.
+    """
+    rejects = matches.to_pandas().drop_duplicates().sort_values(_NUMBER, ignore_index=True)
+    rows = pd.DataFrame({_KEY: keys.to_pandas()})
+    for frame in (rejects, rows):
+        frame["turn"] = frame.groupby(_KEY, dropna=False).cumcount() if a_row_each else 0
+    rejects = rejects.drop_duplicates([_KEY, "turn"])
+    numbers = rows.merge(rejects, "left", [_KEY, "turn"])[_NUMBER]
+    return numbers.fillna(-1).to_numpy(np.int64)
+
+
+#: The columns of matches.
+_KEY, _NUMBER = "key", "number"
+
+
+def _matches(keys: pa.Array, compared: _Compared) -> pa.Table:
+    """The keys of a table that are in the dataset.
+
+    With the number of a reject that is tried again, and -1 for all others.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     wanted = keys.drop_null()
-    hits = [pa.array([], pa.large_string())]
+    types = {_KEY: pa.large_string(), _NUMBER: pa.int64()}
+    matches = [pa.schema(types.items()).empty_table()]
     for known in _in_blocks(compared, max(TOGETHER, TIMES * len(wanted))):
-        hits.append(known.filter(pc.is_in(known, value_set=wanted)).combine_chunks())
-    if not sum(map(len, hits)):
-        return np.zeros(len(keys), dtype=bool)
-    there = pc.is_in(keys, value_set=pa.concat_arrays(hits), skip_nulls=True)
-    return there.to_numpy(zero_copy_only=False)
+        matches.append(known.filter(pc.is_in(known.column(_KEY), value_set=wanted)))
+    return pa.concat_tables(matches)
 
 
-def _in_blocks(compared: _Compared, together: int) -> Iterator[pa.ChunkedArray]:
-    """The keys of all generations' rows, some million at a time."""
+def _in_blocks(compared: _Compared, together: int) -> Iterator[pa.Table]:
+    """The keys of the dataset's rows, some million at a time."""
     import pyarrow as pa
 
-    chunks: list[pa.Array] = []
-    for directory in compared.directories:
-        chunks += _keys(directory, compared)
-        if sum(map(len, chunks)) >= together:
-            yield pa.chunked_array(chunks, pa.large_string())
-            chunks = []
-    yield pa.chunked_array(chunks, pa.large_string())
+    tables: list[pa.Table] = []
+    names = {name: None for field in compared.files for name in (field.uri_key, field.spool_key)}
+    columns = [SOURCE_ID, BASE, REJECT_OF.reason, *names, *compared.values]
+    for rows in known_rows(compared.directory, compared.newest, list(dict.fromkeys(columns))):
+        for base in rows.column(BASE).unique().to_pylist():
+            tables += _keys(rows, base, compared)
+        if sum(map(len, tables)) >= together:
+            yield pa.concat_tables(tables)
+            tables = []
+    if tables:
+        yield pa.concat_tables(tables)
 
 
-def _keys(directory: str, compared: _Compared) -> Iterator[pa.Array]:
-    """The keys of a generation's rows, including rejects unless these are to be tried again."""
+def _keys(rows: pa.Table, base: str, compared: _Compared) -> Iterator[pa.Table]:
+    """The keys of those rows whose relative uris start from one folder."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    files, values = compared.files, compared.values
-    needed = {SOURCE_ID, *values, *(one.uri_key for one in files)}
-    names = {*needed, COPY_OF.base, *(one.spool_key for one in files)}
-
-    def chosen(schema: pa.Schema) -> list[str]:
-        return [name for name in schema.names if name in names]
-
-    rows = read_planned(directory, chosen)
-    if rows is None or not needed <= {*rows.column_names}:
-        raise _not_known(directory)
-    if compared.retry_rejects:
-        rejected = pa.array(rejected_rows(directory), pa.int64())
-        rows = rows.filter(pc.invert(pc.is_in(rows.column(SOURCE_ID), value_set=rejected)))
-    for base, some in by_base(directory, rows):
-        for batch in some.to_batches():
-            of = dict(zip(batch.schema.names, batch.columns, strict=True))
-            uris = [(of[one.uri_key], base or NOWHERE, of.get(one.spool_key)) for one in files]
-            columns = [places(*column) for column in uris]
-            if not base and any(
-                pc.any(pc.starts_with(column, NOWHERE)).as_py() for column in columns
-            ):
-                raise _not_known(directory)
-            of_files = [_joined(columns)] if columns else []
-            yield _joined([*of_files, *(of[name] for name in values)])
+    for batch in rows.filter(pc.equal(rows.column(BASE), base)).to_batches():
+        of = dict(zip(batch.schema.names, batch.columns, strict=True))
+        uris = [(of[one.uri_key], base or NOWHERE, of[one.spool_key]) for one in compared.files]
+        columns = [places(*column) for column in uris]
+        if not base and any(pc.any(pc.starts_with(column, NOWHERE)).as_py() for column in columns):
+            raise _not_known(compared.directory)
+        of_files = [_joined(columns)] if columns else []
+        keys = _joined([*of_files, *(of[name] for name in compared.values)])
+        is_new = pc.equal(of[REJECT_OF.reason], "") if compared.retry_rejects else True
+        numbers = pc.if_else(is_new, pa.scalar(-1, pa.int64()), of[SOURCE_ID])
+        yield pa.table({_KEY: keys, _NUMBER: numbers})
 
 
 def _not_known(directory: str) -> DatasetError:
     return DatasetError(
-        f"{os.path.join(directory, layout.PLAN_ROWS)} is missing, or does not say in which folder "
-        "the images were, as after a repair from the records alone. So nobody knows which rows "
-        "are already there. Copy it again, or give only new rows, with `duplicates='keep'`."
+        f"{os.path.join(directory, layout.TABLES)} does not say in which folder the images were, "
+        "as after a repair from the records alone. So nobody knows which rows are already there. "
+        "Copy it again, or give only new rows, with `duplicates='keep'`."
     )
 
 

@@ -1,35 +1,50 @@
-"""The columns of `plan.parquet` that belong to no record."""
+"""The columns that belong to no record: of the rows of a plan, and of the tables of shards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from tfrecorder.schema.fields import SPOOLED
+from tfrecorder.schema.fields import SPOOLED, Field
+from tfrecorder.schema.keys import SOURCE_ID
+
+_PREFIX = "tfrecorder."
 
 
 class CopyOf(NamedTuple):
     """The columns of a plan that copies records, apart from those of its values.
 
     Attributes:
-        file: the shard that holds the record, below the dataset; "" for a row that is a reject.
+        file: the shard that holds the record, below the dataset.
         offset, size: where the record is in it, and how long, with its framing.
         warning: for a suspect, the warning in the lists; "" for any other record.
-        base: the folder that the row's relative uris started from; "" if nobody noted it.
     """
 
     file: str
     offset: str
     size: str
     warning: str
-    base: str
+
+
+class RecordOf(NamedTuple):
+    """The columns of a table that say what became of a row.
+
+    Attributes:
+        offset, size: where its record is in the shard, and how long, with its framing; -1 for a
+            reject.
+        warning: for a suspect, the decoder's warning; "" for any other row.
+    """
+
+    offset: str
+    size: str
+    warning: str
 
 
 class RejectOf(NamedTuple):
-    """The columns of a plan that already knows some rows to be rejects.
+    """The columns of a table, and of a plan that already knows some rows to be rejects.
 
     Attributes:
-        stage, reason: as in the lists; "" for a row that is to be loaded.
+        stage, reason: as in the lists; "" for a row that has or will get a record.
     """
 
     stage: str
@@ -37,7 +52,7 @@ class RejectOf(NamedTuple):
 
 
 class PositionOf(NamedTuple):
-    """The columns of a plan of rows that came from streams.
+    """The columns of rows that came from streams.
 
     Attributes:
         source: the name of the stream's source; "" for a row that came another way.
@@ -48,14 +63,53 @@ class PositionOf(NamedTuple):
     position: str
 
 
-COPY_OF = CopyOf(*(f"tfrecorder.copy/{name}" for name in CopyOf._fields))
-REJECT_OF = RejectOf(*(f"tfrecorder.reject/{name}" for name in RejectOf._fields))
-POSITION_OF = PositionOf(*(f"tfrecorder.stream/{name}" for name in PositionOf._fields))
+class SourceOf(NamedTuple):
+    """The columns of a table about the files of one image or mask; null if one was not read.
+
+    Attributes:
+        bytes, crc32c: its size, and the CRC32C of its bytes as they were read.
+    """
+
+    bytes: str
+    crc32c: str
+
+
+COPY_OF = CopyOf(*(f"{_PREFIX}copy/{name}" for name in CopyOf._fields))
+RECORD_OF = RecordOf(*(f"{_PREFIX}record/{name}" for name in RecordOf._fields))
+REJECT_OF = RejectOf(*(f"{_PREFIX}reject/{name}" for name in RejectOf._fields))
+POSITION_OF = PositionOf(*(f"{_PREFIX}stream/{name}" for name in PositionOf._fields))
+
+#: The folder that a row's relative uris start from; "" if nobody noted it.  Where all rows have the
+#: same, it is metadata of the table, or the plan's `base`.
+BASE = f"{_PREFIX}source/base"
 
 #: Columns of a plan that belong to no record.
-OF_PLAN_ALONE = frozenset((*COPY_OF, *REJECT_OF, *POSITION_OF))
+OF_PLAN_ALONE = frozenset((*COPY_OF, *REJECT_OF, *POSITION_OF, BASE))
+
+
+def source_of(field: Field) -> SourceOf:
+    """The columns about the files of a column of images or masks."""
+    return SourceOf(*(f"{_PREFIX}source.{name}/{field.key}" for name in SourceOf._fields))
+
+
+def value_columns(names: Iterable[str]) -> list[str]:
+    """Those of these columns that hold values of a record."""
+    return [name for name in names if name != SOURCE_ID and not name.startswith(_PREFIX)]
 
 
 def spool_columns(names: Iterable[str]) -> list[str]:
-    """Those of these columns of a plan that name the file of each image that came as bytes."""
+    """Those of these columns that name the file of each image that came as bytes."""
     return [name for name in names if name.startswith(SPOOLED)]
+
+
+def parquet_options(fields: Sequence[Field]) -> dict[str, Any]:
+    """How rows of these columns are written.
+
+    With checksums: otherwise a flipped byte in a row would look like a fault of its record.
+    """
+    few = [BASE, RECORD_OF.warning, *REJECT_OF, POSITION_OF.source]
+    return {
+        "use_dictionary": [*few, *(field.text_key for field in fields if field.text_key)],
+        "write_statistics": False,
+        "write_page_checksum": True,
+    }

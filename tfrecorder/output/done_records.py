@@ -64,7 +64,7 @@ class DoneRecord(Counts):
         sides: smallest and largest (shorter side, longer side) of the records.
         further: for the second and later images, smallest and largest (height, width, channels), by
             what their keys begin with.
-        beside: the CRC32Cs of the shard's index, rejects and suspects, by these names.
+        beside: the CRC32Cs of the shard's index and table, by these names.
         classes: how many records have each class of the only column with classes, by its integer.
     """
 
@@ -96,31 +96,41 @@ class DoneRecord(Counts):
 #: Shards and the files next to them, by their names below an output directory.
 Files = Mapping[str, storage.Description]
 
-#: The folders that show whether a shard is done.
-DONE_FOLDERS = ("", layout.INDEX, layout.DONE)
+#: Of so many shards each file is asked for; of more of them, the folders are listed, on a bucket
+#: with a request per 1,000 files.  What is added to a large dataset is nearly always less.
+FEW_SHARDS = 64
 
 
-def list_output(output_dir: str, folders: Collection[str] = DONE_FOLDERS) -> Files:
-    """List an output directory: on a bucket, one request per 1,000 files of each folder."""
+def list_output(output_dir: str, shards: Collection[Shard]) -> Files:
+    """What there is of some shards in an output directory."""
+    if len(shards) <= FEW_SHARDS:
+        names = [n for s in shards for n in (*s.files, s.waiting, s.done)]
+        paths = [os.path.join(output_dir, name) for name in names]
+        described = storage.each(storage.describe, paths, output_dir)
+        return {name: file for name, file in zip(names, described, strict=True) if file is not None}
 
     def files_of(folder: str) -> Files:
         files = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
         return {os.path.join(folder, name): file for name, file in files.items()}
 
+    folders = ("", layout.WAITING, layout.INDEX, layout.TABLES, layout.DONE)
     listed = storage.each(files_of, folders, output_dir)
     return {name: file for files in listed for name, file in files.items()}
 
 
 def shard_fault(files: Files, shard: Shard, done: DoneRecord) -> str | None:
-    """Why a shard in a listed directory is not what its done-record says; None if it is."""
-    file = files.get(shard.file)
+    """Why a shard in a listed directory is not what its done-record says; None if it is.
+
+    It may wait for the commit, or be in its place already.
+    """
+    file = files.get(shard.waiting) or files.get(shard.file)
     if file is None:
         return f"{shard.file} is missing"
     if file.size != done.bytes:
         return f"{shard.file} has {file.size:,} bytes, but {done.bytes:,} were written"
     if not file.is_of(done.bytes, done.crc32c):
         return f"{shard.file} has the CRC32C {file.crc32c:08x}, not {done.crc32c:08x}"
-    return None if shard.index_file in files else f"{shard.index_file} is missing"
+    return next((f"{n} is missing" for n in shard.beside.values() if n not in files), None)
 
 
 def read_done(
@@ -129,7 +139,7 @@ def read_done(
     """The done-record of a shard whose file is whole, or None if it must be written (again).
 
     Args:
-        files: the directory, if it was listed; otherwise only the shard's file is looked up.
+        files: the directory, if it was listed.
     """
     try:
         data = storage.read_bytes(os.path.join(output_dir, shard.done))
@@ -142,18 +152,17 @@ def read_done(
         return None
     if done.plan != plan_digest:
         return None
-    if files is not None:
-        return None if shard_fault(files, shard, done) else done
-    with storage.failing_as(OutputError, f"{output_dir}/{shard.file}"):
-        file = storage.describe(os.path.join(output_dir, shard.file))
-    return done if file is not None and file.is_of(done.bytes, done.crc32c) else None
+    if files is None:
+        with storage.failing_as(OutputError, f"{output_dir}/{shard.file}"):
+            files = list_output(output_dir, [shard])
+    return None if shard_fault(files, shard, done) else done
 
 
 def read_all_done(
     output_dir: str, shards: Collection[Shard], plan_digest: str
 ) -> dict[Shard, DoneRecord | None]:
     """`read_done` for many shards; those without a done-record are not looked up."""
-    files = list_output(output_dir)
+    files = list_output(output_dir, shards)
     begun = [shard for shard in shards if shard.done in files]
 
     def read(shard: Shard) -> DoneRecord | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
-from tfrecorder.format.plan_columns import COPY_OF
+from tfrecorder.format.plan_columns import parquet_options
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
@@ -73,18 +73,10 @@ def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     first = primary_image(plan.fields)
     about = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
     table = planned.replace_schema_metadata(about)
-    texts = [COPY_OF.base, *(field.text_key for field in plan.fields if field.text_key)]
 
     def write(file: BinaryIO) -> None:
         buffered = io.BufferedWriter(file)
-        # Write checksums: otherwise a flipped byte in a row would look like a fault of its record.
-        with pq.ParquetWriter(
-            buffered,
-            table.schema,
-            use_dictionary=texts,
-            write_statistics=False,
-            write_page_checksum=True,
-        ) as writer:
+        with pq.ParquetWriter(buffered, table.schema, **parquet_options(plan.fields)) as writer:
             start = 0
             for shard in plan.shards:
                 size = plan.shard_rows(shard)
@@ -178,8 +170,20 @@ def read_footer(output_dir: str) -> Any:
 BLOCK_ROWS = 8192
 
 
-def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterator[list[PlannedRow]]:
-    """The rows of one shard, some thousand at a time; `group` is its row group in the staged plan.
+def row_blocks(rows: pa.Table) -> Iterator[list[PlannedRow]]:
+    """The rows of a shard, which `read_row_group` gave, some thousand at a time."""
+    names = rows.column_names
+    uri = (rows.schema.metadata or {}).get(URI_OF_ROWS.encode(), b"").decode()
+    for batch in rows.to_batches(max_chunksize=BLOCK_ROWS):
+        columns = {name: batch.column(name).to_pylist() for name in names}
+        cells = zip(*columns.values(), strict=True)
+        values = [dict(zip(names, row, strict=True)) for row in cells]
+        uris = columns.get(uri) or [""] * len(values)
+        yield list(map(PlannedRow, columns[SOURCE_ID], uris, values))
+
+
+def read_row_group(output_dir: str, group: int, footer: Any = None) -> pa.Table:
+    """The rows of one shard; `group` is its row group in the staged plan.
 
     Args:
         footer: what `read_footer` returned; without it, the footer is read again.
@@ -187,26 +191,13 @@ def shard_row_blocks(output_dir: str, group: int, footer: Any = None) -> Iterato
     Raises:
         FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
     """
-    table = _row_group(output_dir, group, footer)
-    names = table.column_names
-    uri = (table.schema.metadata or {}).get(URI_OF_ROWS.encode(), b"").decode()
-    for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
-        columns = {name: batch.column(name).to_pylist() for name in names}
-        cells = zip(*columns.values(), strict=True)
-        rows = [dict(zip(names, row, strict=True)) for row in cells]
-        uris = columns.get(uri) or [""] * len(rows)
-        yield list(map(PlannedRow, columns[SOURCE_ID], uris, rows))
-
-
-def _row_group(output_dir: str, group: int, footer: Any) -> Any:
-    """A row group as an Arrow table."""
     import pyarrow.parquet as pq
 
     path = os.path.join(output_dir, layout.PLAN_ROWS)
     try:
         with _for_arrow(path) as opened:
             # Each column of a row group is requested once, and whole.
-            file = pq.ParquetFile(
+            file: Any = pq.ParquetFile(
                 opened, metadata=footer, pre_buffer=True, page_checksum_verification=True
             )
             # With several threads, each would keep memory for itself.

@@ -280,7 +280,7 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
 def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
     """Look once more whether what is in the directory is what was written there."""
     with storage.failing_as(OutputError, output_dir):
-        files = list_output(output_dir)
+        files = list_output(output_dir, plan.shards)
 
     def fault(shard: Shard) -> str | None:
         if reason := shard_fault(files, shard, done[shard]):

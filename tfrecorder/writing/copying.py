@@ -26,7 +26,7 @@ def record_copier(plan: Plan) -> LoadRow:
     def copy(row: PlannedRow) -> Loaded | Rejected:
         if (reject := planned_reject(row)) is not None:
             return reject
-        file, offset, size, warning = (row.values[name] for name in COPY_OF[:4])
+        file, offset, size, warning = (row.values[name] for name in COPY_OF)
         shard = ShardFile(os.path.join(plan.base, file), None, 0)
         framed = files.read(shard, offset, size)
         try:

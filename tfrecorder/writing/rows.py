@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+import google_crc32c
 import numpy as np
 
 from tfrecorder.errors import RunnerError
@@ -20,6 +21,7 @@ from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field, image_of, primary_image
 from tfrecorder.schema.kinds import Boxes, Image, Mask
+from tfrecorder.writing.outcomes import Sources
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Loaded:
         input_bytes: the size of the images' files.
         retries: how many extra attempts reading them took.
         further: the other images, by what their keys begin with.
+        sources: of the files that were read.
     """
 
     row: PlannedRow
@@ -42,6 +45,7 @@ class Loaded:
     input_bytes: int
     retries: int = 0
     further: tuple[tuple[str, CheckedImage], ...] = ()
+    sources: Sources = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Rejected:
     row: PlannedRow
     reject: Reject
     retries: int = 0
+    sources: Sources = field(default_factory=dict)
 
 
 #: How an image is read: from its uri; from its file in the spool if it came as bytes, else ""; and
@@ -111,13 +116,12 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
 
     def load(row: PlannedRow) -> Loaded | Rejected:
         retried: list[None] = []
-        read_bytes = 0
+        sources: dict[str, tuple[int, int]] = {}
 
         def checked(field: Field, uri: str, file: str) -> CheckedImage:
-            nonlocal read_bytes
             try:
                 data = read(uri, file, lambda: retried.append(None))
-                read_bytes += len(data)
+                sources[field.key] = len(data), google_crc32c.value(data)
                 return check_image(data, verify, max_pixels, room)
             except Reject as reject:
                 if field is first:
@@ -154,7 +158,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 features |= placed_boxes(field, features, primary.source, primary.geometry)
                 features |= whole_boxes(field, features)
         except Reject as reject:
-            return Rejected(row, reject, len(retried))
+            return Rejected(row, reject, len(retried), sources)
         except MemoryError as error:
             raise RunnerError(
                 f"row {row.row}, image {row.image_uri!r}: this process's memory limit (ulimit -v) "
@@ -168,9 +172,10 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             image=stored[0][1] if stored else None,
             parts=parts,
             size=sum(map(len, parts)),
-            input_bytes=read_bytes,
+            input_bytes=sum(size for size, _ in sources.values()),
             retries=len(retried),
             further=tuple(stored[1:]),
+            sources=sources,
         )
 
     return load

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import operator
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from threading import Semaphore
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
@@ -20,21 +17,24 @@ from tfrecorder import storage
 from tfrecorder.core.threads import cores, run_in_order
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
-from tfrecorder.format.csv_cells import field_of
 from tfrecorder.format.layout import Shard
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.output.done_records import DoneRecord
-from tfrecorder.output.staging import shard_row_blocks
+from tfrecorder.output.staging import read_row_group, row_blocks
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Label
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.copying import record_copier
+from tfrecorder.writing.outcomes import Outcome, index_of, table_of
 from tfrecorder.writing.rows import Loaded, Rejected, row_loader, streamed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
@@ -52,9 +52,6 @@ WAITING_BYTES = 2**28
 #: replace an object more often than once a second.
 PROGRESS_SECONDS = 0.2
 REMOTE_SECONDS = 5
-
-REJECT_HEADER = ("row", "image_uri", "stage", "reason")
-SUSPECT_HEADER = ("row", "image_uri", "warning")
 
 #: Shards that a process writes at a time if the output is remote.  To start and end one takes a
 #: dozen requests that wait for each other; meanwhile the other one's images are loaded.
@@ -117,11 +114,11 @@ def write_shard(
         OSError: the output cannot be written.
     """
     output_dir, shard = attempt.output_dir, attempt.shard
-    rows, together = 0, _together(pool.threads)
-    pause = PROGRESS_SECONDS if storage.is_local(output_dir) else REMOTE_SECONDS
+    is_local, together = storage.is_local(output_dir), _together(pool.threads)
+    pause = PROGRESS_SECONDS if is_local else REMOTE_SECONDS
     tally = Tally(class_field(plan.fields), report, pause)
 
-    spool = os.path.join(*layout.spool_of(output_dir))
+    spool = os.path.join(output_dir, layout.SPOOL)
 
     def read(uri: str, file: str, note_retry: Callable[[], None]) -> bytes:
         def note() -> None:
@@ -138,7 +135,8 @@ def write_shard(
         load = row_loader(plan, pool.budget.room, read)
         if plan.kind is PlanKind.BATCH:
             load = streamed(load)
-    with storage.publish(output_dir, shard.file, attempt) as file:
+    rows = read_row_group(output_dir, group, footer)
+    with storage.publish(output_dir, plan.unfinished(shard, is_local), attempt) as file:
 
         def write_rows(outcomes: list[Loaded | Rejected]) -> None:
             parts: list[bytes] = []
@@ -152,8 +150,7 @@ def write_shard(
                     tally.add_reject(outcome)
             storage.write_all(file, *parts)
 
-        for block in shard_row_blocks(output_dir, group, footer):
-            rows += len(block)
+        for block in row_blocks(rows):
             run_in_order(
                 pool.executor,
                 pool.threads,
@@ -167,8 +164,8 @@ def write_shard(
             )
         attempt.look_again()
         # Inside this block, because an upload of the shard is still running.
-        tally.publish(output_dir, shard, attempt)
-    return attempt.finish(tally.done_record(plan.digest, shard, rows))
+        tally.publish(output_dir, plan, shard, rows, attempt)
+    return attempt.finish(tally.done_record(plan.digest, shard))
 
 
 def _read_spooled(uri: str, path: str, note_retry: Callable[[], None]) -> bytes:
@@ -233,10 +230,8 @@ class Tally:
         self.further: dict[str, Extremes] = {}
         self.records = self.suspects = self.oriented = self.input_bytes = 0
         self.bytes = self.crc = 0
-        self.index = bytearray()
+        self.outcomes: list[Outcome] = []
         self.beside: dict[str, int] = {}
-        self.reject_rows: list[tuple[object, ...]] = []
-        self.suspect_rows: list[tuple[object, ...]] = []
 
     def add_record(self, outcome: Loaded) -> None:
         self.records += 1
@@ -247,7 +242,9 @@ class Tally:
         if self._labels is not None:
             classes = outcome.row.values[self._labels.label_key or ""]
             self.classes.update({classes} if isinstance(self._labels.kind, Label) else set(classes))
-        self.index += f"{self.bytes} {outcome.size}\n".encode()
+        warning = (outcome.image and outcome.image.warning) or ""
+        sources = outcome.sources
+        self.outcomes.append(Outcome(self.bytes, outcome.size, warning, "", "", sources))
         self.bytes += outcome.size
         for part in outcome.parts:
             self.crc = google_crc32c.extend(self.crc, part)
@@ -258,18 +255,16 @@ class Tally:
         self.oriented += image.oriented
         self.shapes = _widened(self.shapes, (image.height, image.width, image.channels))
         self.sides = _widened(self.sides, tuple(sorted((image.height, image.width))))
-        if image.warning is not None:
-            self.suspects += 1
-            self.suspect_rows.append((outcome.row.row, outcome.row.image_uri, image.warning))
+        self.suspects += image.warning is not None
         for key, further in outcome.further:
             shape = (further.height, further.width, further.channels)
             self.further[key] = _widened(self.further.get(key, ()), shape)
 
     def add_reject(self, outcome: Rejected) -> None:
-        row, reject = outcome.row, outcome.reject
+        reject = outcome.reject
         self.retries += outcome.retries
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
-        self.reject_rows.append((row.row, row.image_uri, reject.stage, str(reject)))
+        self.outcomes.append(Outcome(-1, -1, "", reject.stage, str(reject), outcome.sources))
         self.note()
 
     def note(self) -> None:
@@ -277,14 +272,20 @@ class Tally:
         now = time.monotonic()
         if now - self._reported >= self._seconds:
             self._reported = now
-            self._report(self.records + len(self.reject_rows))
+            self._report(len(self.outcomes))
 
-    def publish(self, output_dir: str, shard: Shard, attempt: Attempt | None = None) -> None:
-        """Write the files next to the shard."""
+    def publish(
+        self,
+        output_dir: str,
+        plan: Plan,
+        shard: Shard,
+        rows: pa.Table,
+        attempt: Attempt | None = None,
+    ) -> None:
+        """Write the files next to the shard, given its planned rows."""
         files = {
-            shard.index_file: bytes(self.index),
-            shard.rejects: to_csv(REJECT_HEADER, self.reject_rows),
-            shard.suspects: to_csv(SUSPECT_HEADER, self.suspect_rows),
+            shard.index_file: index_of(self.outcomes),
+            shard.table: table_of(plan, rows, self.outcomes),
         }
         self.beside = {
             name: google_crc32c.value(files[file]) for name, file in shard.beside.items()
@@ -295,11 +296,11 @@ class Tally:
 
         storage.each(publish, files, output_dir)
 
-    def done_record(self, plan_digest: str, shard: Shard, rows: int) -> DoneRecord:
+    def done_record(self, plan_digest: str, shard: Shard) -> DoneRecord:
         return DoneRecord(
             plan=plan_digest,
             shard=shard.name,
-            rows=rows,
+            rows=len(self.outcomes),
             records=self.records,
             reasons=dict(self.reasons),
             suspects=self.suspects,
@@ -315,39 +316,3 @@ class Tally:
             beside=self.beside,
             classes={str(n): self.classes[n] for n in sorted(self.classes) if n != NO_LABEL},
         )
-
-
-def rows_of_csv(body: bytes) -> list[tuple[int, bytes]]:
-    """The rows of a list, given without its header: each row's number in the source, and its bytes.
-
-    Raises:
-        ValueError: `to_csv` does not write such a list.
-    """
-    lines = [line + "\n" for line in body.decode().split("\n")][:-1]
-    reader, begin, rows = csv.reader(lines, strict=True), 0, []
-    try:
-        for cells in reader:
-            rows.append((int(cells[0]), "".join(lines[begin : reader.line_num]).encode()))
-            begin = reader.line_num
-    except (csv.Error, IndexError) as error:
-        raise ValueError(str(error)) from error
-    return rows
-
-
-def in_order(bodies: Iterable[bytes]) -> bytes:
-    """Lists, given without their headers, as one, in the order of the source's rows."""
-    rows = [row for body in bodies for row in rows_of_csv(body)]
-    return b"".join(row for _, row in sorted(rows, key=operator.itemgetter(0)))
-
-
-def to_csv(header: Iterable[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A CSV with a header, in UTF-8; lines end in a bare newline; cells as `field_of` has them."""
-    text = io.StringIO()
-    plain = csv.writer(text, lineterminator="\n")
-    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    plain.writerow(header)
-    for row in rows:
-        # Older Pythons leave a carriage return unquoted, and a reader would begin a new row there.
-        fields = list(map(field_of, row))
-        (quoted if "\r" in fields[1] else plain).writerow(fields)
-    return text.getvalue().encode()

@@ -1,0 +1,135 @@
+"""The rows of all shards, to search: the many small tables of appends and streams, merged.
+
+`layout.ROWS` is a copy of what stands in the tables.  Where it is missing, damaged or of other
+shards, the tables are read, and the next merge writes it anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from tfrecorder import storage
+from tfrecorder.errors import DatasetError
+from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, parquet_options
+from tfrecorder.reading.commits import Commit, read_commit
+from tfrecorder.reading.shard_tables import each_table, joined, opened_rows, types_of
+from tfrecorder.schema.fields import Field, from_json
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.kinds import Image, Mask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+#: So many tables are read one by one.
+MOST_TABLES = 32
+
+#: Rows of merged tables that are in memory, and are read, together.
+_GROUP_ROWS = 2**18
+
+#: The key under which merged rows name the commit whose shards they hold, and its plan's digest.
+_UPTO = b"tfrecorder.rows/upto"
+
+
+def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Some columns of all rows of a dataset, rejects included, some rows at a time.
+
+    A row may come twice.  Columns of texts that some shards do not have are "" there.
+
+    Raises:
+        DatasetError: a table cannot be read.
+    """
+    merged: frozenset[Shard] = frozenset()
+    with contextlib.suppress(DatasetError), opened_rows(directory, layout.ROWS) as file:
+        shards = _shards_in(file, directory, newest)
+        stored = [name for name in columns if name in file.schema_arrow.names]
+        for group in range(file.num_row_groups if shards else 0):
+            yield _with(file.read_row_group(group, columns=stored, use_threads=False), columns)
+        merged = shards
+    rest = [shard for shard in newest.shards if shard not in merged]
+
+    def chosen(schema: pa.Schema) -> list[str]:
+        return [name for name in columns if name in schema.names]
+
+    gathered: list[pa.Table] = []
+    for _, table in each_table(directory, rest, chosen):
+        gathered.append(_with(table, columns))
+        if len(gathered) == MOST_TABLES:
+            yield joined(gathered)
+            gathered = []
+    if gathered:
+        yield joined(gathered)
+
+
+def merge_rows(directory: str, newest: Commit) -> None:
+    """Merge the tables of a dataset if many are not merged yet.
+
+    Raises:
+        DatasetError: a table cannot be read.
+        OSError: the merged rows cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    merged: frozenset[Shard] = frozenset()
+    with contextlib.suppress(DatasetError), opened_rows(directory, layout.ROWS) as file:
+        merged = _shards_in(file, directory, newest)
+    if len(newest.shards) - len(merged) <= MOST_TABLES:
+        return
+    fields = from_json(newest.manifest["fields"])
+    types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.shards[0])}
+    texts = [BASE, REJECT_OF.reason, *POSITION_OF, *(field.spool_key for field in _files(fields))]
+    types |= dict.fromkeys(texts, pa.large_string())
+    about = json.dumps([newest.number, newest.digest])
+    schema = pa.schema(types.items(), metadata={_UPTO: about})
+
+    def write(file: BinaryIO) -> None:
+        with pq.ParquetWriter(file, schema, **parquet_options(fields)) as writer:
+            for table in _in_groups(known_rows(directory, newest, list(types))):
+                writer.write_table(table.cast(schema), row_group_size=_GROUP_ROWS)
+
+    storage.publish_by(directory, layout.ROWS, write)
+
+
+def _files(fields: Sequence[Field]) -> list[Field]:
+    return [field for field in fields if isinstance(field.kind, (Image, Mask))]
+
+
+def _in_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    gathered: list[pa.Table] = []
+    for table in tables:
+        gathered.append(table)
+        if sum(map(len, gathered)) >= _GROUP_ROWS:
+            yield joined(gathered)
+            gathered = []
+    if gathered:
+        yield joined(gathered)
+
+
+def _with(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """These columns of a table; those that it does not have are empty texts."""
+    import pyarrow as pa
+
+    empty = pa.repeat(pa.scalar("", pa.large_string()), len(table))
+    for name in names:
+        if name not in table.column_names:
+            table = table.append_column(name, empty)
+    return table.select(names)
+
+
+def _shards_in(file: pq.ParquetFile, directory: str, newest: Commit) -> frozenset[Shard]:
+    """The shards whose rows were merged; none if the dataset is not an addition to these.
+
+    Raises:
+        DatasetError: the commit up to which they were merged is gone.
+    """
+    number, digest = json.loads((file.schema_arrow.metadata or {}).get(_UPTO, b"[-1, 0]"))
+    if not newest.manifest["since"] <= number <= newest.number:
+        return frozenset()
+    upto = newest if number == newest.number else read_commit(directory, number)
+    return frozenset(upto.shards) if upto.digest == digest else frozenset()

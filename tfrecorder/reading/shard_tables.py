@@ -1,0 +1,131 @@
+"""The tables of shards: what is known of each row, without reading a record."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfrecorder import storage
+from tfrecorder.display.commands import command
+from tfrecorder.errors import DatasetError
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import BASE, value_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+#: Given the schema of all columns, the names of those to read; None to read none of the table.
+Chosen = Callable[["pa.Schema"], Sequence[str] | None]
+
+#: Tables that are in memory together while others are used.
+_TOGETHER = 256
+
+
+def each_table(
+    directory: str, shards: Sequence[Shard], chosen: Chosen
+) -> Iterator[tuple[Shard, pa.Table]]:
+    """Some columns of the tables of some shards, in their order; see `read_columns`.
+
+    Raises:
+        DatasetError: a table cannot be read.
+    """
+
+    def read(shard: Shard) -> pa.Table | None:
+        return read_columns(directory, shard.table, chosen)
+
+    for start in range(0, len(shards), _TOGETHER):
+        some = shards[start : start + _TOGETHER]
+        for shard, table in zip(some, storage.each(read, some, directory), strict=True):
+            if table is not None:
+                yield shard, table
+
+
+def read_tables(directory: str, shards: Sequence[Shard], chosen: Chosen) -> pa.Table | None:
+    """The same as one table; None if none was chosen.
+
+    Raises:
+        DatasetError: a table cannot be read.
+    """
+    tables = [table for _, table in each_table(directory, shards, chosen)]
+    return joined(tables) if tables else None
+
+
+def types_of(directory: str, shard: Shard) -> dict[str, Any]:
+    """The type of each value that the rows of a dataset were planned with, by key.
+
+    Raises:
+        DatasetError: the table of this shard cannot be read.
+    """
+    types: dict[str, Any] = {}
+
+    def look(schema: pa.Schema) -> None:
+        types.update({name: schema.field(name).type for name in value_columns(schema.names)})
+
+    read_columns(directory, shard.table, look)
+    return types
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables one after the other; a text that only some of them have is "" in the others."""
+    import pyarrow as pa
+
+    plain = [table.replace_schema_metadata() for table in tables]
+    whole = pa.concat_tables(plain, promote_options="permissive")
+    for at, (name, column) in enumerate(zip(whole.column_names, whole.columns, strict=True)):
+        if column.null_count and pa.types.is_large_string(column.type):
+            whole = whole.set_column(at, name, column.fill_null(""))
+    return whole
+
+
+def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table | None:
+    """Some columns of a table of rows in a dataset, in the order in which they were chosen.
+
+    The folder of relative uris can be chosen like a column, wherever it is noted.
+
+    Raises:
+        DatasetError: the table cannot be read.
+    """
+    import pyarrow as pa
+
+    with opened_rows(directory, name) as file:
+        schema = file.schema_arrow
+        has_base = BASE in schema.names
+        names = chosen(schema if has_base else schema.append(pa.field(BASE, pa.large_string())))
+        if names is None:
+            return None
+        stored = [name for name in names if has_base or name != BASE]
+        table: pa.Table = file.read(columns=stored, use_threads=False)
+        if len(stored) < len(names):
+            base = (schema.metadata or {}).get(BASE.encode(), b"").decode()
+            bases = pa.repeat(pa.scalar(base, pa.large_string()), file.metadata.num_rows)
+            table = table.append_column(BASE, bases)
+        return table.select(names)
+
+
+@contextlib.contextmanager
+def opened_rows(directory: str, name: str) -> Iterator[pq.ParquetFile]:
+    """A table of rows in a dataset.
+
+    Raises:
+        DatasetError: it cannot be read; also if that turns out in the block.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = os.path.join(directory, name)
+    try:
+        # By its path: Arrow's threads would hold the bytes of a Python file, and a thread that
+        # lets go of them while Python shuts down aborts the process (pyarrow 25).
+        with (
+            storage.local_copy(path) as copy,
+            storage.open_seekable(copy),  # refuses what is not a file, such as a pipe
+            pq.ParquetFile(copy, page_checksum_verification=True) as file,
+        ):
+            yield file
+    except (OSError, storage.UnreadableError, pa.ArrowException) as error:
+        raise DatasetError(
+            f"{path} cannot be read: {error}. `{command('verify', directory)}` checks every file."
+        ) from error

@@ -1,0 +1,96 @@
+"""The public lists of rows, `rejects.csv` and `suspects.csv`, from the tables of the shards."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tfrecorder.format import layout
+from tfrecorder.format.csv_cells import field_of
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import RECORD_OF, REJECT_OF
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.row_lists import read_row_list
+from tfrecorder.reading.shard_tables import read_tables
+from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.keys import SOURCE_ID
+
+_HEADERS = {
+    layout.REJECTS: ("row", "image_uri", "stage", "reason"),
+    layout.SUSPECTS: ("row", "image_uri", "warning"),
+}
+
+#: A row of a list, its number first.
+Row = Sequence[Any]
+
+
+def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> dict[str, bytes]:
+    """The lists of the whole dataset that a plan changes; the same before and after its commit.
+
+    Args:
+        done: the done-records of the plan's shards, whose tables are read.
+
+    Raises:
+        DatasetError: a table cannot be read, or a list to which rows are added.
+    """
+    rejects = [shard for shard, record in done.items() if record.rejects]
+    suspects = [shard for shard, record in done.items() if record.suspects]
+    streams = plan.kind is PlanKind.BATCH  # it tries no reject again
+    if plan.follows is not None and streams and not rejects and not suspects:
+        return {}
+    added = {
+        layout.REJECTS: _rows(plan, rejects, output_dir, REJECT_OF),
+        layout.SUSPECTS: _rows(plan, suspects, output_dir, (RECORD_OF.warning,)),
+    }
+    first: int = (plan.follows or {"rows": 0})["rows"]  # the number of the first new row
+    old: dict[str, Sequence[Row]] = dict.fromkeys(added, ())
+    retried: set[int] = set()
+    if plan.follows is not None:
+        old = {name: read_row_list(output_dir, name) for name in added}
+        if not streams and any(int(row[0]) < first for row in old[layout.REJECTS]):
+            numbers = read_tables(output_dir, plan.shards, lambda _: [SOURCE_ID])
+            retried.update(numbers.column(0).to_pylist() if numbers is not None else ())
+    lists = {}
+    for name, rows in added.items():
+        kept = [row for row in old[name] if int(row[0]) < first and int(row[0]) not in retried]
+        if plan.follows is None or rows or len(kept) < len(old[name]):
+            lists[name] = to_csv(_HEADERS[name], sorted([*kept, *rows], key=_number))
+    return lists
+
+
+def _number(row: Row) -> int:
+    return int(row[0])
+
+
+def _rows(
+    plan: Plan, shards: Sequence[Shard], output_dir: str, columns: Sequence[str]
+) -> list[Row]:
+    """The rows of a list in some shards: those that have something in its last column."""
+    import pyarrow.compute as pc
+
+    image = primary_image(plan.fields)
+    uri = [] if image is None else [image.uri_key]
+    table = read_tables(output_dir, shards, lambda _: [SOURCE_ID, *uri, *columns])
+    if table is None:
+        return []
+    table = table.filter(pc.not_equal(table.column(columns[-1]), ""))
+    cells = [column.to_pylist() for column in table.columns]
+    if not uri:
+        cells.insert(1, [""] * len(table))
+    return list(zip(*cells, strict=True))
+
+
+def to_csv(header: Sequence[str], rows: Iterable[Row]) -> bytes:
+    """A CSV with a header, in UTF-8; lines end in a bare newline; cells as `field_of` has them."""
+    text = io.StringIO()
+    plain = csv.writer(text, lineterminator="\n")
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(header)
+    for row in rows:
+        # Older Pythons leave a carriage return unquoted, and a reader would begin a new row there.
+        fields = list(map(field_of, row))
+        (quoted if "\r" in fields[1] else plain).writerow(fields)
+    return text.getvalue().encode()
