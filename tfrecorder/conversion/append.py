@@ -1,11 +1,8 @@
-"""`append`: more rows for a dataset, as a further generation.
+"""`append`: more rows for a dataset, as further shards of it, in the next commit.
 
-A generation is an ordinary dataset directory, `appended/00001/`, written by the same conversion:
-the same checks, plan, runners and commit.  What it must know of the generations before it is in its
-plan, so that workers, the commit and `verify` need nothing else.
-
-Only one append at a time writes the next number.  On a disk the lock of the dataset ensures that;
-on a bucket the staged plan claims the number, and only one of two appends can put it there.
+What an append must know of the dataset is in its plan, so that workers, the commit and `verify` need
+nothing else.  Only one append at a time writes the next numbers.  On a disk the lock of the dataset
+ensures that; on a bucket the staged plan claims them, and only one of two appends can put it there.
 """
 
 from __future__ import annotations
@@ -53,9 +50,10 @@ def append(
     output_dir: str | os.PathLike[str],
     *,
     duplicates: str = "skip",
+    stage_only: bool = False,
     **options: Any,
-) -> ConversionResult | DataflowJob:
-    """Add rows to a finished dataset, as a new generation; nothing in it is rewritten.
+) -> ConversionResult | DataflowJob | ConversionStatus:
+    """Add rows to a finished dataset, as a new generation; no record in it is rewritten.
 
     All readers then see the old records and the new ones as one dataset.  Rows whose images are
     already in the dataset are skipped and counted: appending a longer table adds the rest, and
@@ -70,13 +68,16 @@ def append(
             1.0.0, the folder that it was converted into.
         duplicates: "skip" skips rows whose images are in the dataset, as a record or as a reject;
             "keep" adds all rows.
+        stage_only: only check and plan; `tfrecorder.work` writes the shards, on any number of
+            machines, and `tfrecorder.commit` makes them part of the dataset.
         **options: see `tfrecorder.ConvertOptions`.  Options that decide on the records, such as
             image_size, schema or seed, are by default as they were for the dataset.
             retry_rejects=True adds rows that are in the dataset only as rejects.
 
     Returns:
         What `tfrecorder.convert` returns, for the new generation; `generation` is its number, and
-        `rows_there` says how many rows were skipped.  If no row is left, nothing is written.
+        `rows_there` says how many rows were skipped.  If no row is left, nothing is written.  With
+        stage_only, what `tfrecorder.stage` returns.
 
     Raises:
         OptionError: an option's name or value is wrong, or does not fit the dataset.
@@ -100,61 +101,57 @@ def append(
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
-        _open(where)  # otherwise the claim would make a directory
+        own_dataset(where)  # otherwise the claim would make a directory
     rows = partial(_rows, source, where, duplicates == "keep", options)
-    return job.run(job.Job("append", path, chosen, rows, source, adds=True))
+    return job.run(job.Job("append", path, chosen, rows, source, adds=True, stage_only=stage_only))
 
 
-def _open(where: str) -> tuple[StoredDataset, list[Generation]]:
-    stored, generations = open_generations(where, STORED_FILES)
-    if not generations:
-        raise DatasetError(
-            f"{where} was not written by tfrecorder, which appends only to its own datasets."
-        )
-    return stored, generations
+def own_dataset(where: str) -> Commit:
+    """The newest commit of a dataset that can be added to.
+
+    Raises:
+        DatasetError: there is no finished dataset written by this package.
+    """
+    with storage.failing_as(DatasetError, where):
+        newest = newest_commit(where)
+        if newest is None:
+            open_dataset(where, STORED_FILES)  # says what is there instead
+            raise DatasetError(
+                f"{where} was not written by tfrecorder, which appends only to its own datasets."
+            )
+    return newest
 
 
 def _rows(
     source: Any, where: str, keeps: bool, given: dict[str, Any], say: Say
 ) -> PlannedRows | ConversionResult:
-    """The rows that are not in the dataset yet, planned for its next generation."""
-    stored, generations = _open(where)
-    options = inherited_options(where, generations, given)
-    number = generations[-1].number + 1
-    folder = layout.generation_of(where, number)
+    """The rows that are not in the dataset yet, planned to be added to it."""
+    complete(where)
+    stored, newest = open_dataset(where, STORED_FILES), own_dataset(where)
+    options = inherited_options(where, newest, given)
     check_runner(options)
     say("reading the table")
     table = fit_texts(read_source(source, options), stored.fields, source)
-    rows_there = 0
+    rows_there, numbers = 0, None
     if not keeps:
         say("looking for images already there")
         retry = bool(given.get("retry_rejects"))
-        table, rows_there = pass_over_known(table, stored.generations, stored.fields, retry)
+        table, rows_there, numbers = pass_over_known(
+            table, where, newest, stored.fields, retry
+        )
     if rows_there and not len(table.frame):
-        return _nothing(stored, number - 1, rows_there, dict(table.passed_over))
+        return _nothing(stored, newest, rows_there, dict(table.passed_over))
     say("checking the table")
     refuse_other_schema(where, stored.fields, table)
-    checked, report = check_table(table, folder, options, stored.fields)
+    checked, report = check_table(table, where, options, stored.fields)
     refuse_other_schema(where, stored.fields, table, checked.fields)
-    before = before_next(generations[-1].metadata)
-    _refuse_foreign(folder)
-    checked = numbered(checked, table, before["rows"])
-    summary = {"generation": number, "rows_there": rows_there}
-    return planned_rows(folder, table, checked, report, options, before, **summary)
-
-
-def _refuse_foreign(folder: str) -> None:
-    with storage.failing_as(OutputError, folder):
-        refuse_foreign(folder)
-    if storage.is_local(folder):
-        folders.refuse_links(folder, layout.PRIVATE_FOLDERS)
+    checked = numbered(checked, table, rows_of(newest.manifest), numbers)
+    kind = PlanKind.APPEND
+    return planned_rows(where, table, checked, report, options, kind, rows_there=rows_there)
 
 
 def _nothing(
-    stored: StoredDataset,
-    generation: int,
-    rows_there: int,
-    passed_over: dict[str, int],
+    stored: StoredDataset, newest: Commit, rows_there: int, passed_over: dict[str, int]
 ) -> ConversionResult:
     """The result of an append that found no new row."""
     return ConversionResult(
@@ -169,6 +166,6 @@ def _nothing(
         passed_over=passed_over,
         seconds=0,
         was_finished=True,
-        generation=generation,
+        generation=newest.number,
         rows_there=rows_there,
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder.core.option import idle_options
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import OF_TOOLS, ConvertOptions
 from tfrecorder.options.option import refuse, refuse_unknown
-from tfrecorder.reading.generations import Generation
+from tfrecorder.reading.commits import Commit, read_commit
 
 #: Options that say what the columns and classes are: taken from the newest generation, which may
 #: have more classes than the first.
@@ -21,21 +21,21 @@ _NOT_TAKEN = ("num_shards",)
 
 
 def inherited_options(
-    directory: str, generations: Sequence[Generation], given: Mapping[str, Any]
+    directory: str, newest: Commit, given: Mapping[str, Any]
 ) -> ConvertOptions:
     """The options of an append.
 
     Args:
         directory: the dataset's directory, for messages.
-        generations: its generations.
+        newest: its newest commit.
         given: options by name, as the user gave them.
 
     Raises:
         OptionError: an option does not fit the dataset.
     """
-    ends = (generations[0], generations[-1])
-    first, newest = (generation.metadata["options"] for generation in ends)
-    recorded = first | {name: newest[name] for name in _OF_COLUMNS if name in newest}
+    options, since = newest.manifest["options"], newest.manifest["since"]
+    first = newest if since == newest.number else read_commit(directory, since)
+    recorded = first.manifest["options"] | {n: options[n] for n in _OF_COLUMNS if n in options}
     if not {"columns", "schema", "labels"}.isdisjoint(given):
         # A schema and the other two exclude each other; a given one replaces what the dataset had.
         for name in _OF_COLUMNS:

@@ -24,6 +24,8 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import claim
 from tfrecorder.output.progress import progress_bar
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.status import ConversionStatus, status
+from tfrecorder.reading.commits import Commit
 from tfrecorder.runners.run import run as run_on_beam
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Job:
         rows: plans the rows; returns the result instead if there is nothing to write.
         source: what they come from, as the user gave it.
         adds: the rows depend on what the directory holds, so it is claimed first.
+        stage_only: the rows are staged, for other processes to write and commit.
     """
 
     verb: str
@@ -52,6 +55,7 @@ class Job:
     rows: Callable[[Say], PlannedRows | ConversionResult]
     source: Any = None
     adds: bool = False
+    stage_only: bool = False
 
     @property
     def where(self) -> str:
@@ -68,8 +72,8 @@ def on_beam(staged: Staged) -> DataflowJob | None:
         return run_on_beam(staged.plan, staged.folder, options, progress=shown)
 
 
-def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob:
-    """Run a job to its commit, or to the launch of what commits it elsewhere.
+def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob | ConversionStatus:
+    """Run a job to its commit, to the launch of what commits it elsewhere, or only stage it.
 
     Raises:
         TfrecorderError: as the planning, the executor and the commit raise them.
@@ -82,11 +86,13 @@ def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob
             if isinstance(outcome, ConversionResult):
                 result = outcome
             else:
-                folder, staged, summary = outcome
-                handle = None if staged is None else execute(staged)
+                staged, summary = outcome
+                if job.stage_only:
+                    return dataclasses.replace(status(job.where), output_dir=job.path)
+                handle = None if isinstance(staged, Commit) else execute(staged)
                 if handle is not None:
                     return dataclasses.replace(handle, passed_over=summary.passed_over)
-                result = _result(folder, staged, summary)
+                result = _result(job.where, staged, summary)
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_continue(error, job.where, f"the same {job.verb}")) is None:
             raise
@@ -97,7 +103,7 @@ def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob
 
 def _stage(
     job: Job, claimed: contextlib.ExitStack
-) -> ConversionResult | tuple[str, Staged | None, Summary]:
+) -> ConversionResult | tuple[Staged | Commit, Summary]:
     """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards."""
     shown = is_shown(job.options.progress)
     if job.adds:
@@ -112,22 +118,22 @@ def _stage(
         claimed.enter_context(claim(job.where))
     with stage_line(shown) as say:
         say("planning")
-        return rows.folder, stage(rows), rows.summary
+        return stage(rows), rows.summary
 
 
-def _result(folder: str, staged: Staged | None, summary: Summary) -> ConversionResult:
-    """The result of a job that is committed; without `staged`, it was before this call."""
-    standing = [] if staged is None else staged.standing
+def _result(where: str, staged: Staged | Commit, summary: Summary) -> ConversionResult:
+    """The result of a job: what is staged is committed, or a commit had it before this call."""
+    before = [] if isinstance(staged, Commit) else staged.before
+    number = staged.number if isinstance(staged, Commit) else staged.plan.commit
     return dataclasses.replace(
-        read_result(folder),
+        read_result(where, number),
         notes=() if summary.report is None else summary.report.notes,
         warnings=summary.warnings,
         passed_over=summary.passed_over,
-        generation=summary.generation,
         rows_there=summary.rows_there,
-        was_finished=staged is None,
-        shards_before=len(standing),
-        rows_before=sum(map(staged.plan.shard_rows, standing)) if staged else 0,
+        was_finished=isinstance(staged, Commit),
+        shards_before=len(before),
+        rows_before=0 if isinstance(staged, Commit) else sum(map(staged.plan.shard_rows, before)),
     )
 
 

@@ -9,31 +9,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tfrecorder.core.balanced_parts import balanced_part
+from tfrecorder import storage
+from tfrecorder.conversion.retried import retried
+from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.errors import OutputError
 from tfrecorder.output.directory import (
+    Standing,
     clear,
-    exchange_begun,
-    folder_to_write,
-    is_finished,
+    finished,
     plan_to_continue,
     reopen,
+    standing_of,
 )
 from tfrecorder.output.done_records import read_all_done
-from tfrecorder.output.exchange import complete
-from tfrecorder.output.spool import remove_spool
-from tfrecorder.output.staging import read_plan, restage_rows, stage_plan
-from tfrecorder.plan.plan import Plan, PlanKind, shard_counts
+from tfrecorder.output.staging import restage_rows, stage_plan
+from tfrecorder.plan.plan import Plan, PlanKind, placed
+from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
 from tfrecorder.validation.report import ValidationReport, count_warnings
+from tfrecorder.writing.commit import abandon, complete
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,12 +49,11 @@ class Summary:
 
     Attributes:
         report: on the source; None if none was checked.
-        passed_over, generation, rows_there: as in `ConversionResult`.
+        passed_over, rows_there: as in `ConversionResult`.
     """
 
     report: ValidationReport | None = None
     passed_over: dict[str, int] = field(default_factory=dict)
-    generation: int = 0
     rows_there: int = 0
 
     @property
@@ -64,7 +67,7 @@ class PlannedRows:
     """Rows planned for a folder.
 
     Attributes:
-        folder: the directory of a dataset, or of a generation of one.
+        folder: the dataset directory.
         plan: its numbers of shards are not decided yet.
         planned: the rows, in the order of the shards.
         options: with which they are written.
@@ -87,7 +90,7 @@ class Staged(NamedTuple):
     """A plan that is staged.
 
     Attributes:
-        folder: where it is staged: a directory as in `PlannedRows`, or `next/` below it.
+        folder: the dataset directory.
         pending: the shards that are still to be written.
     """
 
@@ -97,43 +100,48 @@ class Staged(NamedTuple):
     pending: Sequence[Shard]
 
     @property
-    def standing(self) -> list[Shard]:
+    def before(self) -> list[Shard]:
         """The shards that were done before."""
         pending = {*self.pending}
         return [shard for shard in self.plan.shards if shard not in pending]
 
 
-class Standing(NamedTuple):
-    """What a folder already holds of the rows planned for it.
+class Found(NamedTuple):
+    """What a directory already holds of the rows planned for it.
 
     Attributes:
-        folder: where they are, or would be, written.
-        plan: the one staged there; None if the conversion starts over.
-        is_finished: the dataset of these rows is committed.
+        rows: those to write.
+        standing: what is in the directory.
+        plan: the pending plan that they continue; None if the operation starts over.
+        finished: the commit that has them all; None if there is none.
     """
 
-    folder: str
-    plan: Plan | None
-    is_finished: bool = False
+    rows: PlannedRows
+    standing: Standing
+    plan: Plan | None = None
+    finished: Commit | None = None
 
 
-def find(rows: PlannedRows, exchanged: bool = False) -> Standing:
+def find(rows: PlannedRows) -> Found:
     """What is there already of some rows.  Changes nothing.
 
-    Args:
-        exchanged: an exchange that had begun in the folder was completed by this call.
-
     Raises:
-        OutputError: what is there is another conversion, which cannot be continued.
+        OutputError: what is there is another operation, which cannot be continued.
     """
-    options, begun = rows.options, exchange_begun(rows.folder)
-    folder = layout.next_of(rows.folder) if begun else rows.folder
-    keeps = not options.retry_rejects and (begun or exchanged or not options.overwrite)
-    if keeps and is_finished(folder, rows.plan):
-        return Standing(folder, read_plan(folder), is_finished=True)
-    if not begun:
-        folder = folder_to_write(folder, options)
-    return Standing(folder, plan_to_continue(folder, rows.plan, options))
+    standing, options = standing_of(rows.folder), rows.options
+    if rows.plan.kind in (PlanKind.CONVERSION, PlanKind.COMPACTION) and (
+        standing.newest is not None and (options.retry_rejects or not options.overwrite)
+    ):
+        whole = finished(rows.folder, standing, rows.plan)
+        if whole is not None and options.retry_rejects:
+            some = retried(rows.folder, standing.newest, rows.plan, rows.planned)
+            if some is not None:
+                plan, planned = some
+                rows, whole = dataclasses.replace(rows, plan=plan, planned=planned), None
+        if whole is not None and (standing.pending is None or standing.is_committed):
+            return Found(rows, standing, finished=whole)
+    staged = plan_to_continue(rows.folder, standing, rows.plan, options)
+    return Found(rows, standing, staged)
 
 
 def with_shards(rows: PlannedRows, sizes: Sequence[int]) -> Plan:
@@ -146,48 +154,83 @@ def with_shards(rows: PlannedRows, sizes: Sequence[int]) -> Plan:
     return dataclasses.replace(rows.plan, split_shards=counts)
 
 
-def stage(rows: PlannedRows) -> Staged | None:
-    """Stage the plan of rows, or find the staged one that they continue.
-
-    None if the dataset is finished; if only its exchange was missing, that is done now.
+def following(plan: Plan, newest: Commit | None, where: str) -> Plan:
+    """A plan with its numbers of shards as the commit that follows the newest one.
 
     Raises:
-        OutputError: the folder holds something else, or cannot be written.
+        OutputError: a split would have more shards than TFDS can read; or the store cannot replace
+            a file only if it is the one that was read.
+    """
+    adds = plan.kind in (PlanKind.APPEND, PlanKind.BATCH)
+    plan = placed(plan, None if newest is None else newest.manifest, adds=adds)
+    for split, count in plan.split_shards.items():
+        total = plan.starts.get(split, 0) + count
+        if total > layout.MOST_SHARDS:
+            remedy = f"`{command('compact', where)}` merges small shards" if adds else (
+                "give a larger `shard_size`, or fewer `num_shards`"
+            )
+            raise OutputError(
+                f"{where} would have {total:,} shards in {split}, and TFDS reads at most "
+                f"{layout.MOST_SHARDS:,}; {remedy}. Nothing was written."
+            )
+    if plan.follows is not None and not storage.replaces_conditionally(where):
+        raise OutputError(
+            f"{where} cannot be added to: {storage.scheme(where)}:// cannot replace a file only if "
+            "nobody else did meanwhile, so two writers could lose each other's rows. Convert all "
+            "rows into a new directory, or keep the dataset on a disk, gs://, s3:// or az://."
+        )
+    return plan
+
+
+def stage(rows: PlannedRows) -> Staged | Commit:
+    """Stage the plan of rows, or find the staged one that they continue.
+
+    Returns:
+        What is staged; or the commit that has the rows already.
+
+    Raises:
+        OutputError: the directory holds something else, or cannot be written.
         ImagesUnreachableError: most images are not there.
     """
-    folder, staged, is_whole = find(rows, exchanged=complete(rows.folder))
-    if is_whole:
-        _check_finished(rows)
-        return None
+    where = rows.folder
+    complete(where)
+    rows, standing, staged, whole = find(rows)
+    if whole is not None:
+        _check_finished(rows, whole)
+        return whole
     plan = staged or rows.plan
     # A staged plan has its numbers of shards, and the user may have given them.
     undecided = staged is None and None in map(rows.options.shards_of, plan.split_rows)
     if undecided:
         plan = with_shards(rows, rows.sizes())
-    pending = plan.shards if staged is None else pending_shards(folder, plan, rows.options)
+    if staged is None:
+        plan = following(plan, standing.newest, where)
+    pending = plan.shards if staged is None else pending_shards(where, plan, rows.options)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
         rows.check()
     if staged is None:
-        clear(folder, keep_spool=bool(plan.spooled))
+        if standing.pending is not None and standing.newest is not None:
+            abandon(where, standing)
+            plan = following(plan, newest_commit(where), where)
+        else:
+            clear(where, standing, keep_spool=bool(plan.spooled))
     if plan.spooled and pending:
-        rows.spool(folder, rows.planned.take(_numbers_of(plan, pending)))
+        rows.spool(where, rows.planned.take(_numbers_of(plan, pending)))
     if staged is None:
-        stage_plan(plan, rows.planned, folder)
+        stage_plan(plan, rows.planned, where)
     else:
-        plan = reopen(folder, plan, rows.plan.base, pending)
+        plan = reopen(where, plan, rows.plan.base, pending)
         if pending:
-            restage_rows(plan, rows.planned, folder)
+            restage_rows(plan, rows.planned, where)
     _warn_of_escapes(plan)
-    return Staged(folder, plan, rows.options, pending)
+    return Staged(where, plan, rows.options, pending)
 
 
-def _check_finished(rows: PlannedRows) -> None:
-    """Check that the shards of a finished dataset are there, and clean up after its commit."""
+def _check_finished(rows: PlannedRows, whole: Commit) -> None:
+    """Check that the shards of a finished dataset are there."""
     open_dataset(rows.folder, STORED_FILES)
-    if rows.plan.spooled:  # the process that committed may have ended before removing them
-        remove_spool(rows.folder)
-    _warn_of_other_images(rows)
+    _warn_of_other_images(rows, Plan.of(whole.manifest))
 
 
 def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
@@ -195,29 +238,22 @@ def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
     starts, start = {}, 0
     for split, rows in plan.split_rows.items():
         starts[split], start = start, start + rows
-    numbers = [np.arange(0)]
-    for shard in shards:
-        first, stop = balanced_part(plan.split_rows[shard.split], shard.index, shard.count)
-        numbers.append(np.arange(starts[shard.split] + first, starts[shard.split] + stop))
-    return np.concatenate(numbers)
+    parts = ((starts[shard.split], *plan.part_of(shard)) for shard in shards)
+    numbers = [np.arange(start + first, start + stop) for start, first, stop in parts]
+    return np.concatenate([np.arange(0), *numbers])
 
 
-def _warn_of_other_images(rows: PlannedRows) -> None:
+def _warn_of_other_images(rows: PlannedRows, finished: Plan) -> None:
     """Warn if a finished dataset has the images of the same names in another folder."""
-    plan, staged, image = rows.plan, read_plan(rows.folder), primary_image(rows.plan.fields)
-    if (
-        staged is None
-        or image is None
-        or plan.kind is PlanKind.COMPACTION
-        or staged.base == plan.base
-    ):
+    plan, image = rows.plan, primary_image(rows.plan.fields)
+    if image is None or plan.kind is PlanKind.COMPACTION or finished.base == plan.base:
         return
     uris = rows.planned.column(image.uri_key).combine_chunks()
     spooled = image.spool_key in rows.planned.column_names
     files = rows.planned.column(image.spool_key).combine_chunks() if spooled else None
-    if not places(uris, plan.base, files).equals(places(uris, staged.base, files)):
+    if not places(uris, plan.base, files).equals(places(uris, finished.base, files)):
         warn(
-            f"{rows.folder} is a finished dataset of the images in {staged.base}, and nothing of "
+            f"{rows.folder} is a finished dataset of the images in {finished.base}, and nothing of "
             f"{plan.base} was written, because all names and values are the same. If the folder "
             "was only moved, all is well; otherwise `tfrecorder.append` adds these images."
         )

@@ -55,17 +55,16 @@ def planned_rows(
     checked: Checked,
     report: ValidationReport,
     options: ConvertOptions,
-    before: dict[str, Any] | None = None,
+    kind: PlanKind = PlanKind.CONVERSION,
     **summary: int,
 ) -> PlannedRows:
     """The rows of a table without errors, planned for a folder.
 
     Args:
-        before: as in `Plan`, if the folder is that of a new generation.
+        kind: as in `Plan`.
         summary: further fields of `Summary`.
     """
-    kind = PlanKind.CONVERSION if before is None else PlanKind.APPEND
-    plan, planned = make_plan(checked, table.base, options, kind, before)
+    plan, planned = make_plan(checked, table.base, options, kind)
     if plan.spooled and not storage.is_local(folder):
         plan = dataclasses.replace(plan, remote=True)
     return PlannedRows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +18,7 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
-from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import read_metadata
+from tfrecorder.reading.commits import read_commit
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.fields import from_json as fields_from_json
 
@@ -96,7 +96,7 @@ class ConversionResult(SplitSums, Report):
         was_finished: True if the dataset was finished before the call, which wrote nothing.
         shards_before: how many shards were done before the call, which wrote the others.
         rows_before: rows of these shards.
-        generation: which generation these figures are for; 0 unless it was appended.
+        generation: the number of the commit that these figures are for; 0 for the first.
         rows_there: for an append, rows skipped because their images are already in the dataset.
         name, version: the dataset's, for TFDS; None if none was given.
     """
@@ -121,11 +121,6 @@ class ConversionResult(SplitSums, Report):
     name: str | None = None
     version: str | None = None
 
-    @property
-    def directory(self) -> str:
-        """Where the files are: `output_dir`, or for an append a folder below it."""
-        return layout.generation_of(self.output_dir, self.generation)
-
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
         return {**dataclasses.asdict(self), "rows": self.rows, "records": self.records}
@@ -134,7 +129,7 @@ class ConversionResult(SplitSums, Report):
         if not self.splits:
             rows = counted(self.rows_there, "row is", "rows are")
             return f"{self.output_dir}: nothing to append, {rows} already there"
-        what = f"{counted(self.records, 'record')} in {self.directory}"
+        what = f"{counted(self.records, 'record')} in {self.output_dir}"
         if self.was_finished:
             return f"{what}, which was finished before: nothing was written"
         if not self.seconds:
@@ -158,8 +153,6 @@ class ConversionResult(SplitSums, Report):
         path = self.output_dir.rstrip("/")
         if self.name is None or not path.endswith(os.path.join(self.name, self.version or "")):
             return None
-        if self.generation:  # tfds.load knows only generation 0
-            return f"tfds.builder_from_directories(tfrecorder.generations({path!r}))"
         data_dir = os.path.dirname(os.path.dirname(path)) or "."
         return f"tfds.load('{self.name}:{self.version}', data_dir={data_dir!r})"
 
@@ -182,11 +175,11 @@ class ConversionResult(SplitSums, Report):
             notes.append(f"warnings: {counts_in_words(self.warnings)}")
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
-            notes.append(f"rejects: {reasons}; see {os.path.join(self.directory, layout.REJECTS)}")
+            notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
             if self.was_finished and any(why.startswith("read/") for why in self.rejects):
                 notes.append("`retry_rejects=True` retries the images that could not be read")
         if self.suspects:
-            where = os.path.join(self.directory, layout.SUSPECTS)
+            where = os.path.join(self.output_dir, layout.SUSPECTS)
             images = counted(self.suspects, "image decodes", "images decode")
             notes.append(f"suspects: {images} with a warning; see {where}")
         if self.retries:
@@ -203,24 +196,24 @@ class ConversionResult(SplitSums, Report):
         return notes
 
 
-def split_results(metadata: Mapping[str, Any]) -> dict[str, SplitResult]:
-    """The splits of a committed dataset, from its metadata."""
-    splits = {}
-    for name, rows in metadata["split_rows"].items():
-        shards = [shard for shard in metadata["shards"] if shard["split"] == name]
-        records, size = (sum(shard[key] for shard in shards) for key in ("records", "bytes"))
-        splits[name] = SplitResult(rows, records, len(shards), size)
+def split_results(manifest: Mapping[str, Any]) -> dict[str, SplitResult]:
+    """The splits of what a commit added or wrote, from its manifest."""
+    splits, done = {}, iter(manifest["done"])
+    for name, count in manifest["split_shards"].items():
+        shards = list(itertools.islice(done, count))
+        rows, records, size = (sum(one[key] for one in shards) for key in ("rows", "records", "bytes"))
+        splits[name] = SplitResult(rows, records, count, size)
     return splits
 
 
-def read_result(output_dir: str) -> ConversionResult:
-    """The result of the conversion that is committed in a directory."""
-    metadata = read_metadata(output_dir, STORED_FILES)
-    totals, options = metadata["totals"], metadata["options"]
-    labels = class_field(fields_from_json(metadata["fields"]))
+def read_result(output_dir: str, commit: int) -> ConversionResult:
+    """The result of what became a commit of the dataset in a directory."""
+    manifest = read_commit(output_dir, commit).manifest
+    totals, options = manifest["totals"], manifest["options"]
+    labels = class_field(fields_from_json(manifest["fields"]))
     return ConversionResult(
         output_dir=output_dir,
-        splits=split_results(metadata),
+        splits=split_results(manifest),
         rejects=totals["reasons"],
         suspects=totals["suspects"],
         oriented=totals["oriented"],
@@ -229,6 +222,7 @@ def read_result(output_dir: str) -> ConversionResult:
         class_names=labels.class_names if labels else None,
         passed_over={},
         seconds=0,
+        generation=commit,
         name=options.get("name"),
         version=options.get("version"),
     )
