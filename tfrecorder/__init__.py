@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tfrecorder.conversion.append import append
     from tfrecorder.conversion.compact import compact
     from tfrecorder.conversion.convert import convert
+    from tfrecorder.conversion.undo import UndoResult, undo
     from tfrecorder.format.example import parse_example
     from tfrecorder.inspection.inspect import inspect
     from tfrecorder.inspection.preview import Preview, preview
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
     from tfrecorder.parts import PartResult, commit, stage, work
     from tfrecorder.reading.batches import Batches, batches
     from tfrecorder.reading.column_info import ColumnInfo
+    from tfrecorder.reading.commits import generations
     from tfrecorder.reading.frame import to_frame
-    from tfrecorder.reading.generations import generations
     from tfrecorder.reading.info import DatasetInfo, info
     from tfrecorder.reading.records import Records
     from tfrecorder.runners.dataflow.job import DataflowJob, JobStatus
@@ -88,6 +89,8 @@ _LAZY = {
     "TrainingPosition": "tfrecorder.loading.training",
     "append": "tfrecorder.conversion.append",
     "compact": "tfrecorder.conversion.compact",
+    "undo": "tfrecorder.conversion.undo",
+    "UndoResult": "tfrecorder.conversion.undo",
     "StreamResult": "tfrecorder.streaming.stream",
     "StreamSource": "tfrecorder.streaming.stream_source",
     "Unusable": "tfrecorder.streaming.stream_source",
@@ -112,7 +115,7 @@ _LAZY = {
     "work": "tfrecorder.parts",
     "convert": "tfrecorder.conversion.convert",
     "infer_schema": "tfrecorder.sources.inference",
-    "generations": "tfrecorder.reading.generations",
+    "generations": "tfrecorder.reading.commits",
     "to_frame": "tfrecorder.reading.frame",
     "info": "tfrecorder.reading.info",
     "inspect": "tfrecorder.inspection.inspect",
@@ -169,6 +172,7 @@ __all__ = [
     "TfrecorderError",
     "Throughput",
     "TrainingPosition",
+    "UndoResult",
     "UnreachableError",
     "Unusable",
     "ValidationError",
@@ -192,6 +196,7 @@ __all__ = [
     "status",
     "stream",
     "to_frame",
+    "undo",
     "validate",
     "verify",
     "work",

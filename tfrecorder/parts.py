@@ -15,12 +15,12 @@ import os
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.job import how_to_continue
-from tfrecorder.conversion.staged import stage as stage_rows
-from tfrecorder.conversion.table import rows_of_source, warn_of_source
+from tfrecorder.conversion import job
+from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.core.checks import is_whole
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import Report, counted, readable_bytes
@@ -30,13 +30,14 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import require
 from tfrecorder.options.subsets import NOT_STAGED
-from tfrecorder.output.directory import claim, exchange_begun
+from tfrecorder.output.directory import claim, standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, read_all_done
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, counts_in_words, read_result
 from tfrecorder.output.staging import read_plan
-from tfrecorder.output.status import ConversionStatus, status
+from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.plan import Plan
+from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish, write_here
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def stage(
 ) -> ConversionStatus:
     """Check a table and plan its shards, for any number of machines to write without Beam.
 
-    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done.  The
-    dataset has the same bytes as one written by `tfrecorder.convert`.  To continue a staged
+    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done.
+    `tfrecorder.append` and `tfrecorder.compact` stage with `stage_only=True`.  The dataset has the same bytes as one written by `tfrecorder.convert`.  To continue a staged
     conversion that was not finished, repeat the call.
 
     Args:
@@ -79,13 +80,8 @@ def stage(
     """
     chosen = ConvertOptions.of(options, NOT_STAGED)
     path = output_path(output_dir, chosen)
-    where = storage.absolute(path)
-    with storage.acting_as(chosen.account):
-        rows = rows_of_source(source, where, chosen, lambda step: None)
-        warn_of_source(rows, source)
-        with claim(where):
-            stage_rows(rows)
-        return dataclasses.replace(status(where), output_dir=path)
+    rows = partial(rows_of_source, source, storage.absolute(path), chosen)
+    return job.stage_only(job.Job("conversion", path, chosen, rows, source))
 
 
 @dataclass(frozen=True)
@@ -173,19 +169,14 @@ def work(
     number, parts = map(int, part)
     options = ConvertOptions(on_error=on_error, num_threads=num_threads, progress=progress)
     with _kept(where, f"part {number} of {parts}"):
-        folder, plan = _staged(where)
-        if exchange_begun(where):
-            raise OutputError(
-                f"{where}: all shards are done, and a commit has begun; "
-                f"`tfrecorder.commit({where!r})` finishes it."
-            )
+        plan = _staged(where)
         mine = plan.shards[number - 1 :: parts]
-        before = _done(folder, plan, mine)
+        before = _done(where, plan, mine)
         pending = [shard for shard in mine if shard not in before]
         if pending:
-            storage.overwrite(folder, layout.PARTS, json.dumps(parts))
+            storage.overwrite(where, layout.PARTS, json.dumps(parts))
         shown = bool(pending) and is_shown(options.progress)
-        written = write_here(folder, plan, pending, options, notes=True, shown=shown)
+        written = write_here(where, plan, pending, options, notes=True, shown=shown)
         done = [*before.values(), *written]
     totals = add_up(done)
     return PartResult(
@@ -227,14 +218,20 @@ def commit(
     """
     where = _path(output_dir)
     options = ConvertOptions(max_reject_fraction=max_reject_fraction)
-    _staged(where)  # otherwise the claim would make a directory
-    with _kept(where, "the commit"), claim(where):
-        folder, plan = _staged(where)
-        was_finished = folder == where and storage.exists(os.path.join(where, layout.COMMIT))
-        if not was_finished:
-            done = [] if exchange_begun(where) else _all_done(folder, plan, where)
-            finish(Task(folder, plan.digest), done, options.max_reject_fraction)
-    result = read_result(where)
+    with storage.failing_as(DatasetError, where):
+        standing = standing_of(where)
+    pending = standing.pending
+    if pending is None and standing.newest is None:
+        raise _nothing_staged(where)
+    number = standing.newest.number if standing.newest is not None else 0
+    if pending is not None:
+        with _kept(where, "the commit"), claim(where):
+            number = pending.commit
+            if not complete(where):
+                done = _all_done(where, _staged(where))
+                finish(Task(where, pending.digest, number), done, options.max_reject_fraction)
+    was_finished = pending is None or standing.is_committed
+    result = read_result(where, number)
     return dataclasses.replace(result, output_dir=os.fspath(output_dir), was_finished=was_finished)
 
 
@@ -254,30 +251,33 @@ def _check_part(part: Any) -> str | None:
     )
 
 
-def _staged(where: str) -> tuple[str, Plan]:
-    """The folder with a staged plan that is not committed yet, and the plan."""
-    for folder in (layout.next_of(where), where):  # the first is that of an overwrite
-        plan = read_plan(folder)
-        if plan is not None:
-            return folder, plan
-    raise DatasetError(
+def _staged(where: str) -> Plan:
+    """The plan that is staged and not committed yet."""
+    plan = read_plan(where)
+    if plan is None:
+        raise _nothing_staged(where)
+    return plan
+
+
+def _nothing_staged(where: str) -> DatasetError:
+    return DatasetError(
         f"{where}: no conversion is staged here; begin with `tfrecorder.stage(SOURCE, {where!r})`."
     )
 
 
-def _done(folder: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
+def _done(where: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
     """The records of those shards that are done."""
-    with storage.failing_as(OutputError, folder):
-        records = read_all_done(folder, shards, plan.digest)
+    with storage.failing_as(OutputError, where):
+        records = read_all_done(where, shards, plan.digest)
     return {shard: record for shard, record in records.items() if record is not None}
 
 
-def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
-    done = _done(folder, plan, plan.shards)
+def _all_done(where: str, plan: Plan) -> list[DoneRecord]:
+    done = _done(where, plan, plan.shards)
     missing = [at for at, shard in enumerate(plan.shards) if shard not in done]
     if not missing:
         return list(done.values())
-    parts = _parts(folder)
+    parts = _parts(where)
     named, what = [plan.shards[at].name for at in missing], "shards"
     if parts > 1:
         numbers = sorted({at % parts + 1 for at in missing})
@@ -290,10 +290,10 @@ def _all_done(folder: str, plan: Plan, where: str) -> list[DoneRecord]:
     )
 
 
-def _parts(folder: str) -> int:
+def _parts(where: str) -> int:
     """How many parts the shards were last divided into; 1 if it was not noted."""
     with contextlib.suppress(storage.UnreadableError, ValueError):
-        parts = json.loads(storage.read_bytes(os.path.join(folder, layout.PARTS)))
+        parts = json.loads(storage.read_bytes(os.path.join(where, layout.PARTS)))
         return parts if is_whole(parts) and parts > 0 else 1
     return 1
 
@@ -304,6 +304,6 @@ def _kept(where: str, step: str) -> Iterator[None]:
     try:
         yield
     except (UnreachableError, KeyboardInterrupt) as error:
-        if (explained := how_to_continue(error, where, step)) is None:
+        if (explained := job.how_to_continue(error, where, step)) is None:
             raise
         raise explained from (error if isinstance(error, UnreachableError) else None)

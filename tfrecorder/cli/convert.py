@@ -88,6 +88,14 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     show(chosen(opened(source), output_dir, **options), as_json)
 
 
+stage_only_option = click.option(
+    "--stage-only",
+    is_flag=True,
+    help="Only check and plan. The commands work, on any number of machines, and commit do the "
+    "rest.",
+)
+
+
 @click.command(
     help=f"""Add SOURCE to the finished dataset in OUTPUT_DIR, as a new generation.
 
@@ -112,6 +120,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     is_flag=True,
     help="Also add rows that the dataset has only as rejects: their images may exist now.",
 )
+@stage_only_option
 @options_of(ConvertOptions, without={"overwrite", "retry_rejects"}, appends=True)
 @json_option
 @quiet_option
@@ -123,28 +132,45 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
 
 
 @click.command(
-    help="""Write all generations of the dataset in DIRECTORY as one new dataset in OUTPUT_DIR.
+    help="""Write all records of the dataset in DIRECTORY again: in place, or into OUTPUT_DIR.
 
     Records are copied unchanged and shuffled again; no image is decoded, and the sources are
-    not needed. DIRECTORY is not changed. To continue an interrupted compaction, repeat the
+    not needed. In place, few large shards replace the small ones that appends and streams leave.
+    With OUTPUT_DIR, DIRECTORY is not changed. To continue an interrupted compaction, repeat the
     command.""",
-    epilog="Example: tfrecorder compact out out-2",
+    epilog="Example: tfrecorder compact out",
 )
 @click.argument("directory")
-@click.argument("output_dir")
+@click.argument("output_dir", required=False)
 @click.option(
     "--drop",
     metavar="FILE",
     help="A text file with one image uri per line; their records are left out.",
 )
 @at_option
+@stage_only_option
 @options_of(ConvertOptions, without=NOT_COMPACTED)
 @json_option
 @quiet_option
-def compact(directory: str, output_dir: str, as_json: bool, **options: Any) -> None:
+def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.compact import compact as run
 
     show(run(directory, output_dir, **options), as_json)
+
+
+@click.command(
+    help="""Abandon what was begun in OUTPUT_DIR and not committed.
+
+    What it wrote is removed. The dataset that was there before stays as it is.""",
+    epilog="Example: tfrecorder undo out",
+)
+@click.argument("output_dir")
+@json_option
+@quiet_option
+def undo(output_dir: str, as_json: bool) -> None:
+    from tfrecorder.conversion.undo import undo as run
+
+    show(run(output_dir), as_json)
 
 
 @click.command(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.convert import append, compact, convert, schema, status, validate
+from tfrecorder.cli.convert import append, compact, convert, schema, status, undo, validate
 from tfrecorder.cli.look import inspect, preview
 from tfrecorder.cli.output import complain, error_in_shell_words, in_shell_words
 from tfrecorder.cli.parts import commit, stage, work
@@ -166,6 +166,7 @@ def main() -> None:
 main.add_command(convert)
 main.add_command(append)
 main.add_command(compact)
+main.add_command(undo)
 main.add_command(stream)
 main.add_command(validate)
 main.add_command(stage)

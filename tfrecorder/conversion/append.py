@@ -19,20 +19,20 @@ from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, check_table, planned_rows
 from tfrecorder.core.checks import OneOf
-from tfrecorder.errors import DatasetError, OptionError, OutputError
-from tfrecorder.format import layout
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.convert import DUPLICATES, OF_PLACE, ConvertOptions
 from tfrecorder.options.option import require
-from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
+from tfrecorder.output.status import ConversionStatus
+from tfrecorder.plan.plan import PlanKind, rows_of
+from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import Generation, before_next
-from tfrecorder.reading.open import open_generations
+from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.sources.source import read_source
-from tfrecorder.storage import folders
+from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +103,8 @@ def append(
     with storage.acting_as(chosen.account):
         own_dataset(where)  # otherwise the claim would make a directory
     rows = partial(_rows, source, where, duplicates == "keep", options)
-    return job.run(job.Job("append", path, chosen, rows, source, adds=True, stage_only=stage_only))
+    work = job.Job("append", path, chosen, rows, source, adds=True)
+    return job.stage_only(work) if stage_only else job.run(work)
 
 
 def own_dataset(where: str) -> Commit:
@@ -136,9 +137,7 @@ def _rows(
     if not keeps:
         say("looking for images already there")
         retry = bool(given.get("retry_rejects"))
-        table, rows_there, numbers = pass_over_known(
-            table, where, newest, stored.fields, retry
-        )
+        table, rows_there, numbers = pass_over_known(table, where, newest, stored.fields, retry)
     if rows_there and not len(table.frame):
         return _nothing(stored, newest, rows_there, dict(table.passed_over))
     say("checking the table")

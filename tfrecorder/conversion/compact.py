@@ -1,11 +1,12 @@
-"""`compact`: all generations of a dataset as one new dataset, by copying records.
+"""`compact`: all records of a dataset in new shards, in place or in another directory.
 
-The plan of the new dataset says for each row where its record is in the old one; workers copy it,
-compare its checksums and decode nothing.  Otherwise it is a conversion like any other.
+The plan says for each row where its record is; workers copy it, compare its checksums and decode
+nothing.  Otherwise it is a conversion like any other.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,33 +18,29 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
+from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.record_copies import all_rows, uris_of
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
-from tfrecorder.errors import DatasetError, OptionError, refuse_missing
+from tfrecorder.errors import OptionError, refuse_missing
 from tfrecorder.options.convert import OF_PLACE, ConvertOptions
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
-from tfrecorder.output.result import ConversionResult
-from tfrecorder.plan.plan import (
-    RECORD_OVERHEAD,
-    Plan,
-    PlanKind,
-    fingerprint,
-    shard_counts,
-    shuffled,
-)
+from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.status import ConversionStatus
+from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, rows_of, shuffled
+from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_counts
+from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import Generation
-from tfrecorder.reading.open import open_generations
-from tfrecorder.reading.stream_positions import streams_of
+from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.validation.values import default_of
+from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,29 +50,33 @@ if TYPE_CHECKING:
 
 def compact(
     directory: str | os.PathLike[str],
-    output_dir: str | os.PathLike[str],
+    output_dir: str | os.PathLike[str] | None = None,
     *,
     drop: Iterable[str] | str | os.PathLike[str] | None = None,
     at: int | None = None,
+    stage_only: bool = False,
     **options: Any,
-) -> ConversionResult | DataflowJob:
-    """Write all generations of a dataset as one new dataset, shuffled again.
+) -> ConversionResult | DataflowJob | ConversionStatus:
+    """Write all records of a dataset again, shuffled: in place, or as a new dataset.
 
     Records are copied as they are, with their checksums compared; no image is decoded, and the
-    sources are not needed.  Rejects are listed again.  The old dataset is only read.  To continue
-    an interrupted compaction, repeat the call.
+    sources are not needed.  Rejects are listed again.  In place, the small shards that appends and
+    streams leave become few large ones, and readers see the old shards until the commit.  To
+    continue an interrupted compaction, repeat the call.
 
     Args:
         directory: what `convert` and `append` wrote.
-        output_dir: a directory that is new or empty, or that of the compaction to continue.
+        output_dir: a directory that is new or empty, or that of the compaction to continue; None
+            compacts the dataset in place.
         drop: image uris whose records are left out, or the path of a text file with one uri per
             line.  Nothing of these records is in the new dataset.
-        at: the last generation to include; None means the newest.
+        at: the last generation to include, in another directory; None means the newest.
+        stage_only: as for `tfrecorder.append`.
         **options: num_shards, shard_size, shuffle, seed, name, version, overwrite, and the options
             about runners and progress, as for `tfrecorder.convert`.
 
     Returns:
-        What `tfrecorder.convert` returns.
+        What `tfrecorder.convert` returns; with stage_only, what `tfrecorder.stage` returns.
 
     Raises:
         OptionError: an option's name or value is wrong, or a uri to drop is not in the dataset.
@@ -83,17 +84,27 @@ def compact(
         TfrecorderError: otherwise as `tfrecorder.convert` raises them.
 
     Example:
+        >>> tfrecorder.compact("out")           # doctest: +SKIP
         >>> tfrecorder.compact("out", "out-2")  # doctest: +SKIP
     """
     # Rows that became rejects were already accepted as such when they were converted.
     ConvertOptions.of(options, NOT_COMPACTED)
     chosen = ConvertOptions.of({**options, "max_reject_fraction": 1.0})
-    path = output_path(output_dir, chosen)
-    where, target = storage.absolute(storage.given_path(directory)), storage.absolute(path)
-    if target == where or f"{target}/".startswith(f"{where}/"):
-        raise OptionError.of("output_dir", target, f"give a directory outside of {where}.")
+    where = storage.absolute(storage.given_path(directory))
+    in_place = output_dir is None
+    path = output_path(directory if output_dir is None else output_dir, chosen)
+    target = storage.absolute(path)
+    if in_place:
+        if at is not None:
+            raise OptionError.of("at", at, "give an `output_dir` too; later records would be lost.")
+        own_dataset(where)  # otherwise the claim would make a directory
+    elif f"{target}/".startswith(f"{where}/"):
+        raise OptionError.of(
+            "output_dir", target, f"give a directory outside of {where}, or leave it out."
+        )
     rows = partial(_rows, where, target, _uris(drop), at, chosen)
-    return job.run(job.Job("compaction", path, chosen, rows))
+    work = job.Job("compaction", path, chosen, rows, adds=in_place)
+    return job.stage_only(work) if stage_only else job.run(work)
 
 
 def _rows(
@@ -103,16 +114,22 @@ def _rows(
     at: int | None,
     options: ConvertOptions,
     say: Say,
-) -> PlannedRows:
-    """The rows of all generations, planned for the new dataset."""
+) -> PlannedRows | ConversionResult:
+    """The rows of a dataset, planned to be written again."""
     check_runner(options)
     refuse_missing("apache_beam")
-    refuse_nested(target, options)
-    say("reading the plans")
-    stored, generations = open_generations(where, STORED_FILES, at)
-    if not generations:
-        raise DatasetError(f"{where} was not written by tfrecorder, which compacts only its own.")
-    plan, planned = _plan(where, stored, generations, drop, options)
+    if where == target:
+        complete(where)
+    else:
+        refuse_nested(target, options)
+    say("reading the tables")
+    newest = commit_at(where, own_dataset(where), at)
+    stored = open_dataset(where, STORED_FILES, at)
+    plan, planned = _plan(where, target, stored, newest, drop, options)
+    before = newest.manifest
+    compacted = before["kind"] == PlanKind.COMPACTION and before["since"] == newest.number
+    if where == target and compacted and not drop and before["options"] == plan.options:
+        return dataclasses.replace(read_result(where, newest.number), was_finished=True)
     records = sum(stored.records(split) or 0 for split in stored.splits)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
@@ -143,13 +160,14 @@ def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str
 
 def _plan(
     where: str,
+    target: str,
     stored: StoredDataset,
-    generations: Sequence[Generation],
+    newest: Commit,
     drop: Collection[str],
     options: ConvertOptions,
 ) -> tuple[Plan, pa.Table]:
-    """The plan of the new dataset, and its rows in the order of its shards."""
-    rows, splits = all_rows(where, stored, generations)
+    """The plan of the new shards, and its rows in their order."""
+    rows, splits = all_rows(where, newest)
     if drop:
         kept = ~_dropped(where, uris_of(rows, stored.fields), drop)
         rows, splits = rows.filter(kept), splits[kept]
@@ -163,15 +181,16 @@ def _plan(
             split_rows[split] = len(numbers)
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
     values = {feature.key: columns[feature.key] for feature in _valued(stored, columns)}
-    missing = _missing(stored.fields, values, splits, generations)
-    recorded = generations[-1].metadata["options"]
+    missing = _missing(stored.fields, values, splits, commits(where, newest))
+    recorded = newest.manifest["options"]
     now = options.content_options()
-    # The new dataset is elsewhere: it has the name that was given for it, or none.
-    taken = {name: value for name, value in recorded.items() if name not in OF_PLACE}
+    # A new dataset elsewhere has the name that was given for it, or none.
+    left = () if where == target else OF_PLACE
+    taken = {name: value for name, value in recorded.items() if name not in left}
     changed = {name: now[name] for name in (*OF_ORDER, *OF_PLACE) if name in now}
     plan = Plan(
         rows=len(rows),
-        source_rows=_source_rows(generations[-1]),
+        source_rows=rows_of(newest.manifest),
         split_rows=split_rows,
         split_shards=shard_counts(split_rows, (), options),
         fields=stored.fields,
@@ -181,7 +200,7 @@ def _plan(
         options={**taken, **changed},
         remote=not storage.is_local(where),
         kind=PlanKind.COMPACTION,
-        streams=streams_of(generations),
+        streams={name: {"to": to} for name, to in newest.manifest["positions"].items()} or None,
     )
     return plan, rows.take(np.concatenate(order))
 
@@ -194,18 +213,18 @@ def _missing(
     fields: Sequence[Field],
     values: Mapping[str, pa.Array],
     splits: pd.Series,
-    generations: Sequence[Generation],
+    every: Sequence[Commit],
 ) -> dict[str, np.ndarray]:
     """Which rows have a default, by column.
 
-    Metadata say how many these are in each split.  Which of the rows with this value they are makes
+    Manifests say how many these are in each split.  Which of the rows with this value they are makes
     no difference to the statistics: the first ones.
     """
     missing = {}
     for field in fields:
         counts = Counter[str]()
-        for generation in generations:
-            of_split = generation.metadata["statistics"].get(field.column, {})
+        for commit in every:
+            of_split = commit.manifest["statistics"].get(field.column, {})
             counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
         if counts.total():
             key, default = default_of(field)
@@ -213,12 +232,6 @@ def _missing(
             number = same.groupby(splits.to_numpy(object)).cumsum()
             missing[field.column] = (same & (number <= splits.map(counts).astype(int))).to_numpy()
     return missing
-
-
-def _source_rows(newest: Generation) -> int:
-    """The rows of all sources: more than any row's number."""
-    before = newest.metadata.get("before", {"rows": 0})
-    return int(before["rows"] + newest.metadata["source_rows"])
 
 
 def _dropped(where: str, uris: pa.Array | None, drop: Collection[str]) -> np.ndarray:

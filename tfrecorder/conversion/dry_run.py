@@ -27,7 +27,8 @@ from tfrecorder.errors import OutputError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
-from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan
+from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
 from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import (
     ValidationReport,
@@ -154,10 +155,12 @@ def _dry_run(source: Any, path: str, options: ConvertOptions) -> DryRun:
         rows = rows_of_source(source, where, options, say)
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
-        folder, staged, is_whole = find(rows)
+        rows, _, staged, whole = find(rows)
         pending = None
-        if staged is not None:
-            pending = 0 if is_whole else len(pending_shards(folder, staged, options))
+        if whole is not None:
+            pending, staged = 0, Plan.of(whole.manifest)
+        elif staged is not None:
+            pending = len(pending_shards(where, staged, options))
     sizes = rows.sizes()
     rows.check()
     plan = staged or with_shards(rows, sizes)

@@ -20,9 +20,7 @@ _OF_COLUMNS = ("columns", "schema", "labels")
 _NOT_TAKEN = ("num_shards",)
 
 
-def inherited_options(
-    directory: str, newest: Commit, given: Mapping[str, Any]
-) -> ConvertOptions:
+def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) -> ConvertOptions:
     """The options of an append.
 
     Args:

@@ -46,7 +46,6 @@ class Job:
         rows: plans the rows; returns the result instead if there is nothing to write.
         source: what they come from, as the user gave it.
         adds: the rows depend on what the directory holds, so it is claimed first.
-        stage_only: the rows are staged, for other processes to write and commit.
     """
 
     verb: str
@@ -55,7 +54,6 @@ class Job:
     rows: Callable[[Say], PlannedRows | ConversionResult]
     source: Any = None
     adds: bool = False
-    stage_only: bool = False
 
     @property
     def where(self) -> str:
@@ -72,8 +70,19 @@ def on_beam(staged: Staged) -> DataflowJob | None:
         return run_on_beam(staged.plan, staged.folder, options, progress=shown)
 
 
-def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob | ConversionStatus:
-    """Run a job to its commit, to the launch of what commits it elsewhere, or only stage it.
+def stage_only(job: Job) -> ConversionStatus:
+    """Stage a job for other processes, which write and commit it.
+
+    Raises:
+        TfrecorderError: as the planning raises them.
+    """
+    with storage.acting_as(job.options.account), contextlib.ExitStack() as claimed:
+        _stage(job, claimed)
+        return dataclasses.replace(status(job.where), output_dir=job.path)
+
+
+def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob:
+    """Run a job to its commit, or to the launch of what commits it elsewhere.
 
     Raises:
         TfrecorderError: as the planning, the executor and the commit raise them.
@@ -87,8 +96,6 @@ def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob
                 result = outcome
             else:
                 staged, summary = outcome
-                if job.stage_only:
-                    return dataclasses.replace(status(job.where), output_dir=job.path)
                 handle = None if isinstance(staged, Commit) else execute(staged)
                 if handle is not None:
                     return dataclasses.replace(handle, passed_over=summary.passed_over)

@@ -14,10 +14,10 @@ from tfrecorder.conversion.retried import retried
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
+from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.errors import OutputError
 from tfrecorder.output.directory import (
     Standing,
     clear,
@@ -161,14 +161,12 @@ def following(plan: Plan, newest: Commit | None, where: str) -> Plan:
         OutputError: a split would have more shards than TFDS can read; or the store cannot replace
             a file only if it is the one that was read.
     """
-    adds = plan.kind in (PlanKind.APPEND, PlanKind.BATCH)
-    plan = placed(plan, None if newest is None else newest.manifest, adds=adds)
+    plan = placed(plan, None if newest is None else newest.manifest, adds=plan.is_added)
     for split, count in plan.split_shards.items():
         total = plan.starts.get(split, 0) + count
         if total > layout.MOST_SHARDS:
-            remedy = f"`{command('compact', where)}` merges small shards" if adds else (
-                "give a larger `shard_size`, or fewer `num_shards`"
-            )
+            merge = f"`{command('compact', where)}` merges small shards"
+            remedy = merge if plan.starts else "give a larger `shard_size`, or fewer `num_shards`"
             raise OutputError(
                 f"{where} would have {total:,} shards in {split}, and TFDS reads at most "
                 f"{layout.MOST_SHARDS:,}; {remedy}. Nothing was written."

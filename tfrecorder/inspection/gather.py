@@ -226,7 +226,4 @@ def _first_rows(stored: StoredDataset, name: str) -> Sequence[Sequence[str]] | N
     """The first rows of a list; None for what other tools wrote, which has no such list."""
     if stored.form != "tfrecorder":
         return None
-    rows: list[Sequence[str]] = []
-    for directory in stored.generations:
-        rows += read_row_list(directory, name)[: SHOWN_ROWS - len(rows)]
-    return rows
+    return read_row_list(stored.directory, name)[:SHOWN_ROWS]

@@ -213,10 +213,11 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
     # A repeated conversion may give files with the same names and sizes.
     versions = [
-        tf.io.gfile.stat(shard.path).mtime_nsec if shard.crc32c is None else 0
-        for shard in stored.splits[split]
+        tf.io.gfile.stat(shard.path).mtime_nsec
+        for shard in (() if stored.contents else stored.splits[split])
     ]
-    text = repr((stored.directory, stored.splits[split], versions, decides))
+    contents = stored.contents.get(split)
+    text = repr((stored.directory, stored.splits[split], contents, versions, decides))
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return os.path.join(folder, f"{split.lower()}-{digest}")
 

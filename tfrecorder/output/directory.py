@@ -205,7 +205,7 @@ def plan_to_continue(
         differences = describe_difference(pending, wanted)
         if not differences:
             return pending
-        if options.overwrite:
+        if options.overwrite and wanted.kind is PlanKind.CONVERSION:
             return None
         undo = "`tfrecorder.undo` abandons it"
         if pending.kind is not PlanKind.CONVERSION or wanted.kind is not PlanKind.CONVERSION:
@@ -219,8 +219,8 @@ def plan_to_continue(
             f"{'; '.join(differences)}. Give the same source and options to continue it, "
             f"`overwrite=True` to start again, or another `output_dir`; {undo}."
         )
-    adds = wanted.kind in (PlanKind.APPEND, PlanKind.BATCH)
-    if standing.newest is None or options.overwrite or adds:
+    in_place = wanted.kind is PlanKind.COMPACTION and wanted.base == output_dir
+    if standing.newest is None or options.overwrite or wanted.is_added or in_place:
         return None
     first = read_commit(output_dir, standing.newest.manifest["since"])
     differences = describe_difference(Plan.of(first.manifest), wanted)

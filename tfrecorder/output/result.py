@@ -201,7 +201,9 @@ def split_results(manifest: Mapping[str, Any]) -> dict[str, SplitResult]:
     splits, done = {}, iter(manifest["done"])
     for name, count in manifest["split_shards"].items():
         shards = list(itertools.islice(done, count))
-        rows, records, size = (sum(one[key] for one in shards) for key in ("rows", "records", "bytes"))
+        rows, records, size = (
+            sum(one[key] for one in shards) for key in ("rows", "records", "bytes")
+        )
         splits[name] = SplitResult(rows, records, count, size)
     return splits
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +14,15 @@ from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
-from tfrecorder.output.directory import exchange_begun
+from tfrecorder.output.directory import standing_of
 from tfrecorder.output.done_records import add_up, read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.progress import read_notes
-from tfrecorder.output.result import SplitSums, split_results
-from tfrecorder.output.staging import read_plan
+from tfrecorder.output.result import SplitResult, SplitSums, split_results
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commits import Commit, commits
 from tfrecorder.reading.dataset import shard_faults
-from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import committed_directories, own_metadata, read_metadata
+from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.splits import SPLITS
 
 #: How many damaged shards the printed status names.
@@ -119,10 +117,8 @@ class ConversionStatus(SplitSums, Report):
         ]
         if self.rejects:
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
-            lists = layout.REJECTS if self.committed else layout.SHARD_REJECTS
-            folder = layout.generation_of(self.output_dir, self.appends)
-            folder = layout.next_of(folder) if self.overwrites else folder
-            notes.append(f"rejects: {reasons}; see {os.path.join(folder, lists)}")
+            where = f"; see {os.path.join(self.output_dir, layout.REJECTS)}"
+            notes.append(f"rejects: {reasons}{where if self.committed else ''}")
         if self.damage:
             shown = "; ".join(self.damage[:_SHOWN])
             more = f"; and {len(self.damage) - _SHOWN:,} more" if self.damage[_SHOWN:] else ""
@@ -177,75 +173,50 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
 
 
 def _status(output_dir: str) -> ConversionStatus:
-    sizes = STORED_FILES.sizes(output_dir)
-    plan = read_plan(output_dir)
-    if plan is None and own_metadata(output_dir, sizes, STORED_FILES) is None:
+    standing = standing_of(output_dir)
+    if standing.pending is not None and not standing.is_committed:
+        status = _of_unfinished(output_dir, standing.pending)
+        adds = standing.pending.follows is not None
+        return dataclasses.replace(
+            status,
+            overwrites=standing.pending.rewrites,
+            appends=standing.pending.commit if adds else 0,
+        )
+    if standing.newest is None:
         raise DatasetError(
             f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
             "`output_dir` of a conversion."
         )
-    next_dir = layout.next_of(output_dir)
-    new = read_plan(next_dir)
-    if layout.COMMIT in sizes:
-        if new is None:
-            return _of_generations(output_dir)
-        status = _of_unfinished(next_dir, new)
-        return dataclasses.replace(status, output_dir=output_dir, overwrites=True)
-    if plan is not None and not exchange_begun(output_dir):
-        return _of_unfinished(output_dir, plan)
-    waits = storage.exists(os.path.join(next_dir, layout.METADATA))
-    status = _of_committed(next_dir if waits else output_dir)
-    return dataclasses.replace(status, output_dir=output_dir, committed=False, damage=())
+    return _of_committed(output_dir, standing.newest)
 
 
-def _of_generations(output_dir: str) -> ConversionStatus:
-    """All committed generations together; or the append under way, if there is one."""
-    directories = committed_directories(output_dir)
-    unfinished = layout.generation_of(output_dir, len(directories))
-    if (new := read_plan(unfinished)) is not None:
-        status = _of_unfinished(unfinished, new)
-        return dataclasses.replace(status, output_dir=output_dir, appends=len(directories))
-    generations = list(map(_of_committed, directories))
-    rejects: Counter[str] = Counter()
-    damage: list[str] = []
-    streams: dict[str, Any] = {}
-    for number, generation in enumerate(generations):
-        folder = layout.generation_of("", number)
-        damage += [os.path.join(folder, fault) for fault in generation.damage]
-        rejects.update(generation.rejects)
-        streams |= generation.streams
-    splits = _added([generation.splits for generation in generations])
-    return ConversionStatus(
-        output_dir, True, splits, dict(rejects), None, damage=tuple(damage), streams=streams
-    )
-
-
-def _added(generations: Sequence[Mapping[str, SplitStatus]]) -> dict[str, SplitStatus]:
-    sums = {}
+def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
+    """All commits together, from their manifests."""
+    written: dict[str, int] = {}
+    parts: list[Mapping[str, SplitResult]] = []
+    for commit in commits(output_dir, newest):
+        done = commit.manifest["done"]
+        written |= {s.file: d["bytes"] for s, d in zip(commit.own_shards, done, strict=True)}
+        parts.append(split_results(commit.manifest))
+    splits = {}
     for name in SPLITS:
-        counts = [dataclasses.astuple(splits[name]) for splits in generations if name in splits]
-        if counts:
-            sums[name] = SplitStatus(*map(sum, zip(*counts, strict=True)))
-    return sums
-
-
-def _of_committed(output_dir: str) -> ConversionStatus:
-    """From the metadata: one file, instead of one for each shard."""
-    metadata = read_metadata(output_dir, STORED_FILES)
-    splits = {
-        name: SplitStatus(
-            **dataclasses.asdict(split),
-            rows_through=split.rows,
-            shards_done=split.shards,
-            rejects=split.rejects,
-        )
-        for name, split in split_results(metadata).items()
-    }
-    sizes = {shard["file"]: shard["bytes"] for shard in metadata["shards"]}
-    damage = tuple(shard_faults(storage.sizes(output_dir), sizes))
-    reasons = metadata["totals"]["reasons"]
-    streams = {name: stream["to"] for name, stream in metadata.get("streams", {}).items()}
-    return ConversionStatus(output_dir, True, splits, reasons, None, damage=damage, streams=streams)
+        if of_split := [part[name] for part in parts if name in part]:
+            rows, records, shards, size = (
+                sum(getattr(one, key) for one in of_split)
+                for key in ("rows", "records", "shards", "bytes")
+            )
+            splits[name] = SplitStatus(rows, rows, shards, shards, records, rows - records, size)
+    damage = tuple(shard_faults(storage.sizes(output_dir), written))
+    rejects = reject_counts(output_dir) if any(s.rejects for s in splits.values()) else {}
+    return ConversionStatus(
+        output_dir,
+        True,
+        splits,
+        rejects,
+        None,
+        damage=damage,
+        streams=newest.manifest["positions"],
+    )
 
 
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:

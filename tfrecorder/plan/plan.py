@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 1000
 
+
 class PlanKind(str, enum.Enum):
     """What a plan is for; the value is the word for it in messages.
 
@@ -117,6 +118,11 @@ class Plan:
             for split, count in self.split_shards.items()
             for index in range(count)
         ]
+
+    @property
+    def is_added(self) -> bool:
+        """True if its shards are added to those of a dataset, or can be its first."""
+        return self.kind in (PlanKind.APPEND, PlanKind.BATCH)
 
     @property
     def rewrites(self) -> bool:
@@ -209,13 +215,18 @@ class Plan:
         try:
             fields = fields_from_json(values["fields"])
             kind = PlanKind(values.get("kind", PlanKind.CONVERSION))
-            own = {item.name: values[item.name] for item in dataclasses.fields(cls) if item.name in values}
+            own = {
+                item.name: values[item.name]
+                for item in dataclasses.fields(cls)
+                if item.name in values
+            }
             plan = cls(**{**own, "fields": fields, "kind": kind})
         except (KeyError, TypeError):
             raise ValueError("it is another document than a plan") from None
         if others := plan.split_shards.keys() - SPLITS:  # files are named for them
             raise ValueError(f"it has other splits than ours: {', '.join(others)}")
         return plan
+
 
 def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
     """A plan as the commit that follows the newest one.
@@ -231,7 +242,10 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
     if adds:
         # A split that was dropped comes again under names that it never had.
         again = {split: known[split] + 1 for split in known if split not in newest["splits"]}
-        revisions = {**known, **{split: again[split] for split in again if split in plan.split_rows}}
+        revisions = {
+            **known,
+            **{split: again[split] for split in again if split in plan.split_rows},
+        }
     else:
         revisions = {**known, **dict.fromkeys(plan.split_rows, max(known.values()) + 1)}
     counts = {split: count for split, (_, count) in newest["splits"].items()} if adds else {}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tfrecorder import storage
+from tfrecorder.core.checks import is_whole
 from tfrecorder.core.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
 from tfrecorder.errors import OptionError
 from tfrecorder.options.memory import prefetched
@@ -129,7 +130,7 @@ class Batches:
     def _position_in(self, stored: StoredDataset) -> Position:
         """The position, but in this dataset's records."""
         fingerprint = fingerprint_of(stored, self._position.split)
-        return replace(self._position, fingerprint=fingerprint, generation=stored.generation)
+        return replace(self._position, fingerprint=fingerprint, generation=stored.commit or 0)
 
     @property
     def epoch(self) -> int:
@@ -169,15 +170,11 @@ class Batches:
         self._loop = None
 
     def _stored_at(self, state: Mapping[str, Any]) -> StoredDataset:
-        """The generations that a position was saved in, if the dataset has grown since."""
-        if self._following is None or not isinstance(state, Mapping):
+        """The dataset as of the generation that a position was saved in, if it has grown since."""
+        generation = state.get("generation") if isinstance(state, Mapping) else None
+        if self._following is None or not is_whole(generation):
             return self._stored
-        stored = self._following.look()
-        for generations in range(len(stored.generations), 0, -1):
-            found = stored.first(generations)
-            if fingerprint_of(found, self._position.split) == state.get("fingerprint"):
-                return found
-        return stored
+        return self._following.look(generation)
 
     def _go_to(self, position: Position) -> None:
         if position.seed != self._position.seed:
@@ -205,7 +202,7 @@ class Batches:
         """The batches from the position to the end of its epoch, and the position after each."""
         if self._following is not None and not self._position.next:
             found = self._following.look()
-            if found.generations != self._stored.generations:
+            if found.commit != self._stored.commit:
                 self._read_from(found)
         begin, start, steps = self._position, self._position.next, self.remaining
         for step, batch in enumerate(self._made(begin, steps), 1):

@@ -134,12 +134,18 @@ def commit_at(
         return newest
     first = newest.manifest["since"]
     if not first <= at <= newest.number:
-        has = f"only generation {first}" if first == newest.number else (
-            f"generations {first} to {newest.number}"
+        has = (
+            f"only generation {first}"
+            if first == newest.number
+            else (f"generations {first} to {newest.number}")
         )
-        since = "" if at > newest.number else (
-            f" Generation {first} replaced what was there before it"
-            f" ({read_commit(directory, first, files).manifest['kind']})."
+        since = (
+            ""
+            if at > newest.number
+            else (
+                f" Generation {first} replaced what was there before it"
+                f" ({read_commit(directory, first, files).manifest['kind']})."
+            )
         )
         raise DatasetError(f"`at={at}`: {directory} has {has}.{since}")
     return read_commit(directory, at, files)

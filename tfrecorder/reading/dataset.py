@@ -5,11 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any
 
-from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.documents import parse
 from tfrecorder.schema.fields import Field, class_field, primary_image
@@ -28,14 +27,12 @@ class ShardFile:
         path: of the file, with its scheme.
         records: number of records; None if that is not known without reading the file.
         bytes: size of the file.
-        crc32c: of the file; None if that is not known without reading it.
         compression: of the whole file: "GZIP", "ZLIB", or "" for none.
     """
 
     path: str
     records: int | None
     bytes: int
-    crc32c: int | None = None
     compression: str = ""
 
 
@@ -56,8 +53,9 @@ class StoredDataset:
         sides: (smallest, largest) of the shorter sides and of the longer sides of the first image
             column, in pixels; None if not known.
         raw: images are stored as pixels.
-        generations: the directories that hold the records, oldest first; only the dataset's own if
-            it was never appended to.
+        commit: the number of the commit that it was opened as of; None for other tools' datasets.
+        since: the commit that began it: what was there before was replaced.
+        contents: for each split a checksum of all its shards; empty likewise.
     """
 
     directory: str
@@ -69,7 +67,9 @@ class StoredDataset:
     shapes: Mapping[str, Shape] = dataclass_field(default_factory=dict)
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None
     raw: bool = False
-    generations: tuple[str, ...] = ()
+    commit: int | None = None
+    since: int = 0
+    contents: Mapping[str, int] = dataclass_field(default_factory=dict)
 
     @property
     def features(self) -> dict[str, str]:
@@ -142,20 +142,6 @@ class StoredDataset:
         """The bytes of a split's files."""
         return sum(shard.bytes for shard in self.splits[split])
 
-    @property
-    def generation(self) -> int:
-        """The number of the last generation, from 0."""
-        return max(0, len(self.generations) - 1)
-
-    def first(self, generations: int) -> StoredDataset:
-        """Only the records of the first generations, still as the newest one describes them."""
-        kept = self.generations[:generations]
-        splits = {
-            split: tuple(shard for shard in shards if os.path.dirname(shard.path) in kept)
-            for split, shards in self.splits.items()
-        }
-        return replace(self, splits=splits, generations=kept)
-
 
 def shard_faults(sizes: Mapping[str, int | None], written: Mapping[str, int | None]) -> list[str]:
     """A sentence on each shard that is missing or has the wrong size; see `check_shards`."""
@@ -179,15 +165,9 @@ def check_shards(
         remedy: a sentence for the message.
 
     Raises:
-        DatasetError: names the first few files that are missing, have another size, or do not
-            belong to this dataset.
+        DatasetError: names the first few files that are missing or have another size.
     """
     faults = shard_faults(sizes, written)
-    faults += [
-        f"{name} is a shard that this dataset does not list"
-        for name in sizes
-        if name not in written and ".tfrecord" in name and not name.startswith(".")
-    ]
     if faults:
         more = f"; and {len(faults) - 5:,} more" if len(faults) > 5 else ""
         raise DatasetError(f"{directory} is not whole: {'; '.join(faults[:5])}{more}. {remedy}")
@@ -209,12 +189,3 @@ def damaged(directory: str, name: str, fault: object) -> DatasetError:
     """The error for a file that is not as it was written."""
     path = os.path.join(directory, name)
     return DatasetError(f"{path} is damaged: {fault}. Copy it again, or convert again.")
-
-
-def exchange_words(directory: str) -> str:
-    """The message for a directory in the middle of an exchange, with the way to finish it."""
-    return (
-        f"{directory} is not committed: a new dataset is about to take the place of the old one. "
-        f"Wait for it; or, if it was interrupted, run `{command('repair', directory)}` or the same "
-        "conversion again to complete it."
-    )

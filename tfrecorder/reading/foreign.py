@@ -20,7 +20,6 @@ from tfrecorder.reading.dataset import (
     ShardFile,
     StoredDataset,
     check_shards,
-    exchange_words,
     parse_json,
 )
 from tfrecorder.reading.dataset_files import StoredFiles
@@ -61,9 +60,7 @@ def open_uncommitted(
     directory: str, sizes: dict[str, int], files: StoredFiles, named: NamedKeys
 ) -> StoredDataset:
     """A directory without `dataset_info.json`: files of records, or an error that says why."""
-    if layout.COMMIT in files.sizes(layout.next_of(directory)):
-        raise DatasetError(exchange_words(directory))
-    if not {layout.PRIVATE, layout.APPENDED}.isdisjoint(files.folders(directory)):
+    if layout.PRIVATE in files.folders(directory):
         raise DatasetError(
             f"{directory} is not committed yet: its conversion is under way or was interrupted. "
             "Wait for it, or run the same conversion again to complete it."

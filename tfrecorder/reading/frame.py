@@ -18,9 +18,10 @@ from tfrecorder.format.example import Values, parse_features
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.boxes import stored_corners
+from tfrecorder.reading.commits import read_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.open import open_generations
+from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN
@@ -84,10 +85,12 @@ def to_frame(
     """
     require(OneOf(*IMAGES), images=images)
     where = storage.given_path(directory)
-    stored, generations = open_generations(where, STORED_FILES, at, NamedKeys(image, label))
+    stored = open_dataset(where, STORED_FILES, at, NamedKeys(image, label))
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
     splits, cells = _gather(stored, chosen, images)
-    options = generations[-1].metadata["options"] if generations else {}
+    options = {}
+    if stored.commit is not None:
+        options = read_commit(where, stored.commit).manifest["options"]
     frame = _frame(stored.fields, options, splits, cells)
     boxes = [field for field in stored.fields if isinstance(field.kind, Boxes) and field.gathered]
     return _one_row_a_box(frame, boxes[0]) if boxes else frame

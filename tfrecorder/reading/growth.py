@@ -7,7 +7,7 @@ So a newer generation is refused if its elements would have another form.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from tfrecorder import storage
@@ -16,8 +16,7 @@ from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.reading.element_spec import ElementSpec, spec_of
-from tfrecorder.reading.generations import Generation
-from tfrecorder.reading.open import open_generations
+from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.kinds import Labels
 
 
@@ -38,29 +37,40 @@ class Following:
     ) -> None:
         self._directory, self._files = storage.given_path(directory), files
         self._options = options
-        self._known: Sequence[Generation] = ()
+        self._since: int | None = None
         self._opened: ElementSpec | None = None
 
-    def look(self) -> StoredDataset:
-        """The dataset with all generations committed by now; only reads the new ones.
+    def look(self, at: int | None = None) -> StoredDataset:
+        """The dataset with all that is committed by now.
+
+        Args:
+            at: the generation to go back to, if the dataset has it.
 
         Raises:
             DatasetError: it is not whole, was rewritten, was not written by this package, or its
                 elements no longer have the form they had on the first call.
         """
-        stored, known = open_generations(
-            self._directory, self._files(), named=self._options.keys, known=self._known
-        )
-        if not known:
+        files = self._files()
+        stored = open_dataset(self._directory, files, named=self._options.keys)
+        if stored.commit is None:
             raise DatasetError(
                 f"follow: {self._directory} has no generations, as it was not written by "
                 "tfrecorder. Leave out follow, or convert the images."
             )
+        self._since = stored.since if self._since is None else self._since
+        if self._since != stored.since:
+            raise DatasetError(
+                f"{self._directory} was overwritten while it was being read. Open it again to read "
+                "the new dataset."
+            )
         spec = spec_of(stored, self._options)
         self._opened = self._opened or spec
-        since = f"{stored.generations[-1]}: since {stored.directory} was opened"
+        since = f"generation {stored.commit}: since {stored.directory} was opened"
         _refuse_other_form(self._opened, spec, since)
-        self._known = known
+        if at is not None and stored.since <= at < stored.commit:
+            earlier = open_dataset(self._directory, files, at)
+            of_then = {name: getattr(earlier, name) for name in ("splits", "commit", "contents")}
+            return replace(stored, **of_then)
         return stored
 
 

@@ -15,10 +15,11 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
+from tfrecorder.reading.commits import Commit, commits, read_commit
 from tfrecorder.reading.dataset import Shape, StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import Generation
-from tfrecorder.reading.open import open_generations
+from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.statistics import merged
 
@@ -76,8 +77,8 @@ class DatasetInfo(Report):
             the rows that got the default and are not in the others, if there are any.  Boxes have,
             under "boxes", the statistics of per_image, x_min, y_min, x_max, y_max and area.
         columns: the kind, type and shape of each, by name.
-        generations: records, shards and bytes of each, starting with generation 0; empty for
-            datasets of other tools.
+        generations: by number, what each added: records, shards and bytes; empty for datasets of
+            other tools.
         unread: keys of images, labels, boxes and masks in other tools' records that we do not
             understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
     """
@@ -98,7 +99,7 @@ class DatasetInfo(Report):
     image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
-    generations: tuple[SplitInfo, ...] = ()
+    generations: Mapping[int, SplitInfo] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -136,8 +137,7 @@ class DatasetInfo(Report):
         if len(self.generations) < 2:
             return []
         table = [["generation", "records", "shards", "bytes"]]
-        for number in range(len(self.generations))[-SHOWN_GENERATIONS:]:
-            counts = self.generations[number]
+        for number, counts in list(self.generations.items())[-SHOWN_GENERATIONS:]:
             cells = [f"{counts.records:,}", f"{counts.shards:,}", readable_bytes(counts.bytes)]
             table.append([str(number), *cells])
         more = len(self.generations) - SHOWN_GENERATIONS
@@ -201,18 +201,18 @@ class DatasetInfo(Report):
         count = len(self.generations)
         if count < MANY_GENERATIONS:
             return ""
-        mean = sum(generation.bytes for generation in self.generations[1:]) // (count - 1)
+        added = list(self.generations.values())[1:]
+        mean = sum(generation.bytes for generation in added) // len(added)
         if mean >= SMALL_GENERATION:
             return ""
         return (
             f"{count:,}, of {readable_bytes(mean)} on average; "
-            f"`{command('compact', self.directory, 'NEW')}` copies them into one dataset"
+            f"`{command('compact', self.directory)}` merges them"
         )
 
     def _list(self, name: str) -> str:
         """Where to find a list of rows, in words."""
-        where = os.path.join(self.directory, name)
-        return f"{where}, and those of the generations" if len(self.generations) > 1 else where
+        return os.path.join(self.directory, name)
 
 
 def _sizes_in_words(shape: Shape) -> str:
@@ -258,12 +258,21 @@ def info(
     if storage.refusal(kind) is not None:
         raise DatasetError(f"{where}: {kind}:// cannot be read: {storage.refusal(kind)}.")
     with storage.failing_as(DatasetError, where):
-        return _info(*open_generations(where, STORED_FILES, at, named))
+        stored = open_dataset(where, STORED_FILES, at, named)
+        if stored.commit is None:
+            return _info(stored, [], {})
+        every = commits(where, read_commit(where, stored.commit))
+        # A later commit may have won what an earlier one rejected.
+        counts = [commit.manifest["totals"]["reasons"] for commit in every]
+        rejects = reject_counts(where) if at is None and any(counts) else summed(counts)
+        return _info(stored, every, rejects)
 
 
-def _info(stored: StoredDataset, generations: Sequence[Generation]) -> DatasetInfo:
-    totals = [generation.metadata["totals"] for generation in generations]
-    options = generations[0].metadata["options"] if generations else {}
+def _info(
+    stored: StoredDataset, every: Sequence[Commit], rejects: Mapping[str, int]
+) -> DatasetInfo:
+    totals = [commit.manifest["totals"] for commit in every]
+    options = every[0].manifest["options"] if every else {}
     labels = class_field(stored.fields)
     return DatasetInfo(
         directory=stored.directory,
@@ -274,26 +283,25 @@ def _info(stored: StoredDataset, generations: Sequence[Generation]) -> DatasetIn
         },
         class_names=stored.class_names,
         num_classes=labels.num_classes if labels else 0,
-        class_counts=_class_counts(labels, stored.splits, generations) if labels else None,
+        class_counts=_class_counts(labels, stored.splits, every) if labels else None,
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
         formats=summed(counts["formats"] for counts in totals),
-        rejects=summed(counts["reasons"] for counts in totals),
+        rejects=rejects,
         suspects=sum(counts["suspects"] for counts in totals),
         oriented=sum(counts["oriented"] for counts in totals),
         options=options,
-        statistics=merged(generation.metadata["statistics"] for generation in generations),
+        statistics=merged(commit.manifest["statistics"] for commit in every),
         columns=columns_of(stored),
-        generations=tuple(map(_generation, generations)),
+        generations={commit.number: _generation(commit) for commit in every},
         unread=dict(stored.unread),
     )
 
 
-def _generation(generation: Generation) -> SplitInfo:
-    shards = generation.metadata["shards"]
-    records, size = (sum(shard[name] for shard in shards) for name in ("records", "bytes"))
-    return SplitInfo(records, len(shards), size)
+def _generation(commit: Commit) -> SplitInfo:
+    totals = commit.manifest["totals"]
+    return SplitInfo(totals["records"], len(commit.manifest["done"]), totals["bytes"])
 
 
 def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -306,17 +314,17 @@ def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _class_counts(
-    labels: Field, splits: Iterable[str], generations: Sequence[Generation]
+    labels: Field, splits: Iterable[str], every: Sequence[Commit]
 ) -> dict[str, dict[str, int]] | None:
     """For each split, the number of records of each class by name; None if not known.
 
     Args:
-        generations: the generations; empty for datasets of other tools.
+        every: the commits; empty for datasets of other tools.
     """
-    if not generations:
+    if not every:
         return None
-    every = [generation.metadata["class_counts"] for generation in generations]
-    counts = {split: summed(counts.get(split, {}) for counts in every) for split in splits}
+    of_each = [commit.manifest["class_counts"] for commit in every]
+    counts = {split: summed(counts.get(split, {}) for counts in of_each) for split in splits}
     return {
         split: {class_name(labels, number): of[str(number)] for number in sorted(map(int, of))}
         for split, of in counts.items()

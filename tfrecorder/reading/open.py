@@ -1,30 +1,26 @@
 """Opening a dataset directory: what is in it, and whether all its files are there.
 
-Three forms are known: a directory of this package with its generations, one of TFDS, and TFRecord
-files without metadata (`foreign.py` handles the last two).  No TensorFlow here: the caller passes
+Three forms are known: a directory of this package, one of TFDS, and TFRecord files without metadata
+ (`foreign.py` handles the last two).  No TensorFlow here: the caller passes
 the functions that read files.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
+from tfrecorder.reading.commits import Commit, check_at, commit_at, commits, newest_commit
 from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards
 from tfrecorder.reading.dataset_files import StoredFiles
-from tfrecorder.reading.generations import (
-    Generation,
-    check_at,
-    own_metadata,
-    read_generations,
-)
 from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
 
@@ -44,41 +40,25 @@ def open_dataset(
         named: the keys of the image and the label in records of other tools.
 
     Raises:
-        DatasetError: the form is not known, the dataset is not committed yet, a shard is missing,
-            has the wrong size or is from another conversion, there is no generation `at`, or the
-            records do not have a named key.
+        DatasetError: the form is not known, the dataset is not committed yet, a shard is missing or
+            has the wrong size, there is no generation `at`, or the records do not have a named key.
         OptionError: a key is named for a dataset of this package.
-    """
-    return open_generations(directory, files, at, named)[0]
-
-
-def open_generations(
-    directory: str | os.PathLike[str],
-    files: StoredFiles,
-    at: int | None = None,
-    named: NamedKeys = NO_KEYS,
-    known: Sequence[Generation] = (),
-) -> tuple[StoredDataset, list[Generation]]:
-    """`open_dataset`, with the generations, oldest first; other tools' datasets have none.
-
-    Args:
-        known: generations that an earlier call found; only later ones are read.
     """
     where = storage.given_path(directory)
     check_at(at)
     with storage.failing_as(DatasetError, where):
+        # The commit before the listing: what it names is there.
+        newest = None if _is_pattern(where) else newest_commit(where, files)
         sizes = {} if _is_pattern(where) else files.sizes(where)
-        metadata = own_metadata(where, sizes, files)
-        if metadata is not None:
+        if newest is not None:
             _refuse_named_keys(where, named)
-            generations = read_generations(where, sizes, metadata, files, at, known)
-            return _open_own(where, generations), generations
+            return _open_own(where, newest, commit_at(where, newest, at, files), sizes, files)
         stored = _open_foreign(where, sizes, files, named)
     if at:
         raise DatasetError(
             f"`at={at}`: {where} has no generations; only `tfrecorder.append` makes them."
         )
-    return stored, []
+    return stored
 
 
 def _refuse_named_keys(where: str, named: NamedKeys) -> None:
@@ -114,34 +94,64 @@ def _is_pattern(where: str) -> bool:
     return named or _is_file(where) or any(mark in where for mark in "*?[")
 
 
-def _open_own(directory: str, generations: Sequence[Generation]) -> StoredDataset:
-    """All generations as one dataset: in each split the oldest generation comes first."""
-    remedy = (
-        f"`{command('repair', directory)}` restores it from the source; or copy the files again."
-    )
-    splits: dict[str, list[ShardFile]] = {}
-    for generation in generations:
-        written = {shard["file"]: shard["bytes"] for shard in generation.metadata["shards"]}
-        check_shards(generation.directory, generation.sizes, written, remedy)
-        for split in generation.metadata["split_rows"]:
-            splits.setdefault(split, [])
-        for shard in generation.metadata["shards"]:
-            path = os.path.join(generation.directory, shard["file"])
-            file = ShardFile(path, shard["records"], shard["bytes"], shard.get("crc32c"))
-            splits.setdefault(shard["split"], []).append(file)
-    metadata = generations[-1].metadata
-    fields = from_json(metadata["fields"])
+def _open_own(
+    directory: str,
+    newest: Commit,
+    commit: Commit,
+    sizes: Mapping[str, int],
+    files: StoredFiles,
+) -> StoredDataset:
+    """A dataset as of a commit.
+
+    Args:
+        sizes: of the files in the directory, by name.
+    """
+    manifest = commit.manifest
+    of_split = {split["name"]: split for split in newest.info["splits"]}
+    splits: dict[str, tuple[ShardFile, ...]] = {}
+    for split, (revision, count) in manifest["splits"].items():
+        shards = [Shard(split, index, revision) for index in range(count)]
+        info = of_split[split.lower()]
+        lengths = map(int, info["shardLengths"])
+        splits[split] = tuple(
+            ShardFile(os.path.join(directory, name), records, sizes.get(name, -1))
+            for name, records in zip((shard.file for shard in shards), lengths, strict=False)
+        )
+    if any(
+        sum(sizes.get(shard.file, -1) for shard in newest.shards if shard.split == split)
+        != int(of_split[split.lower()]["numBytes"])
+        for split in newest.manifest["splits"]
+    ):
+        _refuse_damaged(directory, newest, sizes, files)
+    fields = from_json(manifest["fields"])
     return StoredDataset(
         directory=directory,
         form="tfrecorder",
-        splits={split: tuple(splits[split]) for split in sorted(splits, key=SPLITS.index)},
+        splits={split: splits[split] for split in sorted(splits, key=SPLITS.index)},
         fields=fields,
         record=record_features(fields),
-        shapes={key: tuple(shape) for key, shape in metadata["image_shapes"].items()},
-        sides=_sides(metadata["image_sides"]),
-        raw=metadata["options"].get("image_format") == "raw",
-        generations=tuple(generation.directory for generation in generations),
+        shapes={key: tuple(shape) for key, shape in manifest["image_shapes"].items()},
+        sides=_sides(manifest["image_sides"]),
+        raw=manifest["options"].get("image_format") == "raw",
+        commit=commit.number,
+        since=manifest["since"],
+        contents=manifest["contents"],
     )
+
+
+def _refuse_damaged(
+    directory: str, newest: Commit, sizes: Mapping[str, int], files: StoredFiles
+) -> None:
+    """Name the shards that are missing or have the wrong size: only the manifests know which."""
+    written = {
+        shard.file: int(done["bytes"])
+        for commit in commits(directory, newest, files)
+        for shard, done in zip(commit.own_shards, commit.manifest["done"], strict=True)
+    }
+    remedy = (
+        f"`{command('repair', directory)}` restores it from the source; or copy the files again."
+    )
+    check_shards(directory, sizes, written, remedy)
 
 
 def _sides(pairs: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:

@@ -89,7 +89,7 @@ class Records(Sequence[Any]):
         self._elements = Elements(stored, self._options, self.seed)
         self._epoch = 0
         self.fingerprint = fingerprint_of(stored, self.split)
-        self.generation = stored.generation
+        self.generation = stored.commit or 0
         self.block = block_of(self._reader.records, stored.bytes(self.split))
 
     def set_epoch(self, epoch: int) -> None:
@@ -163,7 +163,7 @@ class Records(Sequence[Any]):
 def fingerprint_of(stored: StoredDataset, split: str) -> str:
     """A short text that tells the records of a split from others, wherever they are."""
     shards = [
-        (os.path.basename(shard.path), shard.records, shard.bytes, shard.crc32c)
-        for shard in stored.splits[split]
+        (os.path.basename(shard.path), shard.records, shard.bytes) for shard in stored.splits[split]
     ]
-    return hashlib.blake2b(repr(shards).encode(), digest_size=8).hexdigest()
+    text = repr((shards, stored.contents.get(split)))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

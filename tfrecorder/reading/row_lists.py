@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections import Counter
 from collections.abc import Sequence
 
 from tfrecorder import storage
@@ -32,3 +33,10 @@ def read_row_list(directory: str, name: str) -> Sequence[Sequence[str]]:
             f"`{command('verify', directory)}` checks every file."
         )
     return rows
+
+
+def reject_counts(directory: str) -> dict[str, int]:
+    """The rows that gave no record by "stage/code", the most frequent first."""
+    rows = read_row_list(directory, layout.REJECTS)
+    counts = Counter(f"{stage}/{reason.partition(':')[0]}" for _, _, stage, reason in rows)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfrecorder import storage
 from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.exchange import is_in_place
+from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import Failure, read_failure
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
@@ -36,7 +36,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
     """Run a staged plan to its commit, unless a Dataflow job does that without us.
 
     Args:
-        output_dir: where the plan is staged: the dataset directory, or the `next/` of one.
+        output_dir: the dataset directory, where the plan is staged.
 
     Returns:
         The handle of a job that is still running; None if the dataset is committed.
@@ -73,7 +73,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
             f"the {options.runner} failed: {_in_short(error)}. Shards that are done are kept: run "
             "the same conversion again to continue."
         ) from error
-    if not is_in_place(output_dir):
+    if not is_in_place(output_dir, plan.commit, plan.digest):
         raise RunnerError(
             f"the {options.runner} ended without the commit and gave no reason; its log may say "
             "more. Run the same conversion again to continue."

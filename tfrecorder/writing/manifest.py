@@ -39,7 +39,7 @@ def manifest_of(
     [revision, shards]), "since" (the commit that began it), "stated" (its version for TFDS),
     "image_shapes", "image_sides",
     "positions" (source -> how far it was read), "lists" (sums of the two lists of rows) and
-    "contents", a checksum of all shards.
+    "contents" (split -> a checksum of all its shards).
 
     Args:
         previous: the manifest before it, if there is one.
@@ -51,9 +51,10 @@ def manifest_of(
     splits = dict(before.get("splits", {}))
     splits |= {split: [revision, first + count] for split, (revision, first, count) in own.items()}
     stated = None if previous is None else {"version": previous["stated"]}
-    contents = before.get("contents", 0)
-    for record in records:
-        contents = google_crc32c.extend(contents, record.crc32c.to_bytes(4, "big"))
+    contents = dict(before.get("contents", {}))
+    for shard, record in zip(plan.shards, records, strict=True):
+        crc = record.crc32c.to_bytes(4, "big")
+        contents[shard.split] = google_crc32c.extend(contents.get(shard.split, 0), crc)
     positions = {name: stream["to"] for name, stream in (plan.streams or {}).items()}
     return {
         "version": MANIFEST_VERSION,

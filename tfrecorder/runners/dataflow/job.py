@@ -15,7 +15,7 @@ from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.format import layout
-from tfrecorder.output.exchange import is_in_place
+from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
@@ -88,7 +88,8 @@ class DataflowJob(JobAddress):
         impersonate: service accounts to act as.
         launch: marks what the workers of this launch leave in the directory; "" for any launch.
         passed_over: for a folder source, the files that made no row, by kind.
-        overwrites: True if the dataset will replace one that stays in place until then.
+        commit: the number of the commit that it becomes.
+        plan: the digest of its plan.
 
     Example:
         >>> job = tfrecorder.convert(..., runner="DataflowRunner", ...)  # doctest: +SKIP
@@ -99,12 +100,8 @@ class DataflowJob(JobAddress):
     output_dir: str
     launch: str = field(default="", repr=False)
     passed_over: dict[str, int] = field(default_factory=dict, repr=False)
-    overwrites: bool = field(default=False, repr=False)
-
-    @property
-    def _folder(self) -> str:
-        """Where the workers write."""
-        return layout.next_of(self.output_dir) if self.overwrites else self.output_dir
+    commit: int = field(default=0, repr=False)
+    plan: str = field(default="", repr=False)
 
     @property
     def url(self) -> str:
@@ -184,7 +181,7 @@ class DataflowJob(JobAddress):
         """
         seconds = self.wait().seconds
         with storage.acting_as(self.impersonate):
-            result = read_result(self.output_dir)
+            result = read_result(self.output_dir, self.commit)
         return dataclasses.replace(result, passed_over=self.passed_over, seconds=seconds)
 
     def cancel(self) -> None:
@@ -214,7 +211,7 @@ class DataflowJob(JobAddress):
     def _is_committed(self) -> bool:
         try:
             with storage.acting_as(self.impersonate):
-                return is_in_place(self._folder)
+                return is_in_place(self.output_dir, self.commit, self.plan)
         except UnreadableError as error:
             raise RunnerError(
                 f"job {self.job_id} is done, but {self.output_dir} cannot be read: {error}."
@@ -226,7 +223,7 @@ class DataflowJob(JobAddress):
             return RunnerError(f"job {self.job_id} was cancelled. {_GO_ON}")
         with contextlib.suppress(UnreadableError):  # Dataflow's own message is the next best
             with storage.acting_as(self.impersonate):
-                noted = read_failure(self._folder)
+                noted = read_failure(self.output_dir)
             # The failure of an earlier launch is not the reason.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()

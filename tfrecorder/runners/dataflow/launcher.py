@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError, RunnerError
-from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
@@ -26,7 +25,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
 
     Args:
         plan: as it is staged in the directory.
-        output_dir: where the plan is staged: the dataset directory, on a bucket, or its `next/`.
+        output_dir: the dataset directory, on a bucket, where the plan is staged.
         options: of the conversion; `checks.check` has found no fault with them.
 
     Returns:
@@ -72,19 +71,20 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         job_id=job_id,
         project=str(settings.project),
         region=str(settings.region),
-        output_dir=layout.dataset_of(output_dir),
+        output_dir=output_dir,
         endpoint=settings.endpoint,
         no_auth=settings.no_auth,
         impersonate=settings.impersonate,
         launch=mark,
-        overwrites=output_dir != layout.dataset_of(output_dir),
+        commit=plan.commit,
+        plan=plan.digest,
     )
 
 
 def flags_of(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
     """Arguments for Beam's `PipelineOptions`: ours, then the user's, which win."""
     # Beam would pickle the whole notebook for a pipeline that needs nothing from it.
-    flags = [f"--job_name={_job_name(layout.dataset_of(output_dir))}", "--no_save_main_session"]
+    flags = [f"--job_name={_job_name(output_dir)}", "--no_save_main_session"]
     if options.num_workers is not None:
         flags.append(f"--num_workers={options.num_workers}")
     flags += beam_options.beam_flags(options)
