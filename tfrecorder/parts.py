@@ -55,9 +55,10 @@ def stage(
 ) -> ConversionStatus:
     """Check a table and plan its shards, for any number of machines to write without Beam.
 
-    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done.
-    `tfrecorder.append` and `tfrecorder.compact` stage with `stage_only=True`.  The dataset has the same bytes as one written by `tfrecorder.convert`.  To continue a staged
-    conversion that was not finished, repeat the call.
+    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done.  The
+    dataset has the same bytes as one written by `tfrecorder.convert`.  To continue a staged
+    conversion that was not finished, repeat the call.  `tfrecorder.append` and `tfrecorder.compact`
+    stage with `stage_only=True`.
 
     Args:
         source: as for `tfrecorder.convert`.

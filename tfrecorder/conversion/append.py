@@ -1,8 +1,9 @@
 """`append`: more rows for a dataset, as further shards of it, in the next commit.
 
-What an append must know of the dataset is in its plan, so that workers, the commit and `verify` need
-nothing else.  Only one append at a time writes the next numbers.  On a disk the lock of the dataset
-ensures that; on a bucket the staged plan claims them, and only one of two appends can put it there.
+What an append must know of the dataset is in its plan, so that workers, the commit and `verify`
+need nothing else.  Only one append at a time writes the next numbers.  On a disk the lock of the
+dataset ensures that; on a bucket the staged plan claims them, and only one of two appends can put
+it there.
 """
 
 from __future__ import annotations

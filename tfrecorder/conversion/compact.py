@@ -217,8 +217,8 @@ def _missing(
 ) -> dict[str, np.ndarray]:
     """Which rows have a default, by column.
 
-    Manifests say how many these are in each split.  Which of the rows with this value they are makes
-    no difference to the statistics: the first ones.
+    Manifests say how many these are in each split.  Which of the rows with this value they are
+    makes no difference to the statistics: the first ones.
     """
     missing = {}
     for field in fields:

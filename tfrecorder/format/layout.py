@@ -73,6 +73,9 @@ MOST_SHARDS = 99_999
 _SHARD = re.compile(r"(train|validation|test)-(?:r([1-9][0-9]*)-)?([0-9]{5})\.tfrecord")
 
 
+_MANIFEST = re.compile(r"([0-9]{5}|[1-9][0-9]{5,})\.json")
+
+
 @dataclass(frozen=True, order=True)
 class Shard:
     """One shard of one split: the element that travels through Beam.
