@@ -22,17 +22,9 @@ from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.loading.order import slices
 from tfrecorder.output.staging import read_plan, read_row_group, row_blocks, stage_plan
-from tfrecorder.plan.plan import (
-    Plan,
-    PlannedRow,
-    describe_difference,
-    fingerprint,
-    make_plan,
-    sample_rows,
-    shard_count,
-    shard_counts,
-    shuffled,
-)
+from tfrecorder.plan.differences import describe_difference
+from tfrecorder.plan.plan import Plan, PlannedRow, fingerprint, make_plan, sample_rows, shuffled
+from tfrecorder.plan.shard_counts import shard_count, shard_counts
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.schema.keys import FILENAME, LABEL, SOURCE_ID, TEXT
 from tfrecorder.sources.source import read_source
@@ -365,7 +357,7 @@ def test_a_staged_plan_is_read_back(tmp_path):
     [
         ({"split_shards": {"../../x": 1}}, "other splits"),
         ({"version": 9}, "it is of version 9"),
-        ({"unknown": 1}, "another document"),
+        ({"kind": "harvest"}, "'harvest' is not a valid"),
     ],
 )
 def test_a_plan_that_is_sealed_and_yet_not_ours_is_refused(tmp_path, change, words):
@@ -459,10 +451,10 @@ def test_the_same_source_and_options_make_the_same_files(tmp_path):
 def test_shards_are_numbered_within_their_split():
     plan, _ = plan_of(num_shards={"TRAIN": 2, "VALIDATION": 1, "TEST": 1})
     assert plan.shards == [
-        Shard("TRAIN", 0, 2),
-        Shard("TRAIN", 1, 2),
-        Shard("VALIDATION", 0, 1),
-        Shard("TEST", 0, 1),
+        Shard("TRAIN", 0),
+        Shard("TRAIN", 1),
+        Shard("VALIDATION", 0),
+        Shard("TEST", 0),
     ]
 
 
