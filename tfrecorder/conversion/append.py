@@ -30,6 +30,7 @@ from tfrecorder.plan.plan import PlanKind, rows_of
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
+from tfrecorder.reading.merged_rows import merge_rows
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.sources.source import read_source
@@ -138,6 +139,7 @@ def _rows(
     if not keeps:
         say("looking for images already there")
         retry = bool(given.get("retry_rejects"))
+        merge_rows(where, newest)
         table, rows_there, numbers = pass_over_known(table, where, newest, stored.fields, retry)
     if rows_there and not len(table.frame):
         return _nothing(stored, newest, rows_there, dict(table.passed_over))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
-from tfrecorder.format.layout import parse_shard
 from tfrecorder.format.plan_columns import COPY_OF, RECORD_OF
-from tfrecorder.reading.dataset import ShardFile, StoredDataset
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.shard_tables import each_table, joined
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def all_rows(where: str, stored: StoredDataset) -> tuple[pa.Table, pd.Series]:
-    """The rows of a dataset, shard after shard, with `COPY_OF` and `BASE`; and the split of each.
+def all_rows(where: str, upto: Commit) -> tuple[pa.Table, pd.Series]:
+    """The rows of a dataset as of a commit, shard after shard, with `COPY_OF`; the split of each.
 
     A reject that was tried again later is one row.
 
@@ -33,17 +33,12 @@ def all_rows(where: str, stored: StoredDataset) -> tuple[pa.Table, pd.Series]:
     """
     import pyarrow as pa
 
-    files = {
-        shard: (split, file)
-        for split, of_split in stored.splits.items()
-        for file in of_split
-        if (shard := parse_shard(os.path.basename(file.path)))
-    }
+    with storage.failing_as(DatasetError, where):
+        written = storage.sizes(where)
     tables, splits = [], []
-    for shard, table in each_table(where, list(files), lambda schema: schema.names):
-        split, file = files[shard]
-        tables.append(_with_copies(where, file, table))
-        splits += [split] * len(table)
+    for shard, table in each_table(where, upto.shards, lambda schema: schema.names):
+        tables.append(_with_copies(where, shard.file, written.get(shard.file), table))
+        splits += [shard.split] * len(table)
     rows = joined(tables)
     kept = _newest_of_each(rows)
     return rows.filter(pa.array(kept)), pd.Series(splits, dtype=SPLIT_TYPE)[kept]
@@ -55,20 +50,19 @@ def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
     return None if image is None else rows.column(image.uri_key).combine_chunks()
 
 
-def _with_copies(where: str, file: ShardFile, table: pa.Table) -> pa.Table:
-    """The table of a shard as rows of a plan that copies its records."""
+def _with_copies(where: str, file: str, written: int | None, table: pa.Table) -> pa.Table:
+    """The table of a shard with a file of this size, as rows of a plan that copies its records."""
     import pyarrow as pa
 
     offsets, sizes = (table.column(name).to_numpy() for name in RECORD_OF[:2])
     kept = sizes >= 0
     ends = np.cumsum(sizes[kept])
-    fits = np.array_equal(offsets[kept], ends - sizes[kept])
-    if not fits or len(ends) != file.records or sum(sizes[kept]) != file.bytes:
+    if written != sizes[kept].sum() or not np.array_equal(offsets[kept], ends - sizes[kept]):
         raise DatasetError(
-            f"{file.path} is not what its table says. `{command('verify', where)}` checks every "
-            "file."
+            f"{os.path.join(where, file)} is not what its table says. "
+            f"`{command('verify', where)}` checks every file."
         )
-    names = pa.repeat(pa.scalar(os.path.basename(file.path), pa.large_string()), len(table))
+    names = pa.repeat(pa.scalar(file, pa.large_string()), len(table))
     copies = dict(zip(RECORD_OF, COPY_OF[1:], strict=True))
     table = table.rename_columns([copies.get(name, name) for name in table.column_names])
     return table.append_column(COPY_OF.file, names)

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def streams_of(newest: Commit) -> dict[str, Any] | None:
-    """For each source, the position it was read up to; `streams` for a plan that has all rows."""
-    positions = newest.manifest["positions"]
-    return {name: {"to": position} for name, position in positions.items()} or None
-
-
 def position_of(newest: Commit | None, source: str) -> Any:
     """The position that a source was read up to; None before its first batch."""
     return None if newest is None else newest.manifest["positions"].get(source)

@@ -60,6 +60,7 @@ def manifest_of(
         "version": MANIFEST_VERSION,
         "plan": plan.digest,
         **plan.values(),
+        "commit": plan.commit,
         "stated": stated_version(plan, stated),
         "own": own,
         "done": [asdict(record) for record in records],
