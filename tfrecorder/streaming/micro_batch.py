@@ -1,4 +1,4 @@
-"""A micro-batch: some rows of a stream as the plan of one generation.
+"""A micro-batch: some rows of a stream as the plan of one commit.
 
 A row that cannot be a record, whatever its image holds, is planned as a reject that gives the rule
 it breaks: one bad message must not stop a stream.
@@ -19,7 +19,8 @@ from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import RECORD_OVERHEAD, Plan, PlanKind, make_plan, shard_count
+from tfrecorder.plan.plan import Plan, PlanKind, make_plan
+from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_count
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
@@ -45,13 +46,13 @@ class Target(NamedTuple):
         directory: the dataset's directory.
         fields: its columns; empty before the first batch.
         types: the type of each column of its plan, by key; empty before the first batch.
-        before: as in `Plan`; None before the first batch.
+        rows: how many rows its sources had.
     """
 
     directory: str
     fields: Sequence[Field]
     types: Mapping[str, pa.DataType]
-    before: dict[str, Any] | None
+    rows: int
 
 
 def plan_batch(
@@ -87,9 +88,8 @@ def plan_batch(
     if checked is None and not target.types:
         return faults[0]
     whole = _with_rejects(rows, checked, faults, target, options, source)
-    first = 0 if target.before is None else target.before["rows"]
-    whole = dataclasses.replace(whole, frame=whole.frame.set_axis(whole.frame.index + first))
-    plan, planned = make_plan(whole, base, options, PlanKind.BATCH, target.before, streams)
+    whole = dataclasses.replace(whole, frame=whole.frame.set_axis(whole.frame.index + target.rows))
+    plan, planned = make_plan(whole, base, options, PlanKind.BATCH, streams)
     counts = {
         split: _shards(split, count, row_bytes, options) for split, count in plan.split_rows.items()
     }
@@ -97,7 +97,7 @@ def plan_batch(
 
 
 def _shards(split: str, rows: int, row_bytes: float, options: ConvertOptions) -> int:
-    """One shard per split, unless it would be too large: readers interleave generations anyway."""
+    """One shard per split, unless it would be too large: there will be many more."""
     by_size = -(-round(rows * (row_bytes + RECORD_OVERHEAD)) // options.shard_bytes)
     asked = options.shards_of(split) or max(1, by_size)
     return shard_count(rows, row_bytes, options.shard_bytes, asked)

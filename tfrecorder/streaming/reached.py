@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
-from tfrecorder.reading.generations import Generation
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.stream_positions import position_of, taken_positions
 from tfrecorder.streaming.stream_source import OpenedSource
 
@@ -47,10 +47,11 @@ class Reached:
             self.at.difference_update(positions)
 
 
-def reached(source: OpenedSource, generations: Sequence[Generation]) -> Reached:
+def reached(source: OpenedSource, where: str, newest: Commit | None) -> Reached:
     """How far a source was read by the commits of a dataset."""
-    read = position_of if source.ordered else taken_positions
-    return Reached(source.ordered, read(generations, source.name))
+    if source.ordered:
+        return Reached(True, position_of(newest, source.name))
+    return Reached(False, taken_positions(where, newest, source.name))
 
 
 def saved(source: OpenedSource, position: Any) -> str:

@@ -159,7 +159,7 @@ def stream(
         output_dir=path,
         source=opened.name,
         generations=dataset.committed,
-        newest=len(dataset.generations) - 1,
+        newest=-1 if dataset.newest is None else dataset.newest.number,
         rows=dataset.rows,
         records=dataset.records,
         rejects=dict(dataset.rejects),

@@ -1,4 +1,4 @@
-"""The dataset that a stream is written to: its generations, and the batch that comes next."""
+"""The dataset that a stream is written to: its newest commit, and the batch that comes next."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.staged import following
 from tfrecorder.display.tables import counted
-from tfrecorder.errors import DatasetError, OutputError, SourceError
+from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
-from tfrecorder.format.plan_columns import OF_PLAN_ALONE, spool_columns
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import clear, reopen
+from tfrecorder.output.directory import clear, reopen, standing_of
 from tfrecorder.output.done_records import read_all_done
-from tfrecorder.output.spool import Spool, clear_spools, is_whole, remove_spool
+from tfrecorder.output.spool import Spool, is_whole
 from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import Generation, before_next, read_metadata
-from tfrecorder.reading.open import open_generations
-from tfrecorder.reading.plan_rows import read_planned
+from tfrecorder.plan.plan import Plan, PlanKind, rows_of
+from tfrecorder.reading.commits import Commit, newest_commit
+from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
 from tfrecorder.schema.fields import from_json
-from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
+from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.micro_batch import Target, plan_batch
 from tfrecorder.streaming.reached import Reached, reached, saved
 from tfrecorder.streaming.stream_source import OpenedSource
+from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish, write_here
 
 
@@ -44,15 +44,15 @@ class StreamedDataset:
         where: its directory, which need not exist yet.
         source: the stream's source.
         given: options about the records, by name.
-        generations: oldest first.
+        newest: its newest commit; None before the first.
         reached: how far the source was read, rows of the current batch included.
-        committed, rows, records, rejects: counts for the generations committed since it was opened.
+        committed, rows, records, rejects: counts for what was committed since it was opened.
     """
 
     where: str
     source: OpenedSource
     given: dict[str, Any]
-    generations: list[Generation]
+    newest: Commit | None
     reached: Reached
     committed: int = 0
     rows: int = 0
@@ -71,18 +71,9 @@ class StreamedDataset:
         Raises:
             OptionError: an option does not fit the dataset.
         """
-        if not self.generations:
+        if self.newest is None:
             return ConvertOptions.of(self.given)
-        return inherited_options(self.where, self.generations, self.given)
-
-    @property
-    def _number(self) -> int:
-        """The number of the generation that comes next."""
-        return len(self.generations)
-
-    @property
-    def _folder(self) -> str:
-        return layout.generation_of(self.where, self._number)
+        return inherited_options(self.where, self.newest, self.given)
 
     def new_batch(self) -> Batch:
         options = self.options
@@ -90,7 +81,8 @@ class StreamedDataset:
         ours = [URI_COLUMN] if schema is None else [*schema.of(Image), *schema.of(Mask)]
         theirs = {name: given for given, name in columns.items()}
         named = [theirs.get(name, name) for name in ours]
-        return Batch(Spool(self._folder), self._number, named, self.source.base)
+        number = 0 if self.newest is None else self.newest.number + 1
+        return Batch(Spool(self.where), number, named, self.source.base)
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
@@ -110,16 +102,16 @@ class StreamedDataset:
         self.reached.add(position)
 
     def stage(self, batch: Batch) -> str | None:
-        """Stage the plan of a batch, which claims the next number.
+        """Stage the plan of a batch, which claims the next commit.
 
         Returns:
             None; or if it has no row that could begin a dataset, what is wrong with the first.
 
         Raises:
-            OutputError: another stream or append has written that generation in the meantime.
+            OutputError: another operation is under way there.
         """
         name, base = self.source.name, self.source.base or os.getcwd()
-        read = {"from": position_of(self.generations, name), "to": self.reached.noted()}
+        read = {"from": position_of(self.newest, name), "to": self.reached.noted()}
         size = batch.mean_bytes(base)
         made = plan_batch(batch.rows, self._target(), self.options, base, name, {name: read}, size)
         if isinstance(made, str):
@@ -128,13 +120,14 @@ class StreamedDataset:
         spooled = batch.spool.images  # including those of rows planned as rejects
         remote = plan.remote or (spooled > 0 and not storage.is_local(self.where))
         plan = dataclasses.replace(plan, spooled=spooled, remote=remote)
+        plan = following(plan, self.newest, self.where)
         batch.spool.flush()
-        staged = read_plan(self._folder)
+        staged = read_plan(self.where)
         if staged is None:
-            stage_plan(plan, planned, self._folder)
+            stage_plan(plan, planned, self.where)
         elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
             raise OutputError(
-                f"{self._folder} is being written by another stream or append. Let only one write "
+                f"{self.where} is being written by another stream or append. Let only one write "
                 "there at a time; to continue this stream, start it again."
             )
         return None
@@ -150,23 +143,24 @@ class StreamedDataset:
             OutputError: what is staged there is not from a stream; or it cannot be written.
             UnreachableError: a disk or a service was away for more than two minutes.
         """
-        folder, number = self._folder, self._number
-        plan = read_plan(folder)
+        standing = standing_of(self.where)
+        plan, committed = standing.pending, standing.newest
         if plan is None:
-            return False
+            # After an outage the last attempt may have ended with the commit.
+            return committed is not None and self._count(committed)
         if plan.kind is not PlanKind.BATCH:
-            verb = "append" if number else "conversion"
+            kind = plan.kind.value
             raise OutputError(
-                f"{folder} holds an unfinished {verb}: complete it with the same {verb}, or remove "
-                "that folder to abandon it."
+                f"{self.where} holds an unfinished {kind}: complete it with the same {kind}, or "
+                "`tfrecorder.undo` abandons it."
             )
-        is_committed = storage.exists(os.path.join(folder, layout.COMMIT))
-        if not (is_committed or self._write(folder, plan)):
+        if not (complete(self.where) or self._write(plan)):
             # Its rows are read again: only a commit makes positions count.
-            clear(folder, keep_spool=True)
+            clear(self.where, standing, keep_spool=True)
             return False
-        remove_spool(folder)
-        self._count()  # last: another attempt after an outage must find the same generation
+        committed = newest_commit(self.where)
+        assert committed is not None
+        self._count(committed)
         return True
 
     def drop_replaced(self, batch: Batch) -> list[str]:
@@ -182,37 +176,40 @@ class StreamedDataset:
         self.reached.drop(replaced)
         return list(replaced.values())
 
-    def _write(self, folder: str, plan: Plan) -> bool:
+    def _write(self, plan: Plan) -> bool:
         """Write what is staged, and commit it; False if that cannot be, as in `complete`."""
-        if not is_whole(folder, plan.spooled):
+        where = self.where
+        if not is_whole(where, plan.spooled):
             return False
-        done = read_all_done(folder, plan.shards, plan.digest)
+        done = read_all_done(where, plan.shards, plan.digest)
         pending = [shard for shard, record in done.items() if record is None]
-        plan = reopen(folder, plan, plan.base, pending)
-        written = write_here(folder, plan, pending, self.options)
-        if any(map(self.source.replaced, positions_in(folder, self.source.name))):
+        plan = reopen(where, plan, plan.base, pending)
+        written = write_here(where, plan, pending, self.options)
+        if any(map(self.source.replaced, positions_in(where, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.
-        finish(Task(folder, plan.digest), [*filter(None, done.values()), *written], 1.0)
+        task = Task(where, plan.digest, plan.commit)
+        finish(task, [*filter(None, done.values()), *written], 1.0)
         return True
 
-    def _count(self) -> None:
-        """Note the generation that was just committed."""
-        files, folder = STORED_FILES, self._folder
-        metadata = read_metadata(folder, files)
-        self.generations.append(Generation(self._number, folder, files.sizes(folder), metadata))
-        totals = metadata["totals"]
+    def _count(self, committed: Commit) -> bool:
+        """Note the newest commit; False if it was noted before."""
+        if self.newest is not None and self.newest.number == committed.number:
+            return False
+        self.newest = committed
+        totals = committed.manifest["totals"]
         self.committed += 1
         self.rows += totals["rows"]
         self.records += totals["records"]
         self.rejects.update(totals["reasons"])
+        return True
 
     def _target(self) -> Target:
-        if not self.generations:
-            return Target(self.where, (), {}, None)
-        newest = self.generations[-1]
-        fields = from_json(newest.metadata["fields"])
-        return Target(self.where, fields, _types(newest.directory), before_next(newest.metadata))
+        if self.newest is None:
+            return Target(self.where, (), {}, 0)
+        manifest = self.newest.manifest
+        types = types_of(self.where, self.newest)
+        return Target(self.where, from_json(manifest["fields"]), types, rows_of(manifest))
 
 
 def open_streamed(where: str, source: OpenedSource, given: dict[str, Any]) -> StreamedDataset:
@@ -226,32 +223,9 @@ def open_streamed(where: str, source: OpenedSource, given: dict[str, Any]) -> St
         OutputError: a conversion or an append was begun there and not finished.
         OptionError: an option does not fit the dataset.
     """
-    generations = _generations(where)
-    dataset = StreamedDataset(where, source, given, generations, reached(source, generations))
+    newest = own_dataset(where) if storage.exists(os.path.join(where, layout.COMMIT)) else None
+    dataset = StreamedDataset(where, source, given, newest, reached(source, where, newest))
     if dataset.complete():
-        dataset.reached = reached(source, dataset.generations)
-    clear_spools(where)
+        dataset.reached = reached(source, where, dataset.newest)
+    storage.remove(where, layout.SPOOL)  # what is in it was never planned
     return dataset
-
-
-def _generations(where: str) -> list[Generation]:
-    if not storage.exists(os.path.join(where, layout.COMMIT)):
-        return []
-    generations = open_generations(where, STORED_FILES)[1]
-    if not generations:
-        raise DatasetError(
-            f"{where} was not written by tfrecorder, which adds only to its own datasets."
-        )
-    return generations
-
-
-def _types(directory: str) -> dict[str, Any]:
-    """The type of each column that a generation was planned with, by key."""
-    types: dict[str, Any] = {}
-
-    def look(schema: Any) -> None:
-        own = {SOURCE_ID, *OF_PLAN_ALONE, *spool_columns(schema.names)}
-        types.update({column.name: column.type for column in schema if column.name not in own})
-
-    read_planned(directory, look)
-    return types
