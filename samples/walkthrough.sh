@@ -32,7 +32,7 @@ step tfrecorder preview out --html report.html
 step tfrecorder verify out --decode
 
 # 5. Damage one byte of a shard. verify finds the record, and repair writes it again.
-shard=out/train-00001-of-00003.tfrecord
+shard=out/train-00001.tfrecord
 cp "$shard" before.tfrecord
 printf 'X' | dd of="$shard" bs=1 seek=5000 conv=notrunc 2>/dev/null
 if step tfrecorder verify out; then

@@ -28,7 +28,7 @@ from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.writing.commit import commit
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
-SHARD = "train-00000-of-00003.tfrecord"
+SHARD = "train-00000.tfrecord"
 
 
 def make_dataset(folder: Path) -> Path:

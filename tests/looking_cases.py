@@ -18,7 +18,7 @@ _VOID = {"img", "input", "meta", "link", "br", "hr"}
 
 
 def write_records(
-    folder: Path, records: Iterable[Mapping[str, Any]], name: str = "train-00000-of-00001.tfrecord"
+    folder: Path, records: Iterable[Mapping[str, Any]], name: str = "train-00000.tfrecord"
 ) -> str:
     """A bare TFRecord file of these records in a folder; the folder's path."""
     folder.mkdir(exist_ok=True)

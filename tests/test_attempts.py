@@ -50,8 +50,8 @@ pytest_plugins = ["gcs.fixtures"]
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}  # those of the fixture `dataset`
 SOURCE = "gs://bkt/photos.csv"
 OUT = "gs://bkt/sets/out"
-SHARD = "train-00001-of-00003.tfrecord"
-DONE = "_tfrecorder/done/train-00001-of-00003.json"
+SHARD = "train-00001.tfrecord"
+DONE = "_tfrecorder/done/train-00001.json"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
 COMMIT = "sets/out/dataset_info.json"
 CONVERT = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
@@ -121,10 +121,10 @@ def test_what_is_replaced_behind_the_commit_is_not_committed(
 def test_of_several_shards_the_first_is_named_and_the_others_counted(photos: Gcs) -> None:
     def harm() -> None:
         for number in range(3):
-            photos.put(f"{OUT}/train-0000{number}-of-00003.tfrecord", b"")
+            photos.put(f"{OUT}/train-0000{number}.tfrecord", b"")
 
     words = at_the_commit(photos, harm)
-    assert "train-00000-of-00003.tfrecord has 0 bytes" in words
+    assert "train-00000.tfrecord has 0 bytes" in words
     assert "and 2 more shards are like it" in words
 
 
@@ -224,7 +224,7 @@ def test_a_large_shard_goes_up_in_pieces_under_a_claim(gcs: Gcs, tmp_path: Path)
     image = tmp_path / "large.jpg"
     image.write_bytes(PHOTOS[0].read_bytes() + bytes(gcs_store.PIECE))
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": [str(image)], "label": "a"})
-    shard = f"{OUT}/train-00000-of-00001.tfrecord"
+    shard = f"{OUT}/train-00000.tfrecord"
     options = {"num_shards": 1, "verify": "header"}
     tfrecorder.convert(frame, OUT, **options)
     data = gcs.get(shard)

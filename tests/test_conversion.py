@@ -135,9 +135,9 @@ def test_the_directory_is_as_the_design_has_it(dataset: Path) -> None:
         "image.class.label.labels.txt",
         "rejects.csv",
         "suspects.csv",
-        "test-00000-of-00001.tfrecord",
-        *(f"train-0000{n}-of-00003.tfrecord" for n in range(3)),
-        *(f"validation-0000{n}-of-00002.tfrecord" for n in range(2)),
+        "test-00000.tfrecord",
+        *(f"train-0000{n}.tfrecord" for n in range(3)),
+        *(f"validation-0000{n}.tfrecord" for n in range(2)),
     ]
     assert [path.name for path in dataset.iterdir() if path.is_dir()] == ["_tfrecorder"]
     assert not (dataset / "_tfrecorder" / "tmp").exists()
@@ -286,7 +286,7 @@ def test_overwrite_keeps_the_old_dataset_where_the_new_one_cannot_be_made(frame)
 
 
 @pytest.mark.parametrize(
-    "name", ["notes.txt", "train-00000-of-00001.tfrecord", "dataset_info.json", ".gitignore"]
+    "name", ["notes.txt", "train-00000.tfrecord", "dataset_info.json", ".gitignore"]
 )
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_directory_with_foreign_files_is_refused(frame, name: str, overwrite: bool) -> None:
@@ -301,9 +301,9 @@ def test_a_directory_with_foreign_files_is_refused(frame, name: str, overwrite: 
 
 def test_a_foreign_file_beside_a_dataset_survives_overwrite(frame: pd.DataFrame) -> None:
     convert(frame, num_shards=2)
-    Path("out/train-00000-of-00077.tfrecord").write_text("mine")
+    Path("out/train-00000.tfrecord").write_text("mine")
     assert "00077" in error_of(OutputError, frame, overwrite=True)
-    assert Path("out/train-00000-of-00077.tfrecord").read_text() == "mine"
+    assert Path("out/train-00000.tfrecord").read_text() == "mine"
 
 
 def test_an_output_directory_that_cannot_be(frame: pd.DataFrame) -> None:

@@ -50,7 +50,7 @@ def test_it_does_not_need_the_images(tmp_path: Path) -> None:
 
 def test_a_dataset_that_lost_a_shard_is_not_called_finished(frame: pd.DataFrame) -> None:
     frame.tensorflow.to_tfrecord("out", **OPTIONS)
-    Path("out/train-00000-of-00001.tfrecord").unlink()
+    Path("out/train-00000.tfrecord").unlink()
     with pytest.raises(DatasetError, match=r"is missing\. `tfrecorder repair"):
         frame.tensorflow.to_tfrecord("out", **OPTIONS)
 
@@ -337,12 +337,12 @@ def test_remedies_are_in_the_words_of_the_place() -> None:
 
 def test_a_missing_shard_names_its_remedy_in_one_sentence(frame: pd.DataFrame) -> None:
     frame.tensorflow.to_tfrecord("out", **OPTIONS)
-    Path("out/train-00000-of-00001.tfrecord").unlink()
+    Path("out/train-00000.tfrecord").unlink()
     with pytest.raises(DatasetError) as caught:
         tfrecorder.load("out", "TRAIN")
     words = str(caught.value)
     assert "\n" not in words
-    assert "train-00000-of-00001.tfrecord is missing. `tfrecorder repair out`" in words
+    assert "train-00000.tfrecord is missing. `tfrecorder repair out`" in words
 
 
 def test_load_complains_of_the_split_first(dataset: Path) -> None:

@@ -210,25 +210,25 @@ def test_a_bucket_that_is_down_is_not_asked_for_a_thousand_images(
 
 
 def test_a_killed_conversion_leaves_whole_objects_and_goes_on(photos: Gcs, dataset: Path) -> None:
-    stuck = "train-00001-of-00003.tfrecord"
+    stuck = "train-00001.tfrecord"
     photos.inject("status", status=503, operation="upload", object=f"*{stuck}")
     code = f"import tfrecorder\ntfrecorder.convert({SOURCE!r}, {OUT!r}, num_shards={SHARDS})"
     process = start(code)
-    first = "_tfrecorder/done/train-00000-of-00003.json"
+    first = "_tfrecorder/done/train-00000.json"
     wait_for(lambda: photos.count("upload", f"*{stuck}", "503") and photos.names(f"{OUT}/{first}"))
     stop(process)
     whole = public_files(dataset)
     left = photos.files(OUT)
     assert stuck not in left
     assert "dataset_info.json" not in left
-    assert "train-00000-of-00003.tfrecord" in left
+    assert "train-00000.tfrecord" in left
     assert all(data == whole[name] for name, data in left.items())
 
     photos.mend()
     result = tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
     assert result.records == len(PHOTOS)
     assert photos.files(OUT) == whole
-    assert photos.count("upload", "*/train-00000-of-00003.tfrecord") == 1, "done is done"
+    assert photos.count("upload", "*/train-00000.tfrecord") == 1, "done is done"
 
 
 @pytest.mark.slow
@@ -316,7 +316,7 @@ def test_another_plan_is_refused(photos: Gcs) -> None:
     assert "finished dataset" in error_of(OutputError, SOURCE, OUT, seed=7)
     assert photos.files(OUT) == before
     tfrecorder.convert(SOURCE, OUT, seed=7, num_shards=1, overwrite=True)
-    assert "train-00000-of-00001.tfrecord" in photos.files(OUT)
+    assert "train-00000.tfrecord" in photos.files(OUT)
     assert tfrecorder.verify(OUT).ok
 
 
@@ -364,12 +364,12 @@ def test_verify_compares_checksums_without_a_download(photos: Gcs) -> None:
     assert report.records == len(PHOTOS)
     assert photos.count("download", "*.tfrecord") == 0
 
-    shard = f"{OUT}/train-00001-of-00003.tfrecord"
+    shard = f"{OUT}/train-00001.tfrecord"
     data = photos.get(shard)
     photos.put(shard, data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
     report = tfrecorder.verify(OUT)
     assert not report.ok
-    assert set(report.faults.file) == {"train-00001-of-00003.tfrecord"}
+    assert set(report.faults.file) == {"train-00001.tfrecord"}
     assert photos.count("download", "*.tfrecord") == 1, "only the damaged one is read"
 
     tfrecorder.repair(OUT)
@@ -446,7 +446,7 @@ def test_verify_names_any_file_that_was_changed(photos: Gcs) -> None:
         photos.put(f"{OUT}/{name}", data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
         assert set(tfrecorder.verify(OUT).faults.file) == {name}
         photos.put(f"{OUT}/{name}", data)
-    index = "_tfrecorder/index/train-0000{}-of-00003.tfrecord.idx"
+    index = "_tfrecorder/index/train-0000{}.tfrecord.idx"
     one, other = (photos.get(f"{OUT}/{index.format(number)}") for number in (0, 1))
     photos.put(f"{OUT}/{index.format(0)}", other)
     photos.put(f"{OUT}/{index.format(1)}", one)

@@ -287,7 +287,7 @@ def test_a_missing_shard_of_a_generation_is_named(own) -> None:
     with pytest.raises(DatasetError, match="out/appended/00002 is not whole"):
         tfrecorder.load("out")
     (damage,) = tfrecorder.status("out").damage
-    assert damage.startswith("appended/00002/train-00000-of-00001.tfrecord is missing")
+    assert damage.startswith("appended/00002/train-00000.tfrecord is missing")
 
 
 def test_the_newest_generation_describes_the_whole(ten) -> None:

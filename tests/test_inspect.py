@@ -91,7 +91,7 @@ def test_names_come_from_numbers_alone(tmp_path: Path) -> None:
         *("records.csv", "train-000000.png", "train-000001.bin"),
     ]
     assert set(files()) == {f"deep/look/{name}" for name in files("deep/look")} | {
-        "in/train-00000-of-00001.tfrecord"
+        "in/train-00000.tfrecord"
     }
     assert r"../\n\x1b[31mevil" in printed  # nothing in it moves the cursor
     assert "\x1b" not in printed

@@ -17,7 +17,7 @@ from torture.sandbox import listing
 import tfrecorder
 from tfrecorder import OutputError, TfrecorderError
 
-SHARD = "train-00000-of-00002.tfrecord"
+SHARD = "train-00000.tfrecord"
 COMMANDS = {
     "repair": lambda: tfrecorder.repair("out", progress=False),
     "continue": lambda: convert("out"),

@@ -266,7 +266,7 @@ def test_what_the_records_hold_is_made_again(source: Callable, options: dict) ->
         assert again[name] == info[name], name
 
 
-@pytest.mark.parametrize("file", ["features.json", "train-00000-of-00002.tfrecord", "rejects.csv"])
+@pytest.mark.parametrize("file", ["features.json", "train-00000.tfrecord", "rejects.csv"])
 def test_what_cannot_be_made_again_is_named_and_nothing_is_written(out: Path, file: str) -> None:
     shutil.rmtree(out / "_tfrecorder")
     (out / file).unlink()

@@ -217,7 +217,7 @@ def test_a_shape_is_over_all_shards():
 # ---------------------------------------------------------------------------------------------
 # Done-records.
 
-FIRST = "train-00000-of-00002"
+FIRST = "train-00000"
 SHARD, DONE = Path(f"out/{FIRST}.tfrecord"), Path(f"out/_tfrecorder/done/{FIRST}.json")
 
 

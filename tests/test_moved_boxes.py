@@ -18,7 +18,7 @@ from support import SAMPLES, examples
 from tfrecorder import Boxes, Image, Mask, Schema, Split
 
 COFFEE = sorted(SAMPLES.glob("photos/coffee/*.jpg"))
-SHARD = "train-00000-of-00001.tfrecord"
+SHARD = "train-00000.tfrecord"
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 CLASSES = ("cat", "cup", "eye")
 

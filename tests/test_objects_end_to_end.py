@@ -127,7 +127,7 @@ def test_nothing_is_lost_where_requests_fail_in_passing(photos: S3, dataset: Pat
 
 
 def test_what_was_interrupted_goes_on(photos: S3, dataset: Path) -> None:
-    photos.refuse(403, "AccessDenied", method="PUT", path="*/train-00001-of-00003.tfrecord")
+    photos.refuse(403, "AccessDenied", method="PUT", path="*/train-00001.tfrecord")
     assert "AccessDenied" in error_of(OutputError, SOURCE, OUT, num_shards=SHARDS, **QUIET)
     photos.mend()
     kept = {name for name in photos.names(OUT) if name.endswith(".json") and "/done/" in name}
@@ -152,11 +152,11 @@ def test_another_plan_is_refused_and_an_overwrite_replaces_all(photos: S3) -> No
 @pytest.mark.slow
 def test_damage_is_found_and_repaired(photos: S3) -> None:
     convert()
-    shard = f"{OUT}/train-00000-of-00003.tfrecord"
+    shard = f"{OUT}/train-00000.tfrecord"
     photos.put(shard, photos.get(shard)[:-1] + b"x")
     report = tfrecorder.verify(OUT, progress=False)
     assert not report.ok
-    assert tfrecorder.repair(OUT, progress=False).files == ("train-00000-of-00003.tfrecord",)
+    assert tfrecorder.repair(OUT, progress=False).files == ("train-00000.tfrecord",)
     assert tfrecorder.verify(OUT, progress=False).ok
 
 

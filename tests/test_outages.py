@@ -340,7 +340,7 @@ def test_read_rejects_of_older_datasets_are_tried_again() -> None:
     image = Path.cwd() / frame["image_uri"][7]
     image.rename("kept")
     tfrecorder.convert(frame, "out", num_shards=1)
-    done = Path("out/_tfrecorder/done/train-00000-of-00001.json")
+    done = Path("out/_tfrecorder/done/train-00000.json")
     # As a version wrote it for which a time-out was a reject.
     done.write_text(done.read_text().replace("read/not_found", "read/read_failed"))
     Path("out/dataset_info.json").unlink()

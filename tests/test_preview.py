@@ -319,7 +319,7 @@ def evil_dataset(tmp_path: Path) -> str:
         "image/object/class/text": [EVIL.encode()],
     }
     out = write_records(tmp_path / EVIL.replace("/", ""), [record, record])
-    return write_records(Path(out), [record], "test-00000-of-00001.tfrecord")
+    return write_records(Path(out), [record], "test-00000.tfrecord")
 
 
 def test_no_text_of_the_data_becomes_markup(tmp_path: Path) -> None:

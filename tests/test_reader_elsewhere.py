@@ -220,8 +220,8 @@ def test_other_file_systems_are_tensorflows(out: str) -> None:
         np.testing.assert_array_equal(one, other)
     with pytest.raises(DatasetError, match="ram:// cannot be read: there is no such storage"):
         info("ram://here")  # which looks without TensorFlow
-    tf.io.gfile.remove("ram://here/test-00000-of-00004.tfrecord")
-    with pytest.raises(DatasetError, match=r"test-00000-of-00004.tfrecord is missing"):
+    tf.io.gfile.remove("ram://here/test-00000.tfrecord")
+    with pytest.raises(DatasetError, match=r"test-00000.tfrecord is missing"):
         tfrecorder.load("ram://here")
 
 

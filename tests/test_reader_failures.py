@@ -24,7 +24,7 @@ def out(kept: str, tmp_path: Path) -> Path:
     return Path(shutil.copytree(kept, tmp_path / "out"))
 
 
-SHARD = "train-00001-of-00004.tfrecord"
+SHARD = "train-00001.tfrecord"
 
 
 def remove(out: Path) -> None:
@@ -36,11 +36,11 @@ def truncate(out: Path) -> None:
 
 
 def exchange(out: Path) -> None:
-    shutil.copy(out / "validation-00000-of-00004.tfrecord", out / SHARD)
+    shutil.copy(out / "validation-00000.tfrecord", out / SHARD)
 
 
 def add(out: Path) -> None:
-    shutil.copy(out / SHARD, out / "train-00001-of-00007.tfrecord")
+    shutil.copy(out / SHARD, out / "train-00001.tfrecord")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def add(out: Path) -> None:
         (remove, f"{SHARD} is missing"),
         (truncate, f"{SHARD} has .* bytes, but .* were written"),
         (exchange, f"{SHARD} has .* bytes, but .* were written"),
-        (add, "train-00001-of-00007.tfrecord is a shard that this dataset does not list"),
+        (add, "train-00001.tfrecord is a shard that this dataset does not list"),
     ],
 )
 @pytest.mark.parametrize("read", [tfrecorder.load, info])

@@ -160,9 +160,9 @@ def test_a_higher_fraction_commits_what_is_there_without_writing_it_again() -> N
     Path("cut.jpg").write_bytes(GOOD[:3000])
     frame = with_photos(["cut.jpg"], photos=4)
     error_of(RejectedError, frame, num_shards=1)
-    before = Path("out/train-00000-of-00001.tfrecord").stat().st_mtime_ns
+    before = Path("out/train-00000.tfrecord").stat().st_mtime_ns
     assert tfrecorder.convert(frame, "out", num_shards=1, max_reject_fraction=0.2).records == 4
-    assert Path("out/train-00000-of-00001.tfrecord").stat().st_mtime_ns == before
+    assert Path("out/train-00000.tfrecord").stat().st_mtime_ns == before
 
 
 def test_a_dataset_without_any_record_is_none() -> None:
@@ -293,7 +293,7 @@ def test_who_reads_the_lists_knows_the_exact_values() -> None:
     tfrecorder.convert(with_photos([*FORMULAS]), "out", num_shards=2, max_reject_fraction=0.5)
     assert tfrecorder.verify("out", progress=False).ok
     before = public_files("out")
-    for path in ("rejects.csv", "suspects.csv", "train-00000-of-00002.tfrecord"):
+    for path in ("rejects.csv", "suspects.csv", "train-00000.tfrecord"):
         Path("out", path).unlink()
     tfrecorder.repair("out", progress=False)
     assert public_files("out") == before

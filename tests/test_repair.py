@@ -18,9 +18,9 @@ from wall_cases import BEAM, TENSORFLOW, attempts_of
 import tfrecorder
 from tfrecorder import DatasetError, OutputError, SourceError, repair, verify
 
-OTHER = "train-00001-of-00003.tfrecord"
+OTHER = "train-00001.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
-DONE = "_tfrecorder/done/train-00000-of-00003.json"
+DONE = "_tfrecorder/done/train-00000.json"
 METADATA = "_tfrecorder/metadata.json"
 PLAN = "_tfrecorder/plan.json"
 
@@ -136,7 +136,7 @@ def test_sound_shards_are_not_touched(bench, files) -> None:
     assert result.shards == result.files == (SHARD,)
     assert result.bytes == len(files[SHARD])
     assert (sound.stat().st_ino, sound.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    (bench / "_tfrecorder/done/train-00001-of-00003.json").unlink()
+    (bench / "_tfrecorder/done/train-00001.json").unlink()
     assert repair(bench).shards == ()
     assert (sound.stat().st_ino, sound.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert all_files(bench) == files
@@ -287,7 +287,7 @@ def test_without_any_checksum_nothing_is_written(out: Path) -> None:
     assert all_files(out) == harmed
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "train-00000-of-00009.tfrecord"])
+@pytest.mark.parametrize("name", ["notes.txt", "train-00000.tfrecord"])
 def test_what_is_not_of_the_dataset_is_left_to_its_owner(out: Path, name: str) -> None:
     (out / name).write_text("mine")
     with pytest.raises(DatasetError, match=rf"move them away first.*{name}"):
@@ -381,6 +381,6 @@ def test_neither_tensorflow_nor_beam_is_loaded(out: Path) -> None:
 def test_the_sources_of_a_repaired_dataset_may_be_absolute(frame: pd.DataFrame) -> None:
     tfrecorder.convert(frame.iloc[:10], "absolute", num_shards=2)
     whole = all_files(Path("absolute"))
-    Path("absolute/train-00000-of-00002.tfrecord").unlink()
+    Path("absolute/train-00000.tfrecord").unlink()
     repair("absolute", base="nowhere")
     assert all_files(Path("absolute")) == whole

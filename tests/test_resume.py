@@ -141,7 +141,7 @@ def unfinished(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame whose conversion to "out" was stopped before the commit."""
     tfrecorder.convert(frame, "out", num_shards=4)
     Path("out/dataset_info.json").unlink()
-    Path("out/_tfrecorder/done/train-00001-of-00004.json").unlink()
+    Path("out/_tfrecorder/done/train-00001.json").unlink()
     return frame
 
 
@@ -200,8 +200,8 @@ def test_overwrite_starts_an_unfinished_one_anew(unfinished: pd.DataFrame) -> No
 
 
 def test_a_shard_that_was_cut_or_removed_is_written_again(unfinished: pd.DataFrame) -> None:
-    os.truncate("out/train-00000-of-00004.tfrecord", 100)
-    Path("out/train-00003-of-00004.tfrecord").unlink()
+    os.truncate("out/train-00000.tfrecord", 100)
+    Path("out/train-00003.tfrecord").unlink()
     tfrecorder.convert(unfinished, "out", num_shards=4)
     tfrecorder.convert(unfinished, "fresh", num_shards=4)
     assert public_files("out") == public_files("fresh")

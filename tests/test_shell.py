@@ -171,12 +171,12 @@ def test_validate_prints_all_problems_as_json() -> None:
 def test_verify_prints_all_faults_as_json(tmp_path: Path) -> None:
     tfrecorder.convert(CSV, "out", num_shards=1)
     assert json.loads(invoke("verify", "out", "--json").stdout)["ok"] is True
-    Path("out/train-00000-of-00001.tfrecord").unlink()
+    Path("out/train-00000.tfrecord").unlink()
     ended = invoke("verify", "out", "--json")
     found = json.loads(ended.stdout)
     assert (ended.exit_code, found["ok"], found["files"] > 3) == (1, False, True)
     assert [(one["file"], one["code"]) for one in found["faults"]] == [
-        ("train-00000-of-00001.tfrecord", "missing")
+        ("train-00000.tfrecord", "missing")
     ]
 
 
@@ -215,10 +215,10 @@ def test_quiet_prints_the_errors_that_a_check_finds() -> None:
     assert ended.stdout.startswith("a.csv: 1 error in 2 rows\nerror: null_label (1)\n")
     assert "warning" not in ended.stdout
     tfrecorder.convert(CSV, "out", num_shards=1)
-    Path("out/train-00000-of-00001.tfrecord").unlink()
+    Path("out/train-00000.tfrecord").unlink()
     ended = invoke("verify", "out", "-q")
     assert (ended.exit_code, ended.stderr) == (1, "")
-    assert "train-00000-of-00001.tfrecord: 1 fault" in ended.stdout
+    assert "train-00000.tfrecord: 1 fault" in ended.stdout
 
 
 # ---------------------------------------------------------------------------------------------

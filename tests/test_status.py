@@ -38,7 +38,7 @@ def unfinished(frame: pd.DataFrame) -> Path:
     frame.loc[0, "image_uri"] = "nowhere.jpg"
     tfrecorder.convert(frame, "out", num_shards=4, shuffle=False)
     Path("out/dataset_info.json").unlink()
-    Path("out/_tfrecorder/done/train-00002-of-00004.json").unlink()
+    Path("out/_tfrecorder/done/train-00002.json").unlink()
     return Path("out")
 
 
@@ -56,14 +56,14 @@ def test_a_finished_one_that_lost_a_shard_says_so(frame: pd.DataFrame) -> None:
     whole = tfrecorder.status("out")
     assert whole.damage == ()
     assert str(whole).endswith("committed: the dataset is finished, and its shards are there")
-    Path("out/train-00001-of-00004.tfrecord").unlink()
-    os.truncate("out/train-00002-of-00004.tfrecord", 100)
+    Path("out/train-00001.tfrecord").unlink()
+    os.truncate("out/train-00002.tfrecord", 100)
     found = tfrecorder.status("out")
     assert found.committed
-    assert found.damage[0] == "train-00001-of-00004.tfrecord is missing"
-    assert found.damage[1].startswith("train-00002-of-00004.tfrecord has 100 bytes, but ")
+    assert found.damage[0] == "train-00001.tfrecord is missing"
+    assert found.damage[1].startswith("train-00002.tfrecord has 100 bytes, but ")
     last = str(found).splitlines()[-1]
-    assert last.startswith("committed, but no longer whole: train-00001-of-00004.tfrecord is m")
+    assert last.startswith("committed, but no longer whole: train-00001.tfrecord is m")
     assert last.endswith("`tfrecorder repair out` restores it from the source")
     ended = run("-m", "tfrecorder", "status", "out", "--json")
     assert (ended.returncode, json.loads(ended.stdout)["damage"]) == (1, list(found.damage))
@@ -81,8 +81,8 @@ def test_an_unfinished_one_counts_what_is_done(unfinished: Path) -> None:
 
 
 def test_a_shard_whose_file_is_cut_or_gone_is_not_done(unfinished: Path) -> None:
-    (unfinished / "train-00001-of-00004.tfrecord").unlink()
-    with open(unfinished / "train-00003-of-00004.tfrecord", "ab") as file:
+    (unfinished / "train-00001.tfrecord").unlink()
+    with open(unfinished / "train-00003.tfrecord", "ab") as file:
         file.write(b"x")
     assert tfrecorder.status(unfinished).shards_done == 1
 
@@ -125,9 +125,9 @@ def test_what_stopped_it_is_told_until_it_goes_on(frame: pd.DataFrame) -> None:
 def test_what_a_retry_mended_is_no_failure(unfinished: Path) -> None:
     note = {"error": "OutputError", "message": "the disk was full", "launch": "x"}
     path = unfinished / "_tfrecorder/failure.json"
-    path.write_text(json.dumps({**note, "shard": "train-00002-of-00004"}))
+    path.write_text(json.dumps({**note, "shard": "train-00002"}))
     assert tfrecorder.status(unfinished).failure == "OutputError: the disk was full"
-    path.write_text(json.dumps({**note, "shard": "train-00001-of-00004"}))
+    path.write_text(json.dumps({**note, "shard": "train-00001"}))
     assert tfrecorder.status(unfinished).failure is None
 
 
@@ -216,7 +216,7 @@ def places(value: object, above: tuple = ()) -> list[tuple]:
     return found
 
 
-@pytest.mark.parametrize("file", ["metadata.json", "plan.json", "done/train-00000-of-00004.json"])
+@pytest.mark.parametrize("file", ["metadata.json", "plan.json", "done/train-00000.json"])
 @pytest.mark.parametrize("committed", [True, False], ids=["committed", "under way"])
 def test_hostile_values_are_one_clear_error(unfinished: Path, file: str, committed: bool) -> None:
     if committed:

@@ -142,7 +142,7 @@ def test_images_here_and_output_elsewhere_and_the_other_way_round(memory):
 @pytest.mark.slow
 def test_a_conversion_elsewhere_continues_and_refuses_another_plan(memory):
     tfrecorder.convert(CSV, "memory://out", num_shards=2)
-    shard = "/out/train-00000-of-00002.tfrecord"
+    shard = "/out/train-00000.tfrecord"
     before = memory.cat_file(shard)
     memory.rm_file("/out/dataset_info.json")
     memory.rm_file(shard)
@@ -152,7 +152,7 @@ def test_a_conversion_elsewhere_continues_and_refuses_another_plan(memory):
     assert memory.cat_file(shard) == before
     memory.pipe_file(shard, before[:-1])
     assert not tfrecorder.verify("memory://out").ok
-    assert tfrecorder.repair("memory://out").files == ("train-00000-of-00002.tfrecord",)
+    assert tfrecorder.repair("memory://out").files == ("train-00000.tfrecord",)
     assert memory.cat_file(shard) == before
     tfrecorder.convert(CSV, "memory://out", overwrite=True, num_shards=1)
     assert not memory.exists(shard)
@@ -224,7 +224,7 @@ def test_a_dataset_whose_reads_fail_in_passing_gives_its_frame_and_else_one_clea
         tfrecorder.convert(frame, f"faulty://{name}", num_shards=2)
     back = tfrecorder.to_frame("faulty://out").sort_index()
     pd.testing.assert_frame_equal(back, frame, check_dtype=False)
-    shard = "faulty://secret/train-00000-of-00002.tfrecord"
+    shard = "faulty://secret/train-00000.tfrecord"
     with pytest.raises(DatasetError, match=rf"^{shard} cannot be read: not for you\.$"):
         tfrecorder.to_frame("faulty://secret")
 

@@ -35,7 +35,7 @@ import tfrecorder
 from tfrecorder import DatasetError, VerificationReport, verify
 
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
-DONE = "_tfrecorder/done/train-00000-of-00003.json"
+DONE = "_tfrecorder/done/train-00000.json"
 METADATA = "_tfrecorder/metadata.json"
 PLAN = "_tfrecorder/plan.json"
 PARQUET = "_tfrecorder/plan.parquet"
@@ -227,9 +227,7 @@ def test_a_huge_length_takes_no_memory(out: Path) -> None:
 
 
 def test_exchanged_files_are_found(bench, files) -> None:
-    others = [
-        (one, one.replace("00000-of", "00001-of")) for one in files if "train-00000-of-00003" in one
-    ]
+    others = [(one, one.replace("00000", "00001")) for one in files if "train-00000" in one]
     assert len(others) == 5
     for one, other in others:
         if files[one] == files[other]:
@@ -283,11 +281,11 @@ def test_whole_records_that_are_twice_gone_or_exchanged_are_found(out, change, m
 
 
 def test_a_shard_that_is_not_of_the_dataset_is_found(out: Path) -> None:
-    shutil.copy(out / SHARD, out / "train-00007-of-00009.tfrecord")
+    shutil.copy(out / SHARD, out / "train-00007.tfrecord")
     shutil.copy(out / SHARD, out / "copy.tfrecord")
     (out / ".DS_Store").touch()
     report = verify(out)
-    assert named(report) == {"train-00007-of-00009.tfrecord", "copy.tfrecord"}
+    assert named(report) == {"train-00007.tfrecord", "copy.tfrecord"}
     assert codes(report) == {"foreign_shard"}
 
 
@@ -514,7 +512,7 @@ def test_the_report_names_file_record_and_byte(out: Path) -> None:
 def large() -> Path:
     """1,012 records in one shard."""
     tfrecorder.convert(photo_frame(1012), "out", num_shards=1, verify="header", progress=False)
-    return Path("out/train-00000-of-00001.tfrecord")
+    return Path("out/train-00000.tfrecord")
 
 
 def test_more_faults_of_one_kind_than_anybody_reads_are_counted(large: Path) -> None:

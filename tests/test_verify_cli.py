@@ -14,7 +14,7 @@ from wall_cases import COMMAND, HEAVY, attempts_of
 
 import tfrecorder
 
-SHARD = "train-00001-of-00003.tfrecord"
+SHARD = "train-00001.tfrecord"
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_source_that_has_changed_is_one_line_and_a_failure(frame: pd.DataFrame
     shutil.copy(frame["image_uri"][0], "a.jpg")
     frame.loc[0, "image_uri"] = "a.jpg"
     tfrecorder.convert(frame.iloc[:4], "out", num_shards=1)
-    Path("out/train-00000-of-00001.tfrecord").unlink()
+    Path("out/train-00000.tfrecord").unlink()
     Path("a.jpg").unlink()
     finished = invoke("repair", "out")
     assert finished.exit_code == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
@@ -61,7 +61,8 @@ class TensorFlowAccessor:
         if append:
             from tfrecorder.conversion.append import append as add
 
-            return add(self._frame, output_dir, **options)
+            added = add(self._frame, output_dir, **options)
+            return cast("ConversionResult | DataflowJob", added)
         from tfrecorder.conversion.convert import convert
 
         return convert(self._frame, output_dir, **options)

@@ -82,7 +82,7 @@ NAMES = (
 #: What a class may be called: all of the above, and what looks like a path.
 LABELS = (
     *NAMES,
-    *("../../evil", "..", ".", "/", "/etc/passwd", "a/b/c", "../train-00000-of-00001.tfrecord"),
+    *("../../evil", "..", ".", "/", "/etc/passwd", "a/b/c", "../train-00000.tfrecord"),
     *("dataset_info.json", "_tfrecorder/plan.json", "image.class.label.labels.txt", "x" * 4096),
 )
 

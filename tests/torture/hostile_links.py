@@ -37,7 +37,7 @@ LINKS = {
     "to the folder above": "..",
 }
 
-SHARD = "train-00000-of-00002.tfrecord"
+SHARD = "train-00000.tfrecord"
 
 #: The files that are gone, so that commands have something to write.
 STATES = {

@@ -35,6 +35,7 @@ from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.stream_positions import streams_of
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.splits import SPLITS
@@ -167,7 +168,7 @@ def _plan(
     options: ConvertOptions,
 ) -> tuple[Plan, pa.Table]:
     """The plan of the new shards, and its rows in their order."""
-    rows, splits = all_rows(where, newest)
+    rows, splits = all_rows(where, stored)
     if drop:
         kept = ~_dropped(where, uris_of(rows, stored.fields), drop)
         rows, splits = rows.filter(kept), splits[kept]
@@ -200,7 +201,7 @@ def _plan(
         options={**taken, **changed},
         remote=not storage.is_local(where),
         kind=PlanKind.COMPACTION,
-        streams={name: {"to": to} for name, to in newest.manifest["positions"].items()} or None,
+        streams=streams_of(newest),
     )
     return plan, rows.take(np.concatenate(order))
 

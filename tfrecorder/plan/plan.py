@@ -185,7 +185,7 @@ class Plan:
 
     def values(self) -> dict[str, Any]:
         """It as JSON values, without those that are as in most plans."""
-        usual = {
+        usual: dict[str, Any] = {
             item.name: {} if item.name in ("starts", "revisions") else item.default
             for item in dataclasses.fields(self)
         }
@@ -256,7 +256,7 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
     }
     return dataclasses.replace(
         plan,
-        commit=newest.get("commit", 0) + 1,
+        commit=newest["commit"] + 1,
         previous=newest["plan"],
         follows=follows if adds else None,
         starts={split: counts[split] for split in plan.split_rows if counts.get(split)},

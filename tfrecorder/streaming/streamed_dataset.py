@@ -208,7 +208,7 @@ class StreamedDataset:
         if self.newest is None:
             return Target(self.where, (), {}, 0)
         manifest = self.newest.manifest
-        types = types_of(self.where, self.newest)
+        types = types_of(self.where, self.newest.shards[0])
         return Target(self.where, from_json(manifest["fields"]), types, rows_of(manifest))
 
 

@@ -108,7 +108,7 @@ def repair(
 
     Example:
         >>> tfrecorder.repair("out").files  # doctest: +SKIP
-        ('train-00003-of-00012.tfrecord',)
+        ('train-00003.tfrecord',)
     """
     started = time.perf_counter()
     where = storage.given_path(directory)

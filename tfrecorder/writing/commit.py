@@ -218,9 +218,16 @@ def abandon(output_dir: str, standing: Standing) -> None:
     if previous is not None:
         nothing = dataclasses.replace(
             Plan.of(previous.manifest),
-            **{name: {} for name in ("split_rows", "split_shards", "statistics")},
-            **{"rows": 0, "source_rows": 0, "spooled": 0, "streams": None, "stands_for": ""},
             kind=PlanKind.UNDO,
+            rows=0,
+            source_rows=0,
+            split_rows={},
+            split_shards={},
+            statistics={},
+            fingerprint=pending.digest,
+            streams=None,
+            spooled=0,
+            stands_for="",
         )
         plan = placed(nothing, previous.manifest, adds=True)
         lists = previous.manifest["lists"]

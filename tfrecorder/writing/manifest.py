@@ -61,6 +61,7 @@ def manifest_of(
         "plan": plan.digest,
         **plan.values(),
         "commit": plan.commit,
+        "kind": plan.kind.value,
         "stated": stated_version(plan, stated),
         "own": own,
         "done": [asdict(record) for record in records],

@@ -52,8 +52,8 @@ def image_shape(extremes: Iterable[Sequence[int]]) -> Shape:
 def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int]]:
     """[smallest, largest] of the shorter and of the longer sides of all images.
 
-    Of the whole dataset as of the plan.  From these a reader can tell, before it looks at an image, how
-    small it can be decoded.
+    Of the whole dataset as of the plan.  From these a reader can tell, before it looks at an image,
+    how small it can be decoded.
     """
     extremes = [sides for record in done for sides in record.sides]
     if plan.follows is not None:
