@@ -35,7 +35,6 @@ from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
-from tfrecorder.reading.stream_positions import streams_of
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.splits import SPLITS
@@ -168,7 +167,7 @@ def _plan(
     options: ConvertOptions,
 ) -> tuple[Plan, pa.Table]:
     """The plan of the new shards, and its rows in their order."""
-    rows, splits = all_rows(where, stored)
+    rows, splits = all_rows(where, newest)
     if drop:
         kept = ~_dropped(where, uris_of(rows, stored.fields), drop)
         rows, splits = rows.filter(kept), splits[kept]
@@ -201,7 +200,7 @@ def _plan(
         options={**taken, **changed},
         remote=not storage.is_local(where),
         kind=PlanKind.COMPACTION,
-        streams=streams_of(newest),
+        streams={name: {"to": to} for name, to in newest.manifest["positions"].items()} or None,
     )
     return plan, rows.take(np.concatenate(order))
 
