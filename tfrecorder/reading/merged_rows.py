@@ -7,7 +7,6 @@ shards, the tables are read, and the next merge writes it anew.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -47,9 +46,11 @@ def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
     merged: frozenset[Shard] = frozenset()
     with contextlib.suppress(DatasetError), opened_rows(directory, layout.ROWS) as file:
         shards = _shards_in(file, directory, newest)
-        stored = [name for name in columns if name in file.schema_arrow.names]
+        if not {*columns} <= {*file.schema_arrow.names}:
+            shards = frozenset()
         for group in range(file.num_row_groups if shards else 0):
-            yield _with(file.read_row_group(group, columns=stored, use_threads=False), columns)
+            table = file.read_row_group(group, columns=columns, use_threads=False)
+            yield table.select(columns)
         merged = shards
     rest = [shard for shard in newest.shards if shard not in merged]
 
@@ -85,8 +86,7 @@ def merge_rows(directory: str, newest: Commit) -> None:
     types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.shards[0])}
     texts = [BASE, REJECT_OF.reason, *POSITION_OF, *(field.spool_key for field in _files(fields))]
     types |= dict.fromkeys(texts, pa.large_string())
-    about = json.dumps([newest.number, newest.digest])
-    schema = pa.schema(types.items(), metadata={_UPTO: about})
+    schema = pa.schema(types.items(), metadata={_UPTO: _note(newest)})
 
     def write(file: BinaryIO) -> None:
         with pq.ParquetWriter(file, schema, **parquet_options(fields)) as writer:
@@ -128,8 +128,13 @@ def _shards_in(file: pq.ParquetFile, directory: str, newest: Commit) -> frozense
     Raises:
         DatasetError: the commit up to which they were merged is gone.
     """
-    number, digest = json.loads((file.schema_arrow.metadata or {}).get(_UPTO, b"[-1, 0]"))
+    note = (file.schema_arrow.metadata or {}).get(_UPTO, b"-1").decode()
+    number = int(note.partition(" ")[0])
     if not newest.manifest["since"] <= number <= newest.number:
         return frozenset()
     upto = newest if number == newest.number else read_commit(directory, number)
-    return frozenset(upto.shards) if upto.digest == digest else frozenset()
+    return frozenset(upto.shards) if note == _note(upto) else frozenset()
+
+
+def _note(commit: Commit) -> str:
+    return f"{commit.number} {commit.digest}"

@@ -125,7 +125,7 @@ def opened_rows(directory: str, name: str) -> Iterator[pq.ParquetFile]:
             pq.ParquetFile(copy, page_checksum_verification=True) as file,
         ):
             yield file
-    except (OSError, storage.UnreadableError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, storage.UnreadableError, pa.ArrowException) as error:
         raise DatasetError(
             f"{path} cannot be read: {error}. `{command('verify', directory)}` checks every file."
         ) from error
