@@ -23,6 +23,7 @@ from tfrecorder.conversion.record_copies import all_rows, uris_of
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError, refuse_missing
+from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import OF_PLACE, ConvertOptions
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
@@ -38,6 +39,7 @@ from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.splits import SPLITS
+from tfrecorder.schema.statistics import merged
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.validation.values import default_of
 from tfrecorder.writing.commit import complete
@@ -125,17 +127,33 @@ def _rows(
     say("reading the tables")
     newest = commit_at(where, own_dataset(where), at)
     stored = open_dataset(where, STORED_FILES, at)
-    plan, planned = _plan(where, target, stored, newest, drop, options)
-    before = newest.manifest
-    compacted = before["kind"] == PlanKind.COMPACTION and before["since"] == newest.number
-    if where == target and compacted and not drop and before["options"] == plan.options:
+    kept = _large(stored, options) if where == target and not drop else {}
+    shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
+    taken = _options(newest, options, elsewhere=where != target)
+    if where == target and not drop and (not shards or _is_compacted(newest, taken)):
         return dataclasses.replace(read_result(where, newest.number), was_finished=True)
+    plan, planned = _plan(where, stored, newest, shards, drop, options)
+    plan = dataclasses.replace(plan, options=taken, kept=kept)
     records = sum(stored.records(split) or 0 for split in stored.splits)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
     return PlannedRows(
         folder=target, plan=plan, planned=planned, options=options, sizes=lambda: sizes
     )
+
+
+def _large(stored: StoredDataset, options: ConvertOptions) -> dict[str, list[int]]:
+    """The numbers of the shards of each split that are large enough to stay as they are."""
+    if options.num_shards is not None:
+        return {}
+    large = {}
+    for split, shards in stored.splits.items():
+        numbers = [n for n, shard in enumerate(shards) if shard.bytes * 2 >= options.shard_bytes]
+        if len(numbers) >= len(shards) - 1:  # a single small one has none to be merged with
+            numbers = list(range(len(shards))) if numbers else []
+        if numbers:
+            large[split] = numbers
+    return large
 
 
 def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str]:
@@ -158,21 +176,37 @@ def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str
     return dict.fromkeys(uris)
 
 
+def _is_compacted(newest: Commit, options: Mapping[str, Any]) -> bool:
+    """True if nothing was added since a compaction with the same options."""
+    manifest = newest.manifest
+    last = manifest["kind"] == PlanKind.COMPACTION and manifest["since"] == newest.number
+    return last and manifest["options"] == options
+
+
+def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[str, Any]:
+    """The options of the dataset, and those of its order and place that were given."""
+    now = options.content_options()
+    # A new dataset elsewhere has the name that was given for it, or none.
+    left = OF_PLACE if elsewhere else ()
+    taken = {n: value for n, value in newest.manifest["options"].items() if n not in left}
+    return {**taken, **{name: now[name] for name in (*OF_ORDER, *OF_PLACE) if name in now}}
+
+
 def _plan(
     where: str,
-    target: str,
     stored: StoredDataset,
     newest: Commit,
+    shards: Sequence[Shard],
     drop: Collection[str],
     options: ConvertOptions,
 ) -> tuple[Plan, pa.Table]:
-    """The plan of the new shards, and its rows in their order."""
-    rows, splits = all_rows(where, newest)
+    """The plan that writes the rows of some shards again, and these rows in its order."""
+    rows, splits = all_rows(where, shards)
     if drop:
-        kept = ~_dropped(where, uris_of(rows, stored.fields), drop)
-        rows, splits = rows.filter(kept), splits[kept]
-    if not len(rows):
-        raise OptionError("`drop` would leave no record; name fewer uris.")
+        rest = ~_dropped(where, uris_of(rows, stored.fields), drop)
+        rows, splits = rows.filter(rest), splits[rest]
+        if not len(rows):
+            raise OptionError("`drop` would leave no record; name fewer uris.")
     order, split_rows = [], {}
     for split in SPLITS:
         numbers = np.flatnonzero((splits == split).to_numpy())
@@ -180,24 +214,23 @@ def _plan(
             order.append(shuffled(numbers, split, options.seed) if options.shuffle else numbers)
             split_rows[split] = len(numbers)
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
-    values = {feature.key: columns[feature.key] for feature in _valued(stored, columns)}
-    missing = _missing(stored.fields, values, splits, commits(where, newest))
-    recorded = newest.manifest["options"]
-    now = options.content_options()
-    # A new dataset elsewhere has the name that was given for it, or none.
-    left = () if where == target else OF_PLACE
-    taken = {name: value for name, value in recorded.items() if name not in left}
-    changed = {name: now[name] for name in (*OF_ORDER, *OF_PLACE) if name in now}
+    every = commits(where, newest)
+    if drop:
+        values = {feature.key: columns[feature.key] for feature in _valued(stored, columns)}
+        missing = _missing(stored.fields, values, splits, every)
+        statistics = describe_columns(stored.fields, values, splits, missing)
+    else:
+        statistics = merged(commit.manifest["statistics"] for commit in every)
     plan = Plan(
         rows=len(rows),
         source_rows=rows_of(newest.manifest),
         split_rows=split_rows,
         split_shards=shard_counts(split_rows, (), options),
         fields=stored.fields,
-        statistics=describe_columns(stored.fields, values, splits, missing),
+        statistics=statistics,
         base=where,
         fingerprint=fingerprint(splits, columns),
-        options={**taken, **changed},
+        options={},
         remote=not storage.is_local(where),
         kind=PlanKind.COMPACTION,
         streams={name: {"to": to} for name, to in newest.manifest["positions"].items()} or None,

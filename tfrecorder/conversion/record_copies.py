@@ -12,8 +12,8 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
+from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import COPY_OF, RECORD_OF
-from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.shard_tables import each_table, joined
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def all_rows(where: str, upto: Commit) -> tuple[pa.Table, pd.Series]:
-    """The rows of a dataset as of a commit, shard after shard, with `COPY_OF`; the split of each.
+def all_rows(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, pd.Series]:
+    """The rows of some shards, one after the other, with `COPY_OF`; and the split of each.
 
     A reject that was tried again later is one row.
 
@@ -36,7 +36,7 @@ def all_rows(where: str, upto: Commit) -> tuple[pa.Table, pd.Series]:
     with storage.failing_as(DatasetError, where):
         written = storage.sizes(where)
     tables, splits = [], []
-    for shard, table in each_table(where, upto.shards, lambda schema: schema.names):
+    for shard, table in each_table(where, shards, lambda schema: schema.names):
         tables.append(_with_copies(where, shard.file, written.get(shard.file), table))
         splits += [shard.split] * len(table)
     rows = joined(tables)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfrecorder.storage import folders, local
@@ -148,18 +148,16 @@ def template(revision: int) -> str:
     return f"{{SPLIT}}-{'' if revision == 1 else f'r{revision}-'}{{SHARD_INDEX}}.{{FILEFORMAT}}"
 
 
-def shards_of(splits: Mapping[str, tuple[int, int] | list[int]]) -> list[Shard]:
-    """The shards of a dataset.
+def shards_of(ranges: Mapping[str, Sequence[int]]) -> list[Shard]:
+    """Shards by split: [revision, shards], or [revision, first shard, shards].
 
-    Args:
-        splits: the revision of each split, and how many shards it has.
-
-    >>> [shard.name for shard in shards_of({"TEST": (2, 2)})]
-    ['test-r2-00000', 'test-r2-00001']
+    >>> [shard.name for shard in shards_of({"TRAIN": (1, 7, 1), "TEST": (2, 2)})]
+    ['train-00007', 'test-r2-00000', 'test-r2-00001']
     """
     return [
-        Shard(split, index, revision)
-        for split, (revision, count) in splits.items()
+        Shard(split, first + index, revision)
+        for split, (revision, *starts, count) in ranges.items()
+        for first in (starts or [0])
         for index in range(count)
     ]
 

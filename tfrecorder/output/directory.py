@@ -140,11 +140,7 @@ def public_names(standing: Standing) -> set[str]:
 
 def abandoned(commit: Commit) -> list[Shard]:
     """The shards of the operation that a commit abandoned; a late worker may still write them."""
-    return [
-        Shard(split, first + index, revision)
-        for split, (revision, first, count) in commit.manifest.get("abandoned", {}).items()
-        for index in range(count)
-    ]
+    return layout.shards_of(commit.manifest.get("abandoned", {}))
 
 
 def _public_names(plan: Plan, shards: Iterable[Shard]) -> set[str]:

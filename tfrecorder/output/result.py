@@ -199,7 +199,7 @@ class ConversionResult(SplitSums, Report):
 def split_results(manifest: Mapping[str, Any]) -> dict[str, SplitResult]:
     """The splits of what a commit added or wrote, from its manifest."""
     splits, done = {}, iter(manifest["done"])
-    for name, count in manifest["split_shards"].items():
+    for name, (_, _, count) in manifest["own"].items():
         shards = list(itertools.islice(done, count))
         rows, records, size = (
             sum(one[key] for one in shards) for key in ("rows", "records", "bytes")

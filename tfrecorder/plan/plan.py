@@ -79,6 +79,8 @@ class Plan:
             "image_shapes" and "image_sides" as in its manifest.  None for what begins or replaces
             one.
         starts: the number of the first new shard of a split, where it is not 0.
+        kept: for what replaces a dataset, the numbers of the shards of each split that stay as they
+            are, under the first names of the next revision.
         revisions: the revision of a split, where it is not 1; also of those without a row here,
             since no name of a shard may come again.
         streams: for a batch of a stream, and for what was compacted from such batches: under the
@@ -105,6 +107,7 @@ class Plan:
     previous: str = ""
     follows: dict[str, Any] | None = None
     starts: dict[str, int] = dataclasses.field(default_factory=dict)
+    kept: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     revisions: dict[str, int] = dataclasses.field(default_factory=dict)
     streams: dict[str, Any] | None = None
     spooled: int = 0
@@ -118,6 +121,17 @@ class Plan:
             for split, count in self.split_shards.items()
             for index in range(count)
         ]
+
+    @cached_property
+    def own(self) -> dict[str, list[int]]:
+        """The shards of its commit, kept or new: split -> [revision, first shard, shards]."""
+        own = {}
+        for split in SPLITS:
+            kept, new = len(self.kept.get(split, ())), self.split_shards.get(split, 0)
+            if kept or new:
+                first = 0 if self.kept else self.starts.get(split, 0)
+                own[split] = [self.revisions.get(split, 1), first, kept + new]
+        return own
 
     @property
     def is_added(self) -> bool:
@@ -186,7 +200,7 @@ class Plan:
     def values(self) -> dict[str, Any]:
         """It as JSON values, without those that are as in most plans."""
         usual: dict[str, Any] = {
-            item.name: {} if item.name in ("starts", "revisions") else item.default
+            item.name: {} if item.name in ("starts", "kept", "revisions") else item.default
             for item in dataclasses.fields(self)
         }
         own = {name: getattr(self, name) for name in usual}
@@ -247,8 +261,11 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
             **{split: again[split] for split in again if split in plan.split_rows},
         }
     else:
-        revisions = {**known, **dict.fromkeys(plan.split_rows, max(known.values()) + 1)}
-    counts = {split: count for split, (_, count) in newest["splits"].items()} if adds else {}
+        written = {**plan.split_rows, **plan.kept}
+        revisions = {**known, **dict.fromkeys(written, max(known.values()) + 1)}
+    counts = {split: len(kept) for split, kept in plan.kept.items()}
+    if adds:
+        counts = {split: count for split, (_, count) in newest["splits"].items()}
     follows = {
         "rows": rows_of(newest),
         "image_shapes": newest["image_shapes"],

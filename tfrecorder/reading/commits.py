@@ -50,11 +50,7 @@ class Commit:
     @property
     def own_shards(self) -> list[Shard]:
         """The shards that it added or rewrote."""
-        return [
-            Shard(split, first + index, revision)
-            for split, (revision, first, count) in self.manifest["own"].items()
-            for index in range(count)
-        ]
+        return layout.shards_of(self.manifest["own"])
 
 
 def newest_commit(directory: str, files: StoredFiles = STORED_FILES) -> Commit | None:

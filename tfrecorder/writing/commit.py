@@ -24,8 +24,8 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import Standing, clear, remove_leftovers, standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, list_output, read_done, shard_fault
 from tfrecorder.plan.plan import Plan, PlanKind, placed
-from tfrecorder.reading.commits import Commit, commit_named_by, read_commit
-from tfrecorder.writing.manifest import manifest_of, own_of, sums_of
+from tfrecorder.reading.commits import Commit, commit_named_by, commits, read_commit
+from tfrecorder.writing.manifest import manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
 
@@ -51,9 +51,11 @@ def commit(
     if plan.kind is not PlanKind.BATCH:  # which may have no good image
         _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
     before = None if previous is None else previous.manifest
+    if plan.kept:
+        by_shard = _with_kept(plan, by_shard, previous, output_dir)
     with storage.failing_as(OutputError, output_dir):
         lists = lists_of(plan, by_shard, output_dir)
-    sums = {} if before is None or plan.follows is None else before["lists"]
+    sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
     sums = sums | {file: sums_of(data) for file, data in lists.items()}
     manifest = manifest_of(plan, by_shard, before, sums)
     _check_standing(plan, by_shard, output_dir)
@@ -66,7 +68,7 @@ def commit(
         _publish_all(output_dir, _descriptions(plan, by_shard))
     into_place(output_dir, plan)
     info = dataset_info_json(plan, by_shard, None if previous is None else previous.info)
-    files = [file for shard in plan.shards for file in shard.files]
+    files = [file for shard in by_shard for file in shard.files]
     replace_commit(output_dir, manifest, info, version, files)
     _finish(output_dir, plan, manifest)
 
@@ -136,7 +138,7 @@ def complete(output_dir: str) -> bool:
 def _finish(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> None:
     """What follows the commit of a plan: the lists, and everything that is not needed any more."""
     records = [DoneRecord(**values) for values in manifest["done"]]
-    done = dict(zip(plan.shards, records, strict=True))
+    done = dict(zip(layout.shards_of(plan.own), records, strict=True))
     files = lists_of(plan, done, output_dir)
     gone: set[str] = set()
     if plan.rewrites:
@@ -174,6 +176,32 @@ def _publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
     storage.each(
         lambda file: storage.publish_bytes(output_dir, file, files[file]), files, output_dir
     )
+
+
+def _with_kept(
+    plan: Plan, done: Mapping[Shard, DoneRecord], previous: Commit | None, output_dir: str
+) -> dict[Shard, DoneRecord]:
+    """The done-records of all shards of a plan that keeps some, which get their new names here."""
+    assert previous is not None
+    written = {
+        shard: record
+        for commit in commits(output_dir, previous)
+        for shard, record in zip(commit.own_shards, commit.manifest["done"], strict=True)
+    }
+    names: dict[str, str] = {}
+    whole: dict[Shard, DoneRecord] = {}
+    for shard in layout.shards_of(plan.own):
+        kept = plan.kept.get(shard.split, ())
+        if shard.index < len(kept):
+            revision = previous.manifest["splits"][shard.split][0]
+            old = Shard(shard.split, kept[shard.index], revision)
+            names |= dict(zip(old.files, shard.files, strict=True))
+            values = {**written[old], "plan": plan.digest, "shard": shard.name}
+            whole[shard] = DoneRecord(**values)
+        else:
+            whole[shard] = done[shard]
+    storage.each(lambda name: storage.link(output_dir, name, names[name]), names, output_dir)
+    return whole
 
 
 def into_place(output_dir: str, plan: Plan) -> None:
@@ -232,7 +260,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
         plan = placed(nothing, previous.manifest, adds=True)
         lists = previous.manifest["lists"]
         manifest = manifest_of(plan, {}, previous.manifest, lists)
-        manifest["abandoned"] = own_of(pending)
+        manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info)
         replace_commit(output_dir, manifest, info, version)
     clear(output_dir, standing)

@@ -42,17 +42,19 @@ def manifest_of(
     "contents" (split -> a checksum of all its shards).
 
     Args:
+        done: the done-records of all shards of the commit, in their order.
         previous: the manifest before it, if there is one.
         lists: size and CRC32C of the lists of rejects and suspects.
     """
-    records = [done[shard] for shard in plan.shards]
+    records = list(done.values())
     before = (previous or {}) if plan.follows is not None else {}
-    own = own_of(plan)
     splits = dict(before.get("splits", {}))
-    splits |= {split: [revision, first + count] for split, (revision, first, count) in own.items()}
+    splits |= {
+        name: [revision, first + count] for name, (revision, first, count) in plan.own.items()
+    }
     stated = None if previous is None else {"version": previous["stated"]}
     contents = dict(before.get("contents", {}))
-    for shard, record in zip(plan.shards, records, strict=True):
+    for shard, record in done.items():
         crc = record.crc32c.to_bytes(4, "big")
         contents[shard.split] = google_crc32c.extend(contents.get(shard.split, 0), crc)
     positions = {name: stream["to"] for name, stream in (plan.streams or {}).items()}
@@ -63,9 +65,9 @@ def manifest_of(
         "commit": plan.commit,
         "kind": plan.kind.value,
         "stated": stated_version(plan, stated),
-        "own": own,
+        "own": plan.own,
         "done": [asdict(record) for record in records],
-        "class_counts": _class_counts(plan, done),
+        "class_counts": _class_counts(done),
         "totals": asdict(add_up(records)),
         "splits": splits,
         "since": before.get("since", plan.commit),
@@ -78,17 +80,9 @@ def manifest_of(
     }
 
 
-def own_of(plan: Plan) -> dict[str, list[int]]:
-    """The shards that a plan adds or writes: split -> [revision, first shard, shards]."""
-    return {
-        split: [plan.revisions.get(split, 1), plan.starts.get(split, 0), count]
-        for split, count in plan.split_shards.items()
-    }
-
-
-def _class_counts(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, Counter[str]]:
+def _class_counts(done: Mapping[Shard, DoneRecord]) -> dict[str, Counter[str]]:
     """For each split, the records of each class by its integer."""
-    counts: dict[str, Counter[str]] = {split: Counter() for split in plan.split_rows}
-    for shard in plan.shards:
-        counts[shard.split].update(done[shard].classes)
+    counts: dict[str, Counter[str]] = {shard.split: Counter() for shard in done}
+    for shard, record in done.items():
+        counts[shard.split].update(record.classes)
     return counts

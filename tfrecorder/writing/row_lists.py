@@ -39,7 +39,7 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
     rejects = [shard for shard, record in done.items() if record.rejects]
     suspects = [shard for shard, record in done.items() if record.suspects]
     streams = plan.kind is PlanKind.BATCH  # it tries no reject again
-    if plan.follows is not None and streams and not rejects and not suspects:
+    if plan.kept or (plan.follows is not None and streams and not rejects and not suspects):
         return {}
     added = {
         layout.REJECTS: _rows(plan, rejects, output_dir, REJECT_OF),

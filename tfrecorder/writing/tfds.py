@@ -165,8 +165,8 @@ def dataset_info_json(
     """
     of_split = {split["name"]: split for split in (previous or {}).get("splits", ())}
     splits: dict[str, Any] = {} if plan.follows is None else dict(of_split)
-    for split in plan.split_rows:
-        records = [done[shard] for shard in plan.shards if shard.split == split]
+    for split in plan.own:
+        records = [record for shard, record in done.items() if shard.split == split]
         before = splits.get(split.lower(), {"numBytes": "0", "shardLengths": []})
         size = int(before["numBytes"]) + sum(record.bytes for record in records)
         splits[split.lower()] = {
