@@ -12,6 +12,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -73,7 +74,7 @@ def framed(data: bytes) -> bytes:
 
 def copied_as_tfds(dataset: str | Path, folder: str) -> None:
     """A copy of a dataset as TFDS writes one: with its file names, and without what is ours."""
-    shutil.copytree(dataset, folder, ignore=shutil.ignore_patterns("_tfrecorder", "appended"))
+    shutil.copytree(dataset, folder, ignore=shutil.ignore_patterns("_tfrecorder"))
     for shard in shards(folder):
         split, numbers = shard.stem.split("-", 1)
         shard.rename(Path(folder, f"dataset-{split}.tfrecord-{numbers}"))
@@ -108,6 +109,22 @@ def filenames(output_dir: str | Path, split: str = "") -> list[str]:
 def public_files(output_dir: str | Path) -> dict[str, bytes]:
     """Every file of a dataset but those in _tfrecorder/, with its bytes."""
     return {path.name: path.read_bytes() for path in Path(output_dir).iterdir() if path.is_file()}
+
+
+def content_files(output_dir: str | Path) -> dict[str, bytes]:
+    """Public files of a dataset but its commit, its shards named as in their first revision.
+
+    What later operations write has these bytes too.
+    """
+    files = public_files(output_dir)
+    del files["dataset_info.json"]
+    return {re.sub(r"-r[0-9]+-", "-", name): data for name, data in files.items()}
+
+
+def written(source: Any, output_dir: str | Path = "out", **options: Any) -> None:
+    """A conversion whose shards are all written, and which is not committed."""
+    tfrecorder.stage(source, output_dir, progress=False, **options)
+    tfrecorder.work(output_dir, progress=False)
 
 
 def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:

@@ -17,6 +17,7 @@ from support import (
     CSV,
     PHOTOS,
     SAMPLES,
+    content_files,
     error_of,
     filenames,
     photo_frame,
@@ -213,8 +214,8 @@ def test_the_number_of_shards(options: dict[str, Any], shards: tuple[int, ...]) 
     made = tuple(split.shards for split in result.splits.values())
     assert made == pytest.approx(shards, abs=2 if options.get("shard_size") == "30KB" else 0)
     sizes: dict[str, list[int]] = {}
-    for shard in json.loads(Path("out/_tfrecorder/metadata.json").read_text())["shards"]:
-        sizes.setdefault(shard["split"], []).append(shard["records"])
+    for done in json.loads(Path("out/_tfrecorder/commits/00000.json").read_text())["done"]:
+        sizes.setdefault(done["shard"].split("-")[0], []).append(done["records"])
     assert all(max(counts) - min(counts) <= 1 for counts in sizes.values())
 
 
@@ -265,12 +266,15 @@ def test_overwrite_replaces_a_dataset_by_another(frame: pd.DataFrame) -> None:
     half = frame.iloc[:20].assign(label=range(20))
     convert(half, overwrite=True, num_shards=2)
     convert(half, "fresh", num_shards=2)
-    made = public_files("out")
-    del made[".DS_Store"]
-    assert made == public_files("fresh")
-    assert sorted(os.listdir("out/_tfrecorder/done")) == sorted(
-        os.listdir("fresh/_tfrecorder/done")
-    )
+    assert sorted(name for name in public_files("out") if name.startswith("train")) == [
+        "train-r2-00000.tfrecord",
+        "train-r2-00001.tfrecord",
+    ]
+    Path("out/.DS_Store").unlink()
+    assert content_files("out") == content_files("fresh")
+    for folder in ("index", "tables"):
+        assert len(os.listdir(f"out/_tfrecorder/{folder}")) == 2
+    assert os.listdir("out/_tfrecorder/commits") == ["00001.json"]
 
 
 def test_overwrite_keeps_the_old_dataset_where_the_new_one_cannot_be_made(frame) -> None:
@@ -301,9 +305,9 @@ def test_a_directory_with_foreign_files_is_refused(frame, name: str, overwrite: 
 
 def test_a_foreign_file_beside_a_dataset_survives_overwrite(frame: pd.DataFrame) -> None:
     convert(frame, num_shards=2)
-    Path("out/train-00000.tfrecord").write_text("mine")
+    Path("out/train-00077.tfrecord").write_text("mine")
     assert "00077" in error_of(OutputError, frame, overwrite=True)
-    assert Path("out/train-00000.tfrecord").read_text() == "mine"
+    assert Path("out/train-00077.tfrecord").read_text() == "mine"
 
 
 def test_an_output_directory_that_cannot_be(frame: pd.DataFrame) -> None:

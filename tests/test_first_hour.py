@@ -401,7 +401,9 @@ def test_one_is_not_called_several() -> None:
 def test_a_result_speaks_of_sizes_as_people_do(frame: pd.DataFrame) -> None:
     result = frame.tensorflow.to_tfrecord("out", **OPTIONS)
     assert re.search(r"TRAIN +52 +0 +1 +\d+\.?\d* KiB$", str(result), re.MULTILINE)
-    assert result.splits["TRAIN"].bytes == sum(p.stat().st_size for p in Path("out").glob("*-of-*"))
+    assert result.splits["TRAIN"].bytes == sum(
+        p.stat().st_size for p in Path("out").glob("*.tfrecord")
+    )
 
 
 def test_info_speaks_of_sizes_as_people_do(dataset: Path) -> None:

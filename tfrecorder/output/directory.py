@@ -104,7 +104,7 @@ def refuse_foreign(output_dir: str) -> None:
         raise OutputError(f"{output_dir} {words}")
     names = set(storage.names(output_dir))
     foreign = names - {layout.PRIVATE, *layout.DESKTOP_FILES}
-    if foreign:
+    if foreign and is_own(names, names):
         standing = standing_of(output_dir)
         foreign -= public_names(standing)
         if standing == Standing(None, None) and layout.COMMIT in names:

@@ -130,7 +130,8 @@ def complete(output_dir: str) -> bool:
     standing = standing_of(output_dir)
     if not standing.is_committed:
         return False
-    assert standing.newest is not None and standing.pending is not None
+    assert standing.newest is not None
+    assert standing.pending is not None
     _finish(output_dir, standing.pending, standing.newest.manifest)
     return True
 
