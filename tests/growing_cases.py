@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from PIL import Image
-from support import PHOTOS
+from support import PHOTOS, records
 
 import tfrecorder
 
@@ -30,6 +32,25 @@ def drawn(folder: str, count: int, size: tuple[int, int], mode: str = "RGB") -> 
         Image.new(mode, size, shade if mode == "L" else (shade, 7, 250 - shade)).save(path)
         paths.append(path)
     return paths
+
+
+def manifest(out: str | Path, number: int) -> dict[str, Any]:
+    """What is kept of a commit."""
+    return json.loads(Path(out, f"_tfrecorder/commits/{number:05d}.json").read_text())
+
+
+def shards_of(out: str | Path, number: int) -> list[Path]:
+    """The shards that a commit added or rewrote."""
+    return [
+        Path(out, f"{split.lower()}-{'' if revision == 1 else f'r{revision}-'}{index:05d}.tfrecord")
+        for split, (revision, first, count) in manifest(out, number)["own"].items()
+        for index in range(first, first + count)
+    ]
+
+
+def records_of(out: str | Path, number: int) -> list[dict[str, Any]]:
+    """The records of these shards."""
+    return [one for shard in shards_of(out, number) for one in records(out, shard.stem)]
 
 
 def grow_ten_times(out: str) -> None:

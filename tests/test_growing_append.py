@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from growing_cases import QUIET, drawn, table
+from growing_cases import QUIET, drawn, manifest, records_of, shards_of, table
 from support import (
     SAMPLES,
     copied_as_tfds,
     error_of,
     public_files,
-    records,
     rejects,
     run,
     start,
@@ -34,8 +33,6 @@ from tfrecorder import (
     TfrecorderError,
     ValidationError,
 )
-
-FIRST = Path("out/appended/00001")
 
 
 @pytest.fixture
@@ -67,20 +64,25 @@ def all_files(directory: str) -> dict[str, bytes]:
 
 def test_an_append_is_a_generation_and_leaves_the_dataset_alone(out) -> None:
     before = all_files("out")
-    result = add(table(12, 4))
+    result = add(table(12, 4, label="cat"))
     assert (result.generation, result.records, result.rows_there) == (1, 4, 0)
-    assert result.directory == "out/appended/00001"
-    assert "4 records in out/appended/00001" in str(result)
+    assert "4 records in out (" in str(result)
     now = all_files("out")
-    assert {name: now[name] for name in before} == before
-    assert {Path(name).parts[:2] for name in now.keys() - before} == {("appended", "00001")}
+    assert {name for name in before if now[name] != before[name]} == {"dataset_info.json"}
+    assert now.keys() - before.keys() == {
+        "train-00002.tfrecord",
+        "_tfrecorder/index/train-00002.tfrecord.idx",
+        "_tfrecorder/tables/train-00002.parquet",
+        "_tfrecorder/commits/00001.json",
+    }
     assert tfrecorder.info("out").records == 16
+    assert tfrecorder.generations("out") == [1, 0]
 
 
 def test_source_ids_go_on(out) -> None:
     add(table(0, 14))
     add(table(8, 10))
-    found = [int(one["image/source_id"]) for one in records("out/appended/00002")]
+    found = [int(one["image/source_id"]) for one in records_of("out", 2)]
     assert sorted(found) == [14, 15, 16, 17]
     assert sorted(tfrecorder.to_frame("out").index) == list(range(18))
 
@@ -89,9 +91,9 @@ def test_classes_are_only_added_with_the_next_integers(out) -> None:
     before = tfrecorder.info("out").class_names
     assert add(table(12, 2, label="aardvark")).class_names == (*before, "aardvark")
     assert add(table(14, 2, label="a")).class_names == (*before, "aardvark", "a")
-    assert {one["image/class/label"] for one in records("out/appended/00002")} == {len(before) + 1}
+    assert {one["image/class/label"] for one in records_of("out", 2)} == {len(before) + 1}
     assert add(table(16, 2, label=before[0])).class_names == (*before, "aardvark", "a")
-    assert {one["image/class/label"] for one in records("out/appended/00003")} == {0}
+    assert {one["image/class/label"] for one in records_of("out", 3)} == {0}
 
 
 def test_integer_classes_go_on() -> None:
@@ -169,28 +171,33 @@ def test_known_rejects_are_passed_over_unless_they_are_to_be_tried_again(out) ->
     )
     first = add(rows)
     assert (first.records, first.rejects) == (11, {"read/not_found": 1})
-    assert rejects(FIRST)["row"].tolist() == [15]
+    assert rejects("out")["row"].tolist() == [15]
     assert add(rows).rows_there == 12
     shutil.copyfile(rows["image_uri"][0], "late.jpg")
     assert add(rows).rows_there == 12
     result = add(rows, retry_rejects=True)
     assert (result.records, result.rows_there, result.generation) == (1, 11, 2)
+    assert rejects("out").empty
+    assert [one["image/source_id"] for one in records_of("out", 2)] == [b"15"]
     assert add(rows, retry_rejects=True).was_finished
 
 
-@pytest.mark.slow
-def test_retry_rejects_of_generation_0_says_how_to_do_it() -> None:
+def test_retry_rejects_of_the_first_conversion_adds_what_it_wins() -> None:
     rows = table(0, 12).assign(
         image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")
     )
     tfrecorder.convert(rows, "out", **QUIET)
     add(table(12, 2))
     shutil.copyfile(rows["image_uri"][0], "late.jpg")
-    before = all_files("out")
-    words = error_of(OutputError, rows, retry_rejects=True)
-    assert "Append the same table with `retry_rejects=True`" in words
-    assert all_files("out") == before
-    assert add(rows, retry_rejects=True).records == 1
+    shards = {shard: shard.read_bytes() for number in (0, 1) for shard in shards_of("out", number)}
+    assert tfrecorder.convert(rows, "out", **QUIET).was_finished
+    result = tfrecorder.convert(rows, "out", retry_rejects=True, **QUIET)
+    assert (result.records, result.generation) == (1, 2)
+    assert [one["image/source_id"] for one in records_of("out", 2)] == [b"3"]
+    assert {shard: shard.read_bytes() for shard in shards} == shards
+    assert rejects("out").empty
+    assert tfrecorder.convert(rows, "out", retry_rejects=True, **QUIET).was_finished
+    assert tfrecorder.info("out").records == 14
 
 
 # --------------------------------------------------------------------------------- taken over
@@ -205,7 +212,7 @@ def test_options_of_the_dataset_are_taken_over() -> None:
     found = tfrecorder.info("out")
     assert found.image_shape == (24, 32, 3)
     assert found.formats == {"png": 24}
-    options = json.loads((FIRST / "_tfrecorder/plan.json").read_text())["options"]
+    options = manifest("out", 1)["options"]
     assert (options["seed"], options["num_shards"]) == (5, None)
 
 
@@ -276,6 +283,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_what_differs() -> None:
     tfrecorder.convert(rows, "out", schema=schema, **QUIET)
     other = tfrecorder.Schema({**columns, "age": tfrecorder.Number()})
     words = refusal(SourceError, rows, schema=other, duplicates="keep")
+    before = all_files("out")
     assert "column 'age' is number of float32 here, but number of int64 in the dataset" in words
     more = tfrecorder.Schema({**columns, "name": tfrecorder.Text()})
     words = refusal(SourceError, rows.assign(name="x"), schema=more, duplicates="keep")
@@ -283,7 +291,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_what_differs() -> None:
     fewer = tfrecorder.Schema(image_uri=tfrecorder.Image())
     words = refusal(SourceError, rows, schema=fewer, duplicates="keep")
     assert "there is no column 'age', but the dataset has one of kind number of int64" in words
-    assert not Path("out/appended").exists()
+    assert all_files("out") == before
 
 
 def test_labels_of_another_kind_are_refused(out) -> None:
@@ -300,10 +308,11 @@ def test_labels_of_another_kind_are_refused(out) -> None:
 def test_faults_of_the_table_name_its_own_rows(out) -> None:
     rows = table(8, 8)
     rows.loc[6, "label"] = ""
+    before = all_files("out")
     with pytest.raises(ValidationError) as caught:
         add(rows)
     assert caught.value.report["row"].tolist() == [6]
-    assert not Path("out/appended").exists()
+    assert all_files("out") == before
 
 
 def test_an_empty_table_is_refused(out) -> None:
@@ -320,23 +329,28 @@ def test_what_is_no_dataset_is_refused(out, dataset) -> None:
     assert "overwrite=True: an append keeps what is there" in refusal(
         OptionError, table(12, 2), overwrite=True
     )
-    with pytest.raises(OptionError, match=r"`tfrecorder\.append` adds to"):
-        tfrecorder.convert(table(0, 2), "out/appended/00007", **QUIET)
 
 
-def test_foreign_files_are_refused(out) -> None:
-    FIRST.mkdir(parents=True)
-    (FIRST / "mine.txt").write_text("mine")
-    assert "00001 holds 'mine.txt'" in refusal(OutputError, table(12, 2))
-    (FIRST / "mine.txt").rename("out/appended/notes")
-    assert "holds 'appended/notes'" in refusal(OutputError, table(12, 2))
-    assert Path("out/appended/notes").read_text() == "mine"
+@pytest.mark.parametrize("name", ["mine.txt", "train-00002.tfrecord"])
+def test_foreign_files_are_refused(out, name) -> None:
+    mine = Path("out", name)
+    mine.write_text("mine")
+    words = f"out holds '{name}', which does not belong to a dataset"
+    assert words in refusal(OutputError, table(12, 2))
+    assert words in error_of(OutputError, table(0, 6), overwrite=True, **QUIET)
+    assert mine.read_text() == "mine"
+    assert tfrecorder.info("out").records == 12
 
 
-def test_nothing_is_written_through_a_link(out) -> None:
+@pytest.mark.parametrize("name", ["waiting", "tables", "commits"])
+def test_nothing_is_written_through_a_link(out, name) -> None:
     Path("elsewhere").mkdir()
-    Path("out/appended").symlink_to(Path("elsewhere").absolute())
-    assert "is a link" in refusal(OutputError, table(12, 2))
+    folder = Path("out/_tfrecorder", name)
+    if folder.exists():
+        folder.rename("moved")
+    folder.symlink_to(Path("elsewhere").absolute())
+    with pytest.raises(TfrecorderError, match="is a link" if name != "commits" else "is missing"):
+        add(table(12, 2))
     assert list(Path("elsewhere").iterdir()) == []
 
 
@@ -354,8 +368,8 @@ def test_an_append_that_fails_goes_on_by_the_same_call(out) -> None:
     assert (status.committed, status.appends, status.shards_done) == (False, 1, 4)
     assert "the same append, run again, continues it" in str(status)
     words = refusal(OutputError, table(12, 9), num_shards=4)
-    assert "00001 holds an unfinished append of another kind" in words
-    assert "remove that folder to abandon it" in words
+    assert "holds an unfinished append: run the same append again to complete it" in words
+    assert "or `tfrecorder.undo` abandons it" in words
     shutil.copyfile(rows["image_uri"][0], "late.jpg")
     result = add(rows, max_reject_fraction=0.0, num_shards=4)
     assert (result.records, result.shards_before, result.generation) == (16, 3, 1)
@@ -363,11 +377,12 @@ def test_an_append_that_fails_goes_on_by_the_same_call(out) -> None:
 
 
 def test_leftovers_of_an_append_before_its_plan_are_nothing(out) -> None:
-    (FIRST / "_tfrecorder").mkdir(parents=True)
-    (FIRST / "_tfrecorder" / "plan.parquet").write_bytes(b"half")
+    half = Path("out/_tfrecorder/plan.parquet")
+    half.write_bytes(b"half")
     assert tfrecorder.info("out").records == 12
     assert tfrecorder.status("out").committed
     assert add(table(12, 2)).generation == 1
+    assert not half.exists()
 
 
 @pytest.mark.slow
@@ -423,10 +438,15 @@ def test_overwrite_replaces_all_generations(out) -> None:
     add(table(12, 4))
     add(table(16, 4))
     tfrecorder.convert(table(0, 6), "out", overwrite=True, num_shards=3, **QUIET)
-    assert not Path("out/appended").exists()
     assert tfrecorder.info("out").records == 6
+    assert tfrecorder.generations("out") == [3]
     tfrecorder.convert(table(0, 6), "fresh", num_shards=3, **QUIET)
-    assert public_files("out") == public_files("fresh")
+    now, fresh = public_files("out"), public_files("fresh")
+    now = {name.replace("-r2-", "-"): data for name, data in now.items()}
+    assert now.keys() == fresh.keys()
+    assert {name for name in now if now[name] != fresh[name]} == {"dataset_info.json"}
+    with pytest.raises(DatasetError, match=r"`at=1`: .* has only generation 3"):
+        tfrecorder.info("out", at=1)
 
 
 @pytest.mark.slow
@@ -442,13 +462,6 @@ def test_an_overwrite_that_fails_leaves_all_generations(out) -> None:
     error_of(RejectedError, missing, overwrite=True, progress=False)
     now = all_files("out")
     assert {name: now[name] for name in before} == before
-    assert tfrecorder.info("out").records == 16
-
-
-def test_overwrite_refuses_what_is_foreign_in_a_generation(out) -> None:
-    add(table(12, 4))
-    (FIRST / "mine.txt").write_text("mine")
-    assert "00001 holds 'mine.txt'" in error_of(OutputError, table(0, 6), overwrite=True, **QUIET)
     assert tfrecorder.info("out").records == 16
 
 
@@ -486,7 +499,7 @@ def test_the_shell_appends(out) -> None:
         "--image-size",
         "16x16",
     )
-    assert "8 records in out/appended/00002" in kept.stdout
+    assert "8 records in out (" in kept.stdout
     info = run("-m", "tfrecorder", "info", "out", "--at", "1", "--json")
     assert json.loads(info.stdout)["records"] == 16
     wrong = run("-m", "tfrecorder", "append", "more.csv", "out", "--retry-rejects", "--labels", "x")
