@@ -106,22 +106,19 @@ def _open_own(
     Args:
         sizes: of the files in the directory, by name.
     """
-    manifest = commit.manifest
-    of_split = {split["name"]: split for split in newest.info["splits"]}
-    splits: dict[str, tuple[ShardFile, ...]] = {}
-    for split, (revision, count) in manifest["splits"].items():
-        shards = [Shard(split, index, revision) for index in range(count)]
-        info = of_split[split.lower()]
-        lengths = map(int, info["shardLengths"])
-        splits[split] = tuple(
-            ShardFile(os.path.join(directory, name), records, sizes.get(name, -1))
-            for name, records in zip((shard.file for shard in shards), lengths, strict=False)
+    manifest, splits, is_whole = commit.manifest, {}, True
+    infos = {split["name"]: split for split in newest.info["splits"]}
+    for split, (revision, count) in newest.manifest["splits"].items():
+        info = infos[split.lower()]
+        names = (Shard(split, index, revision).file for index in range(count))
+        shards = tuple(
+            ShardFile(os.path.join(directory, name), int(records), sizes.get(name, -1))
+            for name, records in zip(names, info["shardLengths"], strict=True)
         )
-    if any(
-        sum(sizes.get(shard.file, -1) for shard in newest.shards if shard.split == split)
-        != int(of_split[split.lower()]["numBytes"])
-        for split in newest.manifest["splits"]
-    ):
+        is_whole = is_whole and sum(shard.bytes for shard in shards) == int(info["numBytes"])
+        if split in manifest["splits"]:
+            splits[split] = shards[: manifest["splits"][split][1]]
+    if not is_whole:
         _refuse_damaged(directory, newest, sizes, files)
     fields = from_json(manifest["fields"])
     return StoredDataset(
