@@ -1,10 +1,11 @@
-"""Appending: 1,000 rows to a dataset of 1,000 rows, and to one of 1,000,000; many generations.
+"""Appending: 1,000 rows to a dataset of 1,000 rows, and to one of 1,000,000; after many appends.
 
     appending.py [--data DIR] [--rounds N] [--quick]
 
-What the larger dataset adds is the look at the uris that are there. The third case opens a dataset
-that grew 1,000 times. The datasets are made once and kept: pictures of 1,000 files under a million
-paths, stored as they are, without a check. To append 1,000 times takes some 10 minutes.
+What the larger dataset adds is the look at the uris that are there. Then a row is appended for the
+tenth and for the thousandth time, and the dataset that grew 1,000 times is opened. The datasets are
+made once and kept: pictures of 1,000 files under a million paths, stored as they are, without a
+check. To append 1,000 times takes some 10 minutes.
 """
 
 from __future__ import annotations
@@ -20,27 +21,31 @@ ROWS = 1_000_000
 QUICK_ROWS = 20_000
 ADDED = 1000
 GENERATIONS = 1000
-QUICK_GENERATIONS = 10
+FEW_GENERATIONS = 10
+QUICK_GENERATIONS = 20
 
 SECONDS_BAR = 3.0
 MEMORY_BAR = 300.0
 OPENING_BAR = 2.0
+TIMES_BAR = 2.0
 
 
-def add(images: str, dataset: str, first: int) -> Timed:
-    """Append rows of a folder of links that the dataset does not have."""
+def add(images: str, dataset: str, first: int, count: int) -> Timed:
+    """Append rows of a folder of links that the dataset does not have, to a copy of it."""
     import apache_beam
 
     import tfrecorder.conversion.append
 
     del apache_beam, tfrecorder
-    shutil.rmtree(Path(dataset, "appended"), ignore_errors=True)
-    new = rows(images, first, first + ADDED)
+    grown = f"{dataset}-grown"
+    shutil.rmtree(grown, ignore_errors=True)
+    shutil.copytree(dataset, grown, copy_function=os.link)  # a file is replaced, never changed
+    new = rows(images, first, first + count)
 
     def run() -> Numbers:
         import tfrecorder
 
-        result = tfrecorder.append(new, dataset, progress=False)
+        result = tfrecorder.append(new, grown, progress=False)
         return {"records": result.records}
 
     return run
@@ -103,7 +108,7 @@ def make_generations(images: str, folder: Path, count: int) -> str:
     import tfrecorder
 
     dataset = make_dataset(images, folder, ADDED)
-    there = len(list((folder / "appended").iterdir())) if (folder / "appended").exists() else 0
+    there = max(tfrecorder.generations(dataset))
     for number in range(ADDED + there, ADDED + count):
         tfrecorder.append(rows(images, number, number + 1), dataset, progress=False)
     return dataset
@@ -125,20 +130,30 @@ def main(arguments: list[str] | None = None) -> bool:
                 "images": images,
                 "dataset": make_dataset(images, data / f"appending-{count}", count),
                 "first": many,
+                "count": ADDED,
             },
         )
         for count in (ADDED, many)
     ]
     grown = QUICK_GENERATIONS if chosen.quick else GENERATIONS
-    dataset = make_generations(images, data / f"appending-{grown}-times", grown)
+    for times in (FEW_GENERATIONS, grown):
+        dataset = make_generations(images, data / f"appending-{times}-times", times - 1)
+        options = {"images": images, "dataset": dataset, "first": ADDED + times, "count": 1}
+        cases.append(Case(f"for the {times:,}th time", "appending:add", options))
     cases.append(Case(f"{grown:,} generations", "appending:opened", {"dataset": dataset}))
     results = harness.run_rounds(cases, rounds, data)
     print(harness.table(results, ["seconds", "cpu", "peak_mb"]), "\n")
-    few, large, many_times = results
+    few, large, tenth, last, many_times = results
     more = {key: large.median(key) - few.median(key) for key in ("seconds", "peak_mb")}
     bars = [
         Bar("appended to 1,000,000 rows, s more", more["seconds"], SECONDS_BAR, at_least=False),
         Bar("appended to 1,000,000 rows, MB more", more["peak_mb"], MEMORY_BAR, at_least=False),
+        Bar(
+            "the 1,000th append, times the tenth",
+            last.median("cpu") / tenth.median("cpu"),
+            TIMES_BAR,
+            at_least=False,
+        ),
         Bar(
             "opening 1,000 generations, s",
             many_times.median("seconds"),
