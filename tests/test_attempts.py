@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import google_crc32c
@@ -34,6 +35,7 @@ from support import (
 import tfrecorder
 from tfrecorder import OutputError, storage
 from tfrecorder.format import layout
+from tfrecorder.output import done_records
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import StagedPlan, read_plan
 from tfrecorder.plan.plan import Plan
@@ -78,14 +80,21 @@ def convert() -> tfrecorder.ConversionResult:
 # ------------------------------------------------------------------- the commit looks once more
 
 
-def at_the_commit(photos: Gcs, harm: Callable[[], None]) -> str:
-    """The words of a conversion whose output is harmed when its shards are done."""
-    photos.inject("stall", seconds=1.5, operation="upload", object="*/features.json", times=1)
-    with ThreadPoolExecutor(1) as pool:
-        words = pool.submit(error_of, OutputError, SOURCE, OUT, num_shards=SHARDS)
-        wait_for(lambda: photos.count("upload", "*/features.json", "under way"))
-        harm()
-        return words.result()
+@pytest.fixture
+def at_the_commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Calls a function when all shards are done, before the commit looks at them."""
+
+    def wait(act: Callable[[], None]) -> None:
+        plain = commit_module.lists_of
+
+        def lists_of(*args: Any) -> dict[str, bytes]:
+            monkeypatch.setattr(commit_module, "lists_of", plain)
+            act()
+            return plain(*args)
+
+        monkeypatch.setattr(commit_module, "lists_of", lists_of)
+
+    return wait
 
 
 HARMS: dict[str, tuple[Callable[[Gcs], None], str]] = {
@@ -104,10 +113,11 @@ HARMS: dict[str, tuple[Callable[[Gcs], None], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS)
 def test_what_is_replaced_behind_the_commit_is_not_committed(
-    photos: Gcs, dataset: Path, harm: str
+    photos: Gcs, dataset: Path, at_the_commit: Callable[..., None], harm: str
 ) -> None:
     act, expected = HARMS[harm]
-    words = at_the_commit(photos, lambda: act(photos))
+    at_the_commit(lambda: act(photos))
+    words = error_of(OutputError, SOURCE, OUT, num_shards=SHARDS)
     assert words.startswith(f"{OUT}: {expected}"), words
     assert "run the same conversion again" in words
     assert "\n" not in words
@@ -118,32 +128,32 @@ def test_what_is_replaced_behind_the_commit_is_not_committed(
 
 
 @pytest.mark.slow
-def test_of_several_shards_the_first_is_named_and_the_others_counted(photos: Gcs) -> None:
+def test_of_several_shards_the_first_is_named_and_the_others_counted(
+    photos: Gcs, at_the_commit: Callable[..., None]
+) -> None:
     def harm() -> None:
         for number in range(3):
             photos.put(f"{OUT}/train-0000{number}.tfrecord", b"")
 
-    words = at_the_commit(photos, harm)
+    at_the_commit(harm)
+    words = error_of(OutputError, SOURCE, OUT, num_shards=SHARDS)
     assert "train-00000.tfrecord has 0 bytes" in words
     assert "and 2 more shards are like it" in words
 
 
 @pytest.mark.parametrize("harm", ["cut", "gone", "no index"])
 def test_on_a_disk_too(
-    dataset: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, harm: str
+    dataset: Path, at_the_commit: Callable[..., None], tmp_path: Path, harm: str
 ) -> None:
     out = tmp_path / "out"
-    made = commit_module.public_files
 
-    def harmed(*args: object) -> dict[str, bytes]:
-        monkeypatch.setattr(commit_module, "public_files", made)
+    def act() -> None:
         if harm == "cut":
             os.truncate(out / SHARD, 100)
         else:
             (out / (SHARD if harm == "gone" else INDEX)).unlink()
-        return made(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(commit_module, "public_files", harmed)
+    at_the_commit(act)
     words = error_of(OutputError, CSV, str(out), num_shards=SHARDS)
     expected = {"cut": f"{SHARD} has 100 bytes", "gone": f"{SHARD} is missing", "no index": INDEX}
     assert expected[harm] in words
@@ -154,16 +164,17 @@ def test_on_a_disk_too(
 
 
 @pytest.mark.slow
-def test_the_look_is_a_request_for_a_thousand_files(photos: Gcs) -> None:
-    photos.inject("stall", seconds=1, operation="upload", object="*/features.json", times=1)
-    with ThreadPoolExecutor(1) as pool:
-        result = pool.submit(convert)
-        wait_for(lambda: photos.count("upload", "*/features.json", "under way"))
-        photos.forget_requests()
-        result.result()
-    for folder in ("", "_tfrecorder/index/", "_tfrecorder/done/"):
-        assert photos.count("list", f"bkt/sets/out/{folder}") == 1
-    assert photos.count("metadata", "*.tfrecord") == 0
+@pytest.mark.parametrize("few", [0, 64])
+def test_many_shards_are_listed_and_few_are_asked_for(
+    photos: Gcs, at_the_commit: Callable[..., None], monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(done_records, "FEW_SHARDS", few)
+    at_the_commit(photos.forget_requests)
+    convert()
+    folders = ("", "_tfrecorder/index/", "_tfrecorder/tables/")
+    listed = [photos.count("list", f"bkt/sets/out/{folder}") for folder in folders]
+    asked = photos.count("metadata", "*.tfrecord"), photos.count("metadata", "*.parquet")
+    assert (listed, asked) == (([1, 1, 1], (0, 0)) if few == 0 else ([0, 0, 0], (12, 6)))
 
 
 # --------------------------------------------------------- a worker that was given up, and goes on
@@ -208,10 +219,10 @@ def test_an_answer_that_is_lost_is_no_other_attempt(photos: Gcs, dataset: Path, 
 def test_a_shard_of_a_conversion_that_ended_is_not_uploaded_over_itself(
     photos: Gcs, dataset: Path
 ) -> None:
-    convert()
+    tfrecorder.stage(SOURCE, OUT, num_shards=SHARDS)
+    tfrecorder.work(OUT)
     before = photos.count("upload", f"*/{SHARD}", "200")
-    for name in ("dataset_info.json", DONE):
-        storage.remove(OUT, name)
+    storage.remove(OUT, DONE)
     convert()
     assert photos.count("upload", f"*/{SHARD}", "200") == before
     assert photos.count("upload", f"*/{DONE}", "200") == 2
@@ -226,10 +237,9 @@ def test_a_large_shard_goes_up_in_pieces_under_a_claim(gcs: Gcs, tmp_path: Path)
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": [str(image)], "label": "a"})
     shard = f"{OUT}/train-00000.tfrecord"
     options = {"num_shards": 1, "verify": "header"}
-    tfrecorder.convert(frame, OUT, **options)
-    data = gcs.get(shard)
-    storage.remove(OUT, "dataset_info.json")
-    storage.remove(OUT, "_tfrecorder/done")
+    tfrecorder.convert(frame, f"{OUT}-2", **options)
+    data = gcs.get(shard.replace(OUT, f"{OUT}-2"))
+    tfrecorder.stage(frame, OUT, **options)
     gcs.put(shard, b"what another attempt left")
     tfrecorder.convert(frame, OUT, **options)
     assert gcs.get(shard) == data
@@ -252,7 +262,7 @@ class Race:
     def files(self) -> dict[str, bytes]:
         """What belongs to the shard, and stands."""
         shard = self.plan.shards[0]
-        names = (shard.file, shard.index_file, shard.rejects, shard.suspects, shard.done)
+        names = (shard.file, *shard.beside.values(), shard.done)
         found = self.gcs.names(OUT)
         return {n: self.gcs.get(f"{OUT}/{n}") for n in names if f"sets/out/{n}" in found}
 
@@ -295,8 +305,7 @@ def race(gcs: Gcs, tmp_path: Path) -> Iterator[Race]:
             (folder / path.name).write_bytes(path.read_bytes() + bytes([number] * (number + 1)))
     table = pd.DataFrame({"image_uri": [path.name for path in PHOTOS[:3]], "label": "a"})
     table.assign(split="TRAIN").to_csv(folders[0] / "images.csv", index=False)
-    tfrecorder.convert(folders[0] / "images.csv", OUT, num_shards=1)
-    storage.remove(OUT, "dataset_info.json")
+    tfrecorder.stage(folders[0] / "images.csv", OUT, num_shards=1)
     plan = read_plan(OUT)
     assert plan is not None
     with ThreadPoolExecutor(2) as executor:
@@ -307,7 +316,7 @@ def race(gcs: Gcs, tmp_path: Path) -> Iterator[Race]:
 def test_of_attempts_at_once_one_counts_and_the_others_take_it_for_theirs(race: Race) -> None:
     first, second, third = race.folders
     shard = race.plan.shards[0]
-    whole = race.files()
+    _, whole = race.attempt(first)
     undone = {name: data for name, data in whole.items() if name != shard.done}
     states = {
         "nothing": {},
@@ -328,11 +337,10 @@ def test_of_attempts_at_once_one_counts_and_the_others_take_it_for_theirs(race: 
 
 @pytest.fixture
 def staged(frame, tmp_path):
-    """A finished directory, a missing image among its rows, without its commit."""
+    """A staged plan, a missing image among its rows."""
     out = tmp_path / "out"
     frame.loc[0, "image_uri"] = "nowhere.jpg"
-    frame.tensorflow.to_tfrecord(out)
-    (out / layout.COMMIT).unlink()
+    tfrecorder.stage(frame, out)
     return out
 
 
@@ -399,7 +407,7 @@ def test_the_plan_is_read_as_often_for_many_shards_as_for_few(gcs, frame):
 @pytest.mark.slow
 @pytest.mark.parametrize("out", ["out", "memory://staged/out", "gs://bkt/out"])
 def test_a_staged_plan_is_read_again_only_where_its_file_was_replaced(out, gcs, frame):
-    frame.tensorflow.to_tfrecord(out)
+    tfrecorder.stage(frame, out)
     plan = read_plan(out)
     staged = StagedPlan(out, plan.digest)
     first = staged.read()
@@ -428,7 +436,7 @@ def test_a_launch_never_works_by_the_plan_of_another(staged):
 
 @pytest.mark.slow
 def test_rows_that_another_launch_staged_are_not_taken_for_its_own(staged, frame, tmp_path):
-    frame.tensorflow.to_tfrecord(tmp_path / "other", seed=7)
+    tfrecorder.stage(frame, tmp_path / "other", seed=7)
     rows = (tmp_path / "other" / layout.PLAN_ROWS).read_bytes()
     (staged / layout.PLAN_ROWS).write_bytes(rows)
     with pytest.raises(OutputError, match="the rows of another conversion"):
