@@ -75,12 +75,14 @@ def framed(data: bytes) -> bytes:
 def copied_as_tfds(dataset: str | Path, folder: str) -> None:
     """A copy of a dataset as TFDS writes one: with its file names, and without what is ours."""
     shutil.copytree(dataset, folder, ignore=shutil.ignore_patterns("_tfrecorder"))
-    for shard in shards(folder):
-        split, numbers = shard.stem.split("-", 1)
-        shard.rename(Path(folder, f"dataset-{split}.tfrecord-{numbers}"))
     info = json.loads(Path(folder, "dataset_info.json").read_text())
+    del info["releaseNotes"]
     for split in info["splits"]:
         del split["filepathTemplate"]
+        files = shards(folder, split["name"])
+        for number, shard in enumerate(files):
+            name = f"dataset-{split['name']}.tfrecord-{number:05d}-of-{len(files):05d}"
+            shard.rename(Path(folder, name))
     Path(folder, "dataset_info.json").write_text(json.dumps(info))
 
 
