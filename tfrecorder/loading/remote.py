@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 
 import tensorflow as tf
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool
-from tfrecorder.errors import DatasetError, PackageError, UnreachableError
+from tfrecorder.errors import DatasetError, PackageError, TfrecorderError, UnreachableError
 from tfrecorder.format.compression import HEAD_BYTES, compression_of
 from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
 
@@ -38,9 +39,14 @@ class TensorFlowFiles(StoredFiles):
     """The files of a dataset as TensorFlow's file systems read them."""
 
     def read(self, path: str) -> bytes:
+        """By our own store, which takes a file whole, else by TensorFlow (see `sizes`)."""
         try:
-            with tf.io.gfile.GFile(path, "rb") as file:
-                return file.read()
+            with contextlib.suppress(TfrecorderError), storage.impatient():
+                data = super().read(path)
+                if storage.access().user_project is not None:
+                    tf.io.gfile.stat(path)  # which needs a setting of its own: see `_remedy`
+                return data
+            return _read_whole(path)
         except tf.errors.OpError as error:
             if "no user project" in error.message:
                 raise DatasetError(f"{path} cannot be read: {_remedy()}") from error
@@ -84,6 +90,29 @@ class TensorFlowFiles(StoredFiles):
             yield from tf.data.TFRecordDataset(path, compression).as_numpy_iterator()
         except tf.errors.OpError as error:
             raise ValueError(error.message) from error
+
+
+#: How often a file is read that is replaced meanwhile, and the seconds in between.  TensorFlow
+#: remembers the size of an object in gs:// for 5 s.
+_READS, _PAUSE = 12, 1
+
+
+def _read_whole(path: str) -> bytes:
+    """A file, read until two reads agree with each other and with its size.
+
+    TensorFlow reads in parts, up to a size that it was told before: of a file that is replaced
+    meanwhile it may give less, or parts of both.
+    """
+    data = None
+    for _ in range(_READS):
+        before, size = data, tf.io.gfile.stat(path).length
+        with tf.io.gfile.GFile(path, "rb") as file:
+            data = file.read(size + 1)
+        if data == before and len(data) == size:
+            return data
+        if before is not None:
+            time.sleep(_PAUSE)
+    raise storage.UnreadableError("read_failed", "it was replaced whenever it was read")
 
 
 def _remedy() -> str:
