@@ -122,16 +122,18 @@ class Found(NamedTuple):
     finished: Commit | None = None
 
 
-def find(rows: PlannedRows) -> Found:
+def find(rows: PlannedRows, is_completed: bool = False) -> Found:
     """What is there already of some rows.  Changes nothing.
+
+    Args:
+        is_completed: this call did the rest after the newest commit, which may be its own.
 
     Raises:
         OutputError: what is there is another operation, which cannot be continued.
     """
     standing, options = standing_of(rows.folder), rows.options
-    if rows.plan.kind in (PlanKind.CONVERSION, PlanKind.COMPACTION) and (
-        standing.newest is not None and (options.retry_rejects or not options.overwrite)
-    ):
+    anew = options.overwrite and not (options.retry_rejects or is_completed)
+    if standing.newest is not None and not (rows.plan.is_added or anew):
         whole = finished(rows.folder, standing, rows.plan)
         if whole is not None and options.retry_rejects:
             some = retried(rows.folder, standing.newest, rows.plan, rows.planned)
@@ -191,8 +193,7 @@ def stage(rows: PlannedRows) -> Staged | Commit:
         ImagesUnreachableError: most images are not there.
     """
     where = rows.folder
-    complete(where)
-    rows, standing, staged, whole = find(rows)
+    rows, standing, staged, whole = find(rows, is_completed=complete(where))
     if whole is not None:
         _check_finished(rows, whole)
         return whole

@@ -15,7 +15,8 @@ out/
                                     last, after its commit
     done/train-00000.json           a shard under way is complete: its counts and CRC32C
     waiting/train-00000.tfrecord    a complete shard that must not be seen before the commit; and
-                                    the rejects.csv of an operation that had too many of them
+                                    the rejects.csv of an operation that had too many of them; and
+                                    the dataset_info.json that no file of the next dataset fits
     progress/train-00000            records written so far by a shard under way
     failure.json                    why the pipeline stopped, for the launcher to read
     parts.json                      into how many parts the shards were divided for `work`
@@ -57,6 +58,7 @@ WAITING = f"{PRIVATE}/waiting"
 PROGRESS = f"{PRIVATE}/progress"
 SPOOL = f"{PRIVATE}/spool"
 WAITING_REJECTS = f"{WAITING}/{REJECTS}"
+WAITING_COMMIT = f"{WAITING}/{COMMIT}"
 ROWS = f"{PRIVATE}/rows.parquet"
 
 PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL)

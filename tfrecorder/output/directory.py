@@ -25,7 +25,7 @@ class Standing:
     """What a directory holds.
 
     Attributes:
-        newest: its newest commit; None before the first.
+        newest: its newest commit, which the pending plan may have set aside; None before the first.
         pending: the plan of the operation under way, or of one that was interrupted; None if there
             is none.
     """
@@ -52,7 +52,10 @@ def standing_of(output_dir: str) -> Standing:
     """
     # The plan first: it goes after its commit.
     pending = read_plan(output_dir)
-    return Standing(newest_commit(output_dir), pending)
+    newest = newest_commit(output_dir)
+    if newest is None and pending is not None and pending.rewrites:
+        newest = newest_commit(output_dir, name=layout.WAITING_COMMIT)
+    return Standing(newest, pending)
 
 
 @contextlib.contextmanager

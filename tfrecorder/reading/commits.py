@@ -53,13 +53,18 @@ class Commit:
         return layout.shards_of(self.manifest["own"])
 
 
-def newest_commit(directory: str, files: StoredFiles = STORED_FILES) -> Commit | None:
+def newest_commit(
+    directory: str, files: StoredFiles = STORED_FILES, name: str = layout.COMMIT
+) -> Commit | None:
     """The newest commit of a dataset; None if there is none, or if another tool wrote it.
+
+    Args:
+        name: of the file that stands for it.
 
     Raises:
         DatasetError: its manifest is missing, cannot be read, or is damaged.
     """
-    path = os.path.join(directory, layout.COMMIT)
+    path = os.path.join(directory, name)
     try:
         data = files.read(path)
     except storage.UnreadableError as error:

@@ -19,12 +19,12 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse_manifest, seal
+from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import Standing, clear, remove_leftovers, standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, list_output, read_done, shard_fault
 from tfrecorder.plan.plan import Plan, PlanKind, placed
-from tfrecorder.reading.commits import Commit, commit_named_by, commits, read_commit
+from tfrecorder.reading.commits import Commit, commit_named_by, commits, newest_commit
 from tfrecorder.writing.manifest import manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
@@ -62,7 +62,7 @@ def commit(
     if before is not None and plan.rewrites and not covers(manifest, before):
         if not covers(before, manifest):
             # No file of features or labels fits both.  Better no dataset than a wrong one.
-            storage.remove(output_dir, layout.COMMIT)
+            storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
             version = ""
     else:
         _publish_all(output_dir, _descriptions(plan, by_shard))
@@ -92,26 +92,25 @@ def replace_commit(
     Raises:
         OutputError: another operation was committed in the meantime.
     """
-    name = layout.manifest(manifest["commit"])
+    name, own = layout.manifest(manifest["commit"]), seal(manifest)
     try:
-        data, standing = _versioned(output_dir, name)
-        if data is not None and _plan_of(data, name) not in ("", manifest["plan"]):
+        other, standing = _versioned(output_dir, name)
+        is_other = other not in (None, own)
+        # Another plan's manifest gives way: of an operation that is abandoned, or its abandoning.
+        if is_other and _versioned(output_dir, layout.COMMIT)[1] != version:
             raise storage.OtherStandsError
-        storage.publish_over(output_dir, name, seal(manifest), standing)
+        standing = storage.publish_over(output_dir, name, own, standing)
         described = _descriptive(storage.names(output_dir)) if storage.is_local(output_dir) else []
         storage.sync(output_dir, [*files, name, *described])
-        storage.publish_over(output_dir, layout.COMMIT, info, version)
+        try:
+            storage.publish_over(output_dir, layout.COMMIT, info, version)
+        except storage.OtherStandsError:
+            if other is not None and is_other:  # which was committed in this moment
+                storage.publish_over(output_dir, name, other, standing)
+            raise
     except storage.OtherStandsError:
         raise _overtaken(output_dir) from None
     storage.sync(output_dir, [layout.COMMIT])
-
-
-def _plan_of(manifest: bytes, name: str) -> str:
-    """The digest of the plan that a manifest is of; "" if it is damaged."""
-    try:
-        return str(parse_manifest(manifest, name)["plan"])
-    except ValueError:  # after a power failure a file may lack its bytes
-        return ""
 
 
 def _overtaken(output_dir: str) -> OutputError:
@@ -275,9 +274,8 @@ def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:
     """
     data, version = _versioned(output_dir, layout.COMMIT)
     newest = None if data is None else commit_named_by(output_dir, data)
-    if newest is None and plan.rewrites:  # whose files fit no longer: it was removed first
-        before = read_commit(output_dir, plan.commit - 1)
-        return dataclasses.replace(before, info={"version": before.manifest["stated"]}), version
+    if newest is None and plan.rewrites:  # whose files fit no longer: it was set aside first
+        newest = newest_commit(output_dir, name=layout.WAITING_COMMIT)
     digest = "" if newest is None else newest.digest
     if digest not in (plan.previous, plan.digest):
         raise _overtaken(output_dir)
