@@ -1,7 +1,7 @@
 """Planning, commit and looks of 10,000,000 rows in 7,500 shards on a bucket that answers in 50 ms.
 
 The server is the tests' loopback storage, in a process whose CPU is not counted.  No image is
-written: each shard is a few bytes, put there with the index, the lists (one row in twenty is a
+written: each shard is a few bytes, put there with the index, the table (one row in twenty is a
 reject) and the done-record that a worker would leave; that part is not measured.
 """
 
@@ -137,25 +137,24 @@ def _put_shards(server: Any, plan: Any) -> None:
 
     from tfrecorder import storage
     from tfrecorder.output.done_records import DoneRecord
-    from tfrecorder.writing.shards import REJECT_HEADER, SUSPECT_HEADER, to_csv
+    from tfrecorder.output.staging import read_footer, read_row_group
+    from tfrecorder.writing.outcomes import Outcome, index_of, table_of
+
+    footer = read_footer(OUT)
+    rejected = Outcome(-1, -1, "", "read", "not_found: 404 Not Found", {})
 
     def put(at: int) -> None:
         shard = plan.shards[at]
         rows = plan.shard_rows(shard)
         rejects = rows // REJECTS
-        numbers = [at + number * len(plan.shards) for number in range(rejects)]
-        lines = [
-            (row, f"images/class_0001/{row:08d}.jpg", "read", "not_found: 404 Not Found")
-            for row in numbers
-        ]
         records = rows - rejects
-        index = "".join(f"{RECORD * number} {RECORD}\n" for number in range(records))
         data = bytes(RECORD * records)
-        files = {
-            "index": index.encode(),
-            "rejects": to_csv(REJECT_HEADER, lines),
-            "suspects": to_csv(SUSPECT_HEADER, []),
-        }
+        sources = {"image": (88_000, 1)}
+        places = [RECORD * number for number in range(records)]
+        outcomes = [Outcome(place, RECORD, "", "", "", sources) for place in places]
+        outcomes += [rejected] * rejects
+        planned = read_row_group(OUT, at, footer)
+        files = {"index": index_of(outcomes), "table": table_of(plan, planned, outcomes)}
         server.put(f"{OUT}/{shard.file}", data)
         for name, file in shard.beside.items():
             server.put(f"{OUT}/{file}", files[name])

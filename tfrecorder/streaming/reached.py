@@ -10,6 +10,7 @@ from typing import Any
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.merged_rows import merge_rows
 from tfrecorder.reading.stream_positions import position_of, taken_positions
 from tfrecorder.streaming.stream_source import OpenedSource
 
@@ -51,6 +52,8 @@ def reached(source: OpenedSource, where: str, newest: Commit | None) -> Reached:
     """How far a source was read by the commits of a dataset."""
     if source.ordered:
         return Reached(True, position_of(newest, source.name))
+    if newest is not None:
+        merge_rows(where, newest)
     return Reached(False, taken_positions(where, newest, source.name))
 
 
