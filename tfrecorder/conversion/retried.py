@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tfrecorder.format import layout
 from tfrecorder.plan.plan import Plan, PlanKind, fingerprint
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.row_lists import read_row_list
+from tfrecorder.reading.row_lists import rejected_rows
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -28,8 +27,7 @@ def retried(
     They keep their numbers, their splits, and the classes that the dataset has by now.  None if no
     row is a reject.
     """
-    numbers = [int(row[0]) for row in read_row_list(directory, layout.REJECTS)]
-    rejected = np.isin(planned.column(SOURCE_ID).to_numpy(), numbers)
+    rejected = np.isin(planned.column(SOURCE_ID).to_numpy(), rejected_rows(directory))
     if not rejected.any():
         return None
     splits = np.repeat(list(plan.split_rows), list(plan.split_rows.values()))[rejected]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -133,17 +134,12 @@ def public_names(standing: Standing) -> set[str]:
     names: set[str] = set()
     if standing.newest is not None:
         manifest = standing.newest.manifest
-        gone = [*layout.shards_of(manifest.get("replaced", {})), *abandoned(standing.newest)]
-        shards = [*standing.newest.shards, *gone]
+        gone = (manifest.get("replaced", {}), manifest["abandoned"])
+        shards = [*standing.newest.shards, *itertools.chain(*map(layout.shards_of, gone))]
         names |= _public_names(Plan.of(manifest), shards)
     if standing.pending is not None:
         names |= _public_names(standing.pending, standing.pending.shards)
     return names
-
-
-def abandoned(commit: Commit) -> list[Shard]:
-    """The shards of the operation that a commit abandoned; a late worker may still write them."""
-    return layout.shards_of(commit.manifest.get("abandoned", {}))
 
 
 def _public_names(plan: Plan, shards: Iterable[Shard]) -> set[str]:
@@ -255,7 +251,7 @@ def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None
     names: set[str] = set()
     pending, newest = standing.pending, standing.newest
     if newest is not None:
-        for shard in abandoned(newest):
+        for shard in {*layout.shards_of(newest.manifest["abandoned"])} - {*newest.shards}:
             names.update(shard.files)
     if pending is not None:
         for shard in pending.shards:

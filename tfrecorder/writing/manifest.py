@@ -39,7 +39,8 @@ def manifest_of(
     [revision, shards]), "since" (the commit that began it), "stated" (its version for TFDS),
     "image_shapes", "image_sides",
     "positions" (source -> how far it was read), "lists" (sums of the two lists of rows) and
-    "contents" (split -> a checksum of all its shards).
+    "contents" (split -> a checksum of all its shards) and "abandoned" (the "own" of an operation
+    that was given up, whose late workers may still write these names).
 
     Args:
         done: the done-records of all shards of the commit, in their order.
@@ -76,6 +77,7 @@ def manifest_of(
         "positions": before.get("positions", {}) | positions,
         "lists": lists,
         "contents": contents,
+        "abandoned": before.get("abandoned", {}),
         **({"replaced": (previous or {})["splits"]} if plan.rewrites and previous else {}),
     }
 
