@@ -253,7 +253,7 @@ class ConvertOptions(Options):
     )
     retry_rejects: bool = option(
         False,
-        help="For a finished dataset: retry the shards with images that could not be read.",
+        help="For a finished dataset: try its rejects again, and add what can be read now.",
     )
     runner: str = option(
         "DirectRunner",
