@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from follow_cases import IDS, append
-from growing_cases import QUIET, drawn, table
+from growing_cases import QUIET, drawn, shards_of, table
 from PIL import Image
 from reading_cases import ids, jpeg, photograph
 from support import copied_as_tfds, photo_frame, run
@@ -34,35 +34,27 @@ SIZES = [12, 4, 6, 4, 1, 1, 3]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dataset with all of its generations; not to be changed."""
-    out = str(tmp_path_factory.mktemp("whole") / "out")
-    rows = table(0, sum(SIZES))
-    tfrecorder.convert(rows[:12], out, num_shards=3, shuffle=False, **QUIET)
-    for end in np.cumsum(SIZES)[1:]:
-        tfrecorder.append(rows[:end], out, **QUIET)
+def two(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The first two generations: the rows 0 to 11 and 12 to 15; not to be changed."""
+    out = str(tmp_path_factory.mktemp("two") / "out")
+    tfrecorder.convert(table(0, 12), out, num_shards=3, shuffle=False, **QUIET)
+    append(table(0, 16), out)
     return out
 
 
 @pytest.fixture
-def out(whole: str, grow: Grow) -> str:
-    """Its first two generations: the rows 0 to 11 and 12 to 15."""
-    shutil.copytree(whole, "out", ignore=shutil.ignore_patterns("appended"))
-    grow()
-    return "out"
+def out(two: str) -> str:
+    return shutil.copytree(two, "out")
 
 
 @pytest.fixture
-def grow(whole: str) -> Grow:
-    """Lets the next generations of `out` appear, each complete, as by a commit."""
+def grow(out: str) -> Grow:
+    """Appends the next generations to `out`."""
 
     def appear(times: int = 1) -> None:
-        appended = Path("out/appended")
-        appended.mkdir(exist_ok=True)
-        there = len(list(appended.iterdir()))
+        there = tfrecorder.generations(out)[0]
         for number in range(there + 1, there + 1 + times):
-            shutil.copytree(f"{whole}/appended/{number:05d}", "copied")
-            Path("copied").rename(appended / f"{number:05d}")
+            append(table(0, sum(SIZES[: number + 1])), out)
 
     return appear
 
@@ -304,25 +296,22 @@ def test_a_new_generation_that_is_damaged_fails_as_in_load(
 ) -> None:
     train = read(out, "TRAIN", follow=True, **IDS)
     grow()
-    (shard,) = Path(out, "appended/00002").glob("*.tfrecord")
+    (shard,) = shards_of(out, 2)
     shard.rename("aside")
     with pytest.raises(DatasetError) as caught:
         tfrecorder.load(out)
-    assert "00002 is not whole" in str(caught.value)
+    assert f"out is not whole: {shard.name} is missing" in str(caught.value)
     assert str(caught.value) in failing(train)
     Path("aside").rename(shard)
-    shutil.move("out/appended/00002", "kept")
-    assert len(ids(train)) == 16
-    shutil.move("kept", "out/appended/00002")
     assert len(ids(train)) == 22
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_a_generation_lost_in_the_middle_is_an_error(out: str, grow: Grow, read: Reader) -> None:
+def test_a_commit_without_its_manifest_is_an_error(out: str, grow: Grow, read: Reader) -> None:
     train = read(out, "TRAIN", follow=True, **IDS)
     grow(2)
-    shutil.rmtree("out/appended/00002")
-    assert "appended/00002 is missing or not committed, but generation 3 is there" in failing(train)
+    Path("out/_tfrecorder/commits/00003.json").unlink()
+    assert "out/_tfrecorder/commits/00003.json is missing" in failing(train)
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -335,12 +324,12 @@ def test_a_dataset_that_was_replaced_is_an_error(out: str, read: Reader) -> None
 def test_damaged_bytes_of_a_new_generation_fail(out: str, grow: Grow) -> None:
     trains = [read(out, "TRAIN", follow=True, **IDS) for read in READERS]
     grow()
-    (shard,) = Path(out, "appended/00002").glob("*.tfrecord")
+    (shard,) = shards_of(out, 2)
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
     assert "corrupted record" in failing(trains[0])
-    assert "00002" in failing(trains[1])
+    assert shard.name in failing(trains[1])
 
 
 def test_what_other_tools_wrote_cannot_be_followed(dataset: Path) -> None:

@@ -51,7 +51,7 @@ def test_batches_follow_a_dataset_in_a_bucket(gcs: Gcs) -> None:
 
 
 @pytest.mark.slow
-def test_only_new_generations_are_read_again(gcs: Gcs) -> None:
+def test_each_epoch_reads_one_manifest_however_often_the_dataset_grew(gcs: Gcs) -> None:
     tfrecorder.convert(table(0, 6), OUT, **QUIET)
     append(table(6, 2), OUT)
     train = tfrecorder.batches(OUT, "TRAIN", follow=True, **IDS)
@@ -59,8 +59,9 @@ def test_only_new_generations_are_read_again(gcs: Gcs) -> None:
     for _ in range(2):
         gcs.forget_requests()
         ids(train)
-        counts.append(gcs.count("download", "*/appended/*metadata.json"))
+        counts.append((gcs.count("list"), gcs.count("download", "*/commits/*")))
         append(table(8, 2), OUT)
     gcs.forget_requests()
     ids(train)
-    assert [*counts, gcs.count("download", "*/appended/*metadata.json")] == [0, 1, 0]
+    counts.append((gcs.count("list"), gcs.count("download", "*/commits/*")))
+    assert counts == [(1, 1)] * 3

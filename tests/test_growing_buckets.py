@@ -51,7 +51,7 @@ def test_a_bucket_holds_the_bytes_of_a_disk(grown: Gcs) -> None:
     assert files_in(grown) == local_files("out")
     assert tfrecorder.info(OUT).records == 20
     assert tfrecorder.info(OUT, at=0).records == 12
-    assert tfrecorder.generations(OUT) == [f"{OUT}/appended/00001", OUT]
+    assert tfrecorder.generations(OUT) == [1, 0]
     assert len(tfrecorder.Records(OUT, "TRAIN", decode=False)) == 20
     assert tfrecorder.verify(OUT, progress=False).ok
     assert tfrecorder.append(table(0, 20), OUT, **QUIET).was_finished
@@ -68,10 +68,15 @@ def test_images_in_a_bucket_are_known_by_their_uris(gcs: Gcs) -> None:
         assert tfrecorder.append(rows.assign(image_uri=uri), OUT, **more).rows_there == 1
 
 
-def test_a_dataset_without_generations_costs_one_listing(grown: Gcs) -> None:
+def test_opening_costs_one_listing_and_one_manifest_however_often_it_grew(grown: Gcs) -> None:
+    for rows in (14, 16):
+        tfrecorder.append(table(0, rows), OUT, **QUIET)
     grown.forget_requests()
     tfrecorder.Records(OUT, "TRAIN")
-    assert grown.count("list") == 2, "the directory and appended/"
+    assert (grown.count("list"), grown.count("download", "*/commits/*")) == (1, 1)
+    grown.forget_requests()
+    tfrecorder.Records(OUT, "TRAIN", at=0)
+    assert (grown.count("list"), grown.count("download", "*/commits/*")) == (1, 2)
 
 
 @pytest.mark.slow
@@ -106,5 +111,5 @@ def test_of_two_appends_at_once_one_has_the_number(
     for first in (12, 20, 12):  # of which one must be run again before the other
         with contextlib.suppress(OutputError):
             tfrecorder.append(table(first, 4), OUT, **QUIET)
-    assert [one.records for one in tfrecorder.info(OUT).generations] == [12, 4, 4]
+    assert [one.records for one in tfrecorder.info(OUT).generations.values()] == [12, 4, 4]
     assert tfrecorder.verify(OUT, progress=False).ok

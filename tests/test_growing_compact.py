@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from growing_cases import QUIET, drawn, grow_ten_times, table
+from growing_cases import QUIET, drawn, grow_ten_times, records_of, shards_of, table
 from support import records, rejects, run, serialized, shards
 
 import tfrecorder
@@ -34,9 +34,7 @@ def compact(directory: str, out: str = "new", **options: object) -> tfrecorder.C
 
 
 def all_records(directory: str, split: str = "") -> Counter[bytes]:
-    folders = tfrecorder.generations(directory)
-    files = [shard for folder in folders for shard in shards(folder, split)]
-    return Counter(data for shard in files for data in serialized(shard))
+    return Counter(data for shard in shards(directory, split) for data in serialized(shard))
 
 
 def all_bytes(directory: str) -> bytes:
@@ -48,7 +46,7 @@ def test_every_record_is_copied_as_it_is(ten) -> None:
     assert (result.records, result.rejects) == (51, {"read/not_found": 1})
     for split in ("TRAIN", "VALIDATION", "TEST"):
         assert all_records("new", split) == all_records(ten, split)
-    assert not Path("new/appended").exists()
+    assert tfrecorder.generations("new") == [0]
     assert tfrecorder.verify("new", progress=False).ok
 
 
@@ -141,7 +139,7 @@ def test_a_compacted_dataset_grows_on(ten) -> None:
     uris = [*tfrecorder.to_frame(ten)["image_uri"][:3], missing, *drawn("late", 2, (9, 9))]
     result = tfrecorder.append(table(0, 6).assign(image_uri=uris), "new", **QUIET)
     assert (result.rows_there, result.records) == (4, 2)
-    ids = [int(one["image/source_id"]) for one in records("new/appended/00001")]
+    ids = [int(one["image/source_id"]) for one in records_of("new", 1)]
     assert sorted(ids) == [52, 53]
     assert rejects("new")["row"].tolist() == [51]
     compact("new", "newer")
@@ -165,14 +163,14 @@ def test_a_damaged_shard_is_repaired_from_the_old_dataset(ten) -> None:
 
 def test_a_damaged_record_is_not_copied(ten) -> None:
     shutil.copytree(ten, "old")
-    shard = next(Path("old/appended/00003").glob("*.tfrecord"))
+    (shard,) = shards_of("old", 3)
     data = bytearray(shard.read_bytes())
     data[200] ^= 1
     shard.write_bytes(data)
-    with pytest.raises(DatasetError, match=r"00003/train-.*checksum of the data is wrong"):
+    with pytest.raises(DatasetError, match=rf"{shard.name}.*checksum of the data is wrong"):
         compact("old")
     assert not Path("new/dataset_info.json").exists()
-    shutil.copy(next(Path(ten, "appended/00003").glob("*.tfrecord")), shard)
+    shutil.copy(Path(ten, shard.name), shard)
     assert compact("old").records == 51
 
 

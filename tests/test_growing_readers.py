@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,9 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from growing_cases import QUIET, grow_ten_times, table
+from growing_cases import QUIET, grow_ten_times, shards_of, table
 from reading_cases import assert_alike
-from support import copied_as_tfds, public_files, records
+from support import copied_as_tfds, records
 
 import tfrecorder
 from tfrecorder import DatasetError, OptionError
@@ -40,10 +41,7 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def stored(out: str, split: str) -> list[Told]:
     """The records of a split, oldest generation first, as the files hold them."""
-    found = []
-    for directory in reversed(tfrecorder.generations(out)):
-        found += [told(one) for one in records(directory, split)]
-    return found
+    return [told(one) for one in records(out, split)]
 
 
 def told(one: dict) -> Told:
@@ -98,8 +96,7 @@ def test_batches_read_the_same_pixels(ten, split) -> None:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_plain_tf_data_reads_the_same(ten, split) -> None:
-    patterns = [f"{one}/{split.lower()}-*.tfrecord" for one in tfrecorder.generations(ten)]
-    files = tf.data.Dataset.list_files(patterns, shuffle=False)
+    files = tf.data.Dataset.list_files(f"{ten}/{split.lower()}-*.tfrecord", shuffle=False)
     forms = {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
         "image/class/label": tf.io.FixedLenFeature([], tf.int64),
@@ -109,11 +106,11 @@ def test_plain_tf_data_reads_the_same(ten, split) -> None:
         told({key: value.numpy() for key, value in tf.io.parse_single_example(one, forms).items()})
         for one in tf.data.TFRecordDataset(files)
     ]
-    assert sorted(found) == sorted(stored(ten, split))
+    assert found == stored(ten, split)
 
 
 def test_tfds_reads_all_generations_with_all_classes(ten) -> None:
-    builder = tfds.builder_from_directories(tfrecorder.generations(ten))
+    builder = tfds.builder_from_directory(ten)
     assert tuple(builder.info.features["image/class/label"].names) == NAMES
     assert builder.info.features["image/encoded"].shape == (None, None, 3)
     for split, count in SPLITS.items():
@@ -122,10 +119,13 @@ def test_tfds_reads_all_generations_with_all_classes(ten) -> None:
         got = [told({key: value.numpy() for key, value in one.items()}) for one in found]
         assert len(got) == count
         assert sorted(got) == sorted(stored(ten, split))
+    part = builder.as_dataset(split="train[50%:60%]", decoders={"image/encoded": skip})
+    got = [told({key: value.numpy() for key, value in one.items()}) for one in part]
+    assert sorted(got) == sorted(stored(ten, "TRAIN")[20:24])
 
 
 def test_tfds_decodes_every_image(ten) -> None:
-    builder = tfds.builder_from_directories(tfrecorder.generations(ten))
+    builder = tfds.builder_from_directory(ten)
     shapes = {
         tuple(image.shape) for image, _ in builder.as_dataset(split="train", as_supervised=True)
     }
@@ -139,7 +139,8 @@ def test_info_adds_all_generations_up(ten) -> None:
     found = tfrecorder.info(ten)
     assert {name: split.records for name, split in found.splits.items()} == SPLITS
     assert found.class_names == NAMES
-    assert [one.records for one in found.generations] == [12, *[4] * 9]
+    assert list(found.generations) == list(range(10))
+    assert [one.records for one in found.generations.values()] == [12, *[4] * 9]
     assert sum(count for of in found.class_counts.values() for count in of.values()) == 48
     assert found.class_counts["TRAIN"]["zebra"] == 4
     assert found.formats == {"jpeg": 40, "png": 8}
@@ -177,11 +178,7 @@ def test_at_reads_it_as_it_was(ten) -> None:
     assert len(tfrecorder.inspect(ten, num_records=99, at=1)) == 16
     assert tfrecorder.preview(ten, num_records=2, progress=False, at=1).records == 16
     assert tfrecorder.verify(ten, progress=False, at=1).records == 16
-    assert [Path(one).name for one in tfrecorder.generations(ten, at=2)] == [
-        "00002",
-        "00001",
-        "out",
-    ]
+    assert tfrecorder.generations(ten, at=2) == [2, 1, 0]
     with pytest.raises(DatasetError, match="has no split 'TEST'"):
         tfrecorder.load(ten, "TEST", at=5)
 
@@ -231,79 +228,85 @@ def own(ten) -> Path:
     return Path(shutil.copytree(ten, "out"))
 
 
-READERS = (
-    tfrecorder.info,
-    tfrecorder.load,
-    tfrecorder.to_frame,
-    tfrecorder.generations,
-    tfrecorder.verify,
-    tfrecorder.status,
-    tfrecorder.repair,
-)
+READERS = (tfrecorder.info, tfrecorder.load, tfrecorder.to_frame, tfrecorder.generations)
 
 
-@pytest.mark.parametrize("lost", ["", "dataset_info.json"])
-def test_a_generation_lost_in_the_middle_is_an_error(own, lost) -> None:
-    path = own / "appended" / "00004" / lost
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for read in READERS:
-        with pytest.raises(DatasetError, match="appended/00004 is missing or not committed"):
+@pytest.mark.parametrize("read", [*READERS, tfrecorder.status, tfrecorder.append])
+@pytest.mark.parametrize("data", [None, b"", b"{}"])
+def test_without_the_newest_manifest_a_dataset_is_not_whole(own, read, data) -> None:
+    newest = own / "_tfrecorder/commits/00009.json"
+    newest.write_bytes(data) if data is not None else newest.unlink()
+    given = (table(0, 50), "out") if read is tfrecorder.append else ("out",)
+    with pytest.raises(
+        DatasetError, match=r"00009\.json is .*`tfrecorder\.repair.* writes it again"
+    ):
+        read(*given)
+
+
+def test_an_older_manifest_is_missed_only_by_who_reads_it(own) -> None:
+    (own / "_tfrecorder/commits/00004.json").unlink()
+    assert len(tfrecorder.Records("out", "TRAIN")) == len(tfrecorder.load("out", "TRAIN")) == 40
+    assert tfrecorder.generations("out") == list(range(9, -1, -1))
+    assert len(tfrecorder.Records("out", "TRAIN", at=3)) == 24
+    tfrecorder.append(table(0, 53), "out", **QUIET)
+    for read in (tfrecorder.info, partial(tfrecorder.load, at=4)):
+        with pytest.raises(DatasetError, match=r"commits/00004\.json is missing"):
             read("out")
-    assert tfrecorder.info("out", at=3).records == 24
 
 
-def test_a_generation_of_another_dataset_is_an_error(own) -> None:
+def test_a_manifest_of_another_dataset_is_an_error(own) -> None:
     tfrecorder.convert(table(0, 10), "other", **QUIET)
-    tfrecorder.append(table(10, 2), "other", **QUIET)
-    shutil.rmtree("out/appended/00009")
-    shutil.copytree("other/appended/00001", "out/appended/00009")
-    with pytest.raises(DatasetError, match="00009 was not appended to what out/appended/00008"):
-        tfrecorder.info("out")
-    (fault,) = tfrecorder.verify("out", progress=False).found
-    assert fault.file == "appended/00009/_tfrecorder/plan.json"
+    shutil.copy("other/_tfrecorder/commits/00000.json", "out/_tfrecorder/commits/00009.json")
+    for read in READERS:
+        with pytest.raises(DatasetError, match=r"00009\.json belongs to another commit"):
+            read("out")
 
 
-def test_a_generation_without_a_commit_at_the_end_is_not_seen(own) -> None:
-    (own / "appended" / "00009" / "dataset_info.json").unlink()
-    assert tfrecorder.info("out").records == 44
+def test_what_is_written_and_not_committed_is_not_seen(own) -> None:
+    tfrecorder.append(table(0, 4), "out", duplicates="keep", stage_only=True, **QUIET)
+    tfrecorder.work("out", progress=False)
+    assert tfrecorder.info("out").records == len(tfrecorder.to_frame("out")) == 48
+    assert sum(len(records("out", split)) for split in SPLITS) == 48, "by a glob"
     status = tfrecorder.status("out")
-    assert (status.committed, status.appends, status.rows) == (False, 9, 4)
-    assert "this is generation 9" in str(status)
+    assert (status.committed, status.appends, status.rows) == (False, 10, 4)
+    assert "this is generation 10" in str(status)
 
 
-def test_verify_and_repair_name_the_generation(own) -> None:
-    shard = next(own.glob("appended/00002/*.tfrecord"))
+def test_verify_and_repair_name_the_shard(own) -> None:
+    (shard,) = shards_of(own, 2)
     written = shard.read_bytes()
     shard.write_bytes(written[:-1] + b"x")
     report = tfrecorder.verify("out", progress=False)
-    assert {fault.file for fault in report.found} == {f"appended/00002/{shard.name}"}
-    assert tfrecorder.repair("out", progress=False).files == (f"appended/00002/{shard.name}",)
+    assert {fault.file for fault in report.found} == {shard.name}
+    assert tfrecorder.repair("out", progress=False).files == (shard.name,)
     assert shard.read_bytes() == written
     assert tfrecorder.verify("out", progress=False).ok
 
 
-def test_a_missing_shard_of_a_generation_is_named(own) -> None:
-    next(own.glob("appended/00002/*.tfrecord")).unlink()
-    with pytest.raises(DatasetError, match="out/appended/00002 is not whole"):
+def test_a_missing_shard_is_named(own) -> None:
+    (shard,) = shards_of(own, 2)
+    shard.unlink()
+    with pytest.raises(DatasetError, match=f"out is not whole: .*{shard.name} is missing"):
         tfrecorder.load("out")
     (damage,) = tfrecorder.status("out").damage
-    assert damage.startswith("appended/00002/train-00000.tfrecord is missing")
+    assert damage.startswith(f"{shard.name} is missing")
 
 
-def test_the_newest_generation_describes_the_whole(ten) -> None:
-    features = json.loads(Path(ten, "appended/00009/features.json").read_text())
+def test_the_public_files_describe_the_whole(ten) -> None:
+    features = json.loads(Path(ten, "features.json").read_text())
     forms = features["featuresDict"]["features"]
     assert forms["image/encoded"]["image"]["shape"]["dimensions"] == ["-1", "-1", "3"]
     assert forms["image/class/label"]["classLabel"]["numClasses"] == "6"
-    names = Path(ten, "appended/00009/image.class.label.labels.txt").read_text()
+    names = Path(ten, "image.class.label.labels.txt").read_text()
     assert tuple(names.split()) == NAMES
-    info = json.loads(Path(ten, "appended/00009/dataset_info.json").read_text())
+    info = json.loads(Path(ten, "dataset_info.json").read_text())
     assert [split["name"] for split in info["splits"]] == ["train", "validation", "test"]
 
 
-def test_generation_0_stays_as_it_was(ten) -> None:
+def test_the_first_shards_stay_as_they_were(ten) -> None:
     tfrecorder.convert(table(0, 12), "alone", num_shards=2, **QUIET)
-    assert public_files(ten) == public_files("alone")
+    for shard in shards_of("alone", 0):
+        assert Path(ten, shard.name).read_bytes() == shard.read_bytes()
 
 
 def test_statistics_of_numbers_are_of_all_rows() -> None:
