@@ -136,7 +136,7 @@ def find(rows: PlannedRows, is_completed: bool = False) -> Found:
     if standing.newest is not None and not (rows.plan.is_added or anew):
         whole = finished(rows.folder, standing, rows.plan)
         if whole is not None and options.retry_rejects:
-            some = retried(rows.folder, standing.newest, rows.plan, rows.planned)
+            some = retried(rows.folder, standing.newest, whole, rows.plan, rows.planned)
             if some is not None:
                 plan, planned = some
                 rows, whole = dataclasses.replace(rows, plan=plan, planned=planned), None
