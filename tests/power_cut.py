@@ -55,6 +55,12 @@ def mark(name: str) -> None:
         os.open(_MARK + name, os.O_RDONLY)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files below a folder, but for those that were not complete."""
+    files = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    return {str(name): path.read_bytes() for name, path in files.items() if "tmp" not in name.parts}
+
+
 # ---------------------------------------------------------------------------------------- the disk
 
 

@@ -1,4 +1,4 @@
-"""What `storage.sync` keeps through a power cut, and what is lost without it."""
+"""The recording layer itself: what it keeps of a script's writes through a power cut."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from power_cut import Recording, recorded, strace
+from power_cut import Recording, contents, recorded, strace
 
 pytestmark = [
     pytest.mark.slow,
@@ -22,54 +22,9 @@ def disk(tmp_path: Path) -> Path:
     return folder
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """The files below a folder, but for those that were not complete."""
-    files = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
-    return {str(name): path.read_bytes() for name, path in files.items() if "tmp" not in name.parts}
-
-
 def states(recording: Recording, disk: Path, *more: object, **given: object) -> list[dict]:
     where = disk.parent / "after"
     return [contents(path) for _, path in recording.states(where, *more, **given)]  # type: ignore[arg-type]
-
-
-PUBLISH = """
-import sys
-from power_cut import mark
-from tfrecorder import storage
-
-out = sys.argv[1] + "/made/out"
-storage.publish_bytes(out, "a", b"new" * 1000)
-storage.publish_bytes(out, "b/c", b"other")
-"""
-SYNC = """
-storage.sync(out, ["a", "b/c"])
-mark("synced")
-storage.publish_bytes(out, "a", b"last")
-"""
-WHOLE = {"old": b"old", "made/out/a": b"new" * 1000, "made/out/b/c": b"other"}
-
-
-def test_what_was_synced_is_kept(disk: Path) -> None:
-    recording = recorded(PUBLISH + SYNC, disk, str(disk))
-    synced = recording.marks["synced"]
-    assert states(recording, disk, [0]) == [{"old": b"old"}]
-    after = states(recording, disk, range(synced, len(recording.calls) + 1), range(20))
-    emptied, last = WHOLE | {"made/out/a": b""}, WHOLE | {"made/out/a": b"last"}
-    assert len(after) > 3
-    assert all(state in (WHOLE, emptied, last) for state in after)
-    for state in states(recording, disk, [synced], ["none", "names", "all"]):
-        assert state == WHOLE
-    assert states(recording, disk, unsynced=["all"])[-1] == contents(disk) == last
-
-
-def test_what_was_not_synced_is_lost(disk: Path) -> None:
-    recording = recorded(PUBLISH, disk, str(disk))
-    end = [len(recording.calls)]
-    assert states(recording, disk, end, ["none"]) == [{"old": b"old"}]
-    empty = {"old": b"old", "made/out/a": b"", "made/out/b/c": b""}
-    assert states(recording, disk, end, ["names"]) == [empty]
-    assert states(recording, disk, end, ["all"]) == [WHOLE]
 
 
 def test_a_file_is_no_use_without_its_name_nor_a_name_without_its_file(disk: Path) -> None:

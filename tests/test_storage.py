@@ -9,12 +9,13 @@ import json
 import os
 import random
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import fsspec
 import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from power_cut import Recording, contents, recorded, strace
 from support import (
     CSV,
     PHOTOS,
@@ -330,3 +331,63 @@ def test_the_command_line_says_in_one_line_what_to_install(tmp_path):
     assert finished.returncode == 2
     assert "pip install ocifs" in finished.stderr
     assert finished.stderr.count("\n") == 1
+
+
+# ------------------------------------------------------------------------------------- power cuts
+
+in_power_cuts = pytest.mark.skipif(strace() is None, reason="strace is not installed")
+
+
+def filled(folder: Path) -> Path:
+    disk = folder / "disk"
+    disk.mkdir()
+    disk.joinpath("old").write_bytes(b"old")
+    return disk
+
+
+def left(recording: Recording, *cuts_and_kept: Any, **more: Any) -> list[dict[str, bytes]]:
+    """The files that power cuts leave."""
+    return [contents(path) for _, path in recording.states(Path("after"), *cuts_and_kept, **more)]
+
+
+PUBLISH = """
+import sys
+from power_cut import mark
+from tfrecorder import storage
+
+out = sys.argv[1] + "/made/out"
+storage.publish_bytes(out, "a", b"new" * 1000)
+storage.publish_bytes(out, "b/c", b"other")
+"""
+SYNC = """
+storage.sync(out, ["a", "b/c"])
+mark("synced")
+storage.publish_bytes(out, "a", b"last")
+"""
+WHOLE = {"old": b"old", "made/out/a": b"new" * 1000, "made/out/b/c": b"other"}
+
+
+@in_power_cuts
+def test_what_was_synced_survives_a_power_cut(tmp_path: Path) -> None:
+    disk = filled(tmp_path)
+    recording = recorded(PUBLISH + SYNC, disk, str(disk))
+    synced = recording.marks["synced"]
+    assert left(recording, [0]) == [{"old": b"old"}]
+    after = left(recording, range(synced, len(recording.calls) + 1), range(20))
+    emptied, last = WHOLE | {"made/out/a": b""}, WHOLE | {"made/out/a": b"last"}
+    assert len(after) > 3
+    assert all(state in (WHOLE, emptied, last) for state in after)
+    for state in left(recording, [synced], ["none", "names", "all"]):
+        assert state == WHOLE
+    assert left(recording, unsynced=["all"])[-1] == contents(disk) == last
+
+
+@in_power_cuts
+def test_what_was_not_synced_is_lost_in_one(tmp_path: Path) -> None:
+    disk = filled(tmp_path)
+    recording = recorded(PUBLISH, disk, str(disk))
+    end = [len(recording.calls)]
+    assert left(recording, end, ["none"]) == [{"old": b"old"}]
+    empty = {"old": b"old", "made/out/a": b"", "made/out/b/c": b""}
+    assert left(recording, end, ["names"]) == [empty]
+    assert left(recording, end, ["all"]) == [WHOLE]
