@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from source_cases import BY_PANDAS, Checked, digest_of, judged, large_from_here, source_of
 
 from tfrecorder import SourceError

@@ -40,8 +40,7 @@ from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import StagedPlan, read_plan
 from tfrecorder.plan.plan import Plan
 from tfrecorder.storage import gcs as gcs_store
-from tfrecorder.writing import commit as commit_module
-from tfrecorder.writing import pipeline
+from tfrecorder.writing import commit as commit_module, pipeline
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.shards import Pool, write_shard
 from tfrecorder.writing.worker import Task

@@ -52,7 +52,8 @@ def test_what_is_compacted_is_not_written_again() -> None:
     compact()
     standing = inodes("")
     again = compact()
-    assert again.was_finished and inodes("") == standing
+    assert again.was_finished
+    assert inodes("") == standing
     tfrecorder.append(table(40, 4), "out", **QUIET)
     assert not compact().was_finished
 

@@ -11,8 +11,7 @@ import struct
 import google_crc32c
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.example import encode_parts

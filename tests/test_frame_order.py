@@ -12,11 +12,9 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from foreign_cases import PHOTOS as COFFEE
-from foreign_cases import image, write
+from foreign_cases import PHOTOS as COFFEE, image, write
 from growing_cases import QUIET, table
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from support import photo_frame
 
 import tfrecorder

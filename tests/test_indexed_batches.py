@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from kind_cases import EVERY_KIND, convert, every_kind
 from object_cases import in_pixels
 from reading_cases import assert_alike, convert_photos, damaged

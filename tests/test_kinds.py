@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as npst
 from kind_cases import EVERY_KIND, convert, every_kind, values
 from record_laws import check_records

@@ -12,8 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfrecorder import ConvertOptions, OutputError
 from tfrecorder.core.balanced_parts import balanced_part

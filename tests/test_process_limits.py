@@ -22,8 +22,7 @@ from pathlib import Path
 
 import pytest
 from expensive_cases import strips
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support import CSV, SAMPLES, public_files, run
 from torture import control_groups, disks, limits
 

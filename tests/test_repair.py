@@ -10,8 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from damage import SHARD, agree, all_files, edit_done, flip, make_dataset, planned, restore
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support import PHOTOS, public_files
 from wall_cases import BEAM, TENSORFLOW, attempts_of
 

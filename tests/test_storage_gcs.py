@@ -21,8 +21,7 @@ from gcs.tls_proxy import TlsProxy
 from support import patience, run, shorten_patience, shorten_pauses, wait_for
 
 from tfrecorder import UnreachableError, storage
-from tfrecorder.storage import gcs as gcs_store
-from tfrecorder.storage import gcs_requests, retry
+from tfrecorder.storage import gcs as gcs_store, gcs_requests, retry
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from reading_cases import PHOTOS_CSV, convert_photos
 from support import skip_without
 from torture import trainings

@@ -26,8 +26,7 @@ from damage import (
     reseal,
     restore,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support import PHOTOS, copied_as_tfds, photo_frame
 from wall_cases import BEAM, TENSORFLOW, attempts_of
 

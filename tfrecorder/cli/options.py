@@ -10,8 +10,7 @@ import click
 from click.core import ParameterSource
 
 from tfrecorder.cli.output import image_size, is_quiet
-from tfrecorder.core.checks import OneOf, Whole, seconds
-from tfrecorder.core.checks import flag as is_flag
+from tfrecorder.core.checks import OneOf, Whole, flag as is_flag, seconds
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import Options
 

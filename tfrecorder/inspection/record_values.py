@@ -13,8 +13,7 @@ from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import class_name
 from tfrecorder.reading.stored_records import Record
-from tfrecorder.schema.fields import Field
-from tfrecorder.schema.fields import image_of as image_field
+from tfrecorder.schema.fields import Field, image_of as image_field
 from tfrecorder.schema.keys import FILENAME, NO_LABEL, SOURCE_ID
 from tfrecorder.schema.kinds import Boxes, Mask
 

@@ -19,8 +19,7 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.format import layout
 from tfrecorder.reading.commits import read_commit
-from tfrecorder.schema.fields import class_field
-from tfrecorder.schema.fields import from_json as fields_from_json
+from tfrecorder.schema.fields import class_field, from_json as fields_from_json
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:

@@ -25,9 +25,13 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import BASE, REJECT_OF, spool_columns
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.schema.fields import Field, image_of, record_features
-from tfrecorder.schema.fields import from_json as fields_from_json
-from tfrecorder.schema.fields import to_json as fields_to_json
+from tfrecorder.schema.fields import (
+    Field,
+    from_json as fields_from_json,
+    image_of,
+    record_features,
+    to_json as fields_to_json,
+)
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, Feature
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.validation.rules import Checked
