@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import error_of, public_files
+import tensorflow_datasets as tfds
+from support import content_files, error_of, examples, public_files
 from torture.steps import Moment, convert_until
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError, OutputError, RejectedError
+from tfrecorder import DatasetError, OutputError, RejectedError
 
-NEXT = Path("out/_tfrecorder/next")
+WAITING = Path("out/_tfrecorder/waiting")
 OLD = {"num_shards": 3, "progress": False}
 NEW = {"num_shards": 2, "progress": False}
 
@@ -51,13 +52,27 @@ def all_files(directory: str) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
+def check_is(directory: str, fresh: str, commits: int = 1) -> None:
+    """A directory holds the dataset of another one, and nothing is left of what was there."""
+    assert content_files(directory) == content_files(fresh)
+    assert tfrecorder.info(directory).class_counts == tfrecorder.info(fresh).class_counts
+    assert tfrecorder.generations(directory) == [commits]
+    assert tfrecorder.verify(directory, progress=False).ok
+    count = len(list(Path(fresh).glob("*.tfrecord")))
+    private = [path.relative_to(directory).parts[1:] for path in Path(directory).rglob("_tf*/**/*")]
+    folders = sorted(parts[0] for parts in private if len(parts) == 2)
+    assert folders == ["commits", *["index"] * count, *["tables"] * count]
+    assert {parts[0] for parts in private} == {"commits", "index", "tables", "lock"}
+
+
 # -------------------------------------------------------------------------- an unfinished overwrite
 
 
 def test_an_overwrite_that_fails_leaves_the_old_dataset(old, broken) -> None:
     words = fail(broken)
     assert "Nothing was committed" in words
-    assert "out/_tfrecorder/next/_tfrecorder/rejects" in words
+    assert "out/_tfrecorder/waiting/rejects.csv" in words
+    assert Path("out/_tfrecorder/waiting/rejects.csv").exists()
     assert public_files("out") == old
     assert tfrecorder.verify("out", progress=False).ok
     assert len(list(tfrecorder.load("out", split="TRAIN", batch_size=None))) == 52
@@ -65,14 +80,14 @@ def test_an_overwrite_that_fails_leaves_the_old_dataset(old, broken) -> None:
 
 def test_the_same_overwrite_goes_on_where_it_stopped(old, broken) -> None:
     fail(broken)
-    shards = sorted(NEXT.glob("*.tfrecord"))
-    done = {path.name: path.stat().st_ino for path in shards}
+    done = {path.name: path.stat().st_ino for path in WAITING.glob("*.tfrecord")}
+    assert len(done) == 2
     mend(broken)
     assert overwrite(broken, max_reject_fraction=0.0).records == 52
     kept = [name for name, number in done.items() if Path("out", name).stat().st_ino == number]
     assert len(kept) == 1, "the shard without the image that was missing"
     tfrecorder.convert(broken, "fresh", **NEW)
-    assert all_files("out") == all_files("fresh"), "also those of _tfrecorder/"
+    check_is("out", "fresh")
 
 
 @pytest.mark.slow
@@ -80,7 +95,7 @@ def test_another_overwrite_begins_anew(old, broken, frame) -> None:
     fail(broken)
     assert overwrite(frame, num_shards=4).records == 52
     tfrecorder.convert(frame, "fresh", **{**NEW, "num_shards": 4})
-    assert all_files("out") == all_files("fresh")
+    check_is("out", "fresh", commits=2)  # the first was given up: its number does not come again
 
 
 def test_the_bar_comes_to_its_end(old, frame, capfd) -> None:
@@ -93,20 +108,22 @@ def test_over_a_finished_dataset_the_same_overwrite_begins_anew(frame) -> None:
     before = Path("out/dataset_info.json").stat().st_ino
     overwrite(frame)
     assert Path("out/dataset_info.json").stat().st_ino != before
-    assert not NEXT.exists()
+    assert not WAITING.exists()
 
 
-def test_without_overwrite_an_unfinished_one_is_left_alone(old, broken, frame) -> None:
+def test_an_unfinished_one_is_left_alone_by_whatever_is_another(old, broken, frame) -> None:
     fail(broken)
     before = all_files("out")
-    assert tfrecorder.convert(frame, "out", **OLD).was_finished
-    words = "is a finished dataset. Give `overwrite=True`"
-    assert words in error_of(OutputError, frame, **{**OLD, "seed": 3})
+    for options in ({}, {"seed": 3}, {"retry_rejects": True}):
+        words = error_of(OutputError, frame, **{**OLD, **options})
+        assert "`tfrecorder.undo` abandons it" in words
+        assert "\n" not in words
+    mend(broken)
+    with pytest.raises(OutputError, match="run the same conversion again"):
+        tfrecorder.append(broken.iloc[3:4], "out", progress=False)
     assert all_files("out") == before
-    tfrecorder.convert(frame, "out", retry_rejects=True, **OLD)
-    assert public_files("out") == old
-    assert len(list(NEXT.glob("*.tfrecord"))) == 2
-    assert not tfrecorder.repair("out", progress=False).files
+    assert tfrecorder.undo("out").kind == "conversion"
+    assert tfrecorder.convert(frame, "out", **OLD).was_finished
 
 
 def test_status_shows_an_unfinished_overwrite(old, broken) -> None:
@@ -117,7 +134,7 @@ def test_status_shows_an_unfinished_overwrite(old, broken) -> None:
     assert (found.shards, found.shards_done, found.rejects) == (2, 2, {"read/not_found": 1})
     assert found.failure == f"RejectedError: {words}"
     assert "overwrite: the finished dataset stays until this one takes its place" in str(found)
-    assert "see out/_tfrecorder/next/_tfrecorder/rejects" in str(found)
+    assert "out/_tfrecorder/waiting/rejects.csv" in str(found)
     assert found.as_dict()["overwrites"]
     mend(broken)
     overwrite(broken, max_reject_fraction=0.0)
@@ -130,9 +147,9 @@ def test_status_shows_an_unfinished_overwrite(old, broken) -> None:
 
 def test_into_a_new_directory_it_writes_directly(broken) -> None:
     fail(broken)
-    assert not NEXT.exists()
-    assert len(list(Path("out").glob("*.tfrecord"))) == 2
+    assert not list(WAITING.glob("*.tfrecord"))
     done = {path.stat().st_ino for path in Path("out").glob("*.tfrecord")}
+    assert len(done) == 2
     mend(broken)
     overwrite(broken, max_reject_fraction=0.0)
     kept = done & {path.stat().st_ino for path in Path("out").glob("*.tfrecord")}
@@ -146,13 +163,16 @@ def test_an_unfinished_conversion_gives_way_to_another(broken, frame) -> None:
     assert all_files("out") == all_files("fresh")
 
 
-def test_the_folder_of_an_overwrite_is_no_output_directory(old, frame) -> None:
-    words = error_of(OptionError, frame, NEXT, progress=False)
-    assert "an overwrite of " in words
-    assert not NEXT.exists()
+# --------------------------------------------------------------------------------------- the commit
 
-
-# ------------------------------------------------------------------------------------- the exchange
+#: Tables that replace `frame`, by how its features and classes fit theirs.
+REPLACEMENTS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "fits": lambda frame: frame.iloc[:40],
+    "extends": lambda frame: frame.assign(label=[*["zebra"] * 2, *frame["label"][2:]]),
+    "shrinks": lambda frame: frame[frame["label"].isin(["brick", "cat"])],
+    "differs": lambda frame: frame.assign(label=[*["aardvark"] * 2, *frame["label"][2:]]),
+    "has no labels": lambda frame: frame.drop(columns="label"),
+}
 
 
 def kill(changes: int, **options: object) -> bool:
@@ -162,102 +182,98 @@ def kill(changes: int, **options: object) -> bool:
 
 
 @pytest.fixture
-def stop(frame: pd.DataFrame, old) -> Callable[[int], None]:
-    """Kills an overwrite after so many changes of its exchange; 0 is before the first."""
+def stop(frame: pd.DataFrame, old) -> Callable[..., pd.DataFrame]:
+    """Kills an overwrite after so many changes from its commit on; 0 is before the first."""
 
-    def stop(changes: int) -> None:
-        frame.to_csv("new.csv", index=False)
+    def stop(changes: int, replacement: str = "fits") -> pd.DataFrame:
+        new = REPLACEMENTS[replacement](frame)
+        new.to_csv("new.csv", index=False)
         assert kill(changes, overwrite=True, num_shards=2)
+        tfrecorder.convert("new.csv", "fresh", **NEW)
+        return new
 
     return stop
 
 
+def by_tfds(directory: str) -> list[tuple[str, bytes]]:
+    """The images of TRAIN and their class names, as TFDS reads them."""
+    info = tfds.builder_from_directory(directory).info
+    classes = info.features["image/class/label"]
+    paths = info.splits["train"].filepaths
+    found = [record for path in sorted(paths) for record in examples(path)]
+    assert len(found) == info.splits["train"].num_examples
+    return sorted(
+        (classes.int2str(int(one["image/class/label"][0])), one["image/encoded"][0])
+        if "names" in dir(classes) and classes.names
+        else ("", one["image/encoded"][0])
+        for one in found
+    )
+
+
 @pytest.mark.slow
-def test_a_new_dataset_that_waits_for_its_exchange_leaves_the_old_one(stop, old, frame) -> None:
-    stop(0)
-    assert (NEXT / "dataset_info.json").exists()
-    assert public_files("out") == old
+@pytest.mark.parametrize("replacement", REPLACEMENTS)
+def test_before_the_commit_a_reader_sees_the_old_dataset_or_none(
+    stop, old, frame, replacement: str
+) -> None:
+    tfrecorder.convert(frame, "copy", **OLD)
+    stands = replacement != "differs"
+    stop(0 if stands else 1, replacement)
+    if stands:
+        assert by_tfds("out") == by_tfds("copy")
+        assert tfrecorder.info("out").class_counts == tfrecorder.info("copy").class_counts
+        assert tfrecorder.verify("out", progress=False).ok
+    else:
+        assert not Path("out/dataset_info.json").exists()
+        for read in (tfrecorder.load, tfrecorder.info, tfrecorder.to_frame):
+            with pytest.raises(DatasetError, match="is not committed yet"):
+                read("out")
     found = tfrecorder.status("out")
-    assert (found.overwrites, found.rows_through, found.rows) == (True, 52, 52)
-    overwrite(frame)
-    assert len(list(Path("out").glob("*.tfrecord"))) == 2
-    assert tfrecorder.verify("out", progress=False).ok
+    assert (found.committed, found.overwrites) == (False, True)
+    assert overwrite("new.csv").shards_before == 2
+    assert by_tfds("out") == by_tfds("fresh")
+    check_is("out", "fresh")
 
 
 @pytest.mark.slow
-def test_retries_in_the_old_dataset_do_not_begin_the_exchange(stop, old) -> None:
-    """They take its commit away for a while."""
-    stop(0)
-    assert kill(1, retry_rejects=True, num_shards=3)
-    assert not Path("out/dataset_info.json").exists()
-    with pytest.raises(DatasetError, match="is not committed yet"):
-        tfrecorder.info("out")
-    assert tfrecorder.status("out").shards == 3
-    tfrecorder.convert("new.csv", "out", retry_rejects=True, **OLD)
-    assert public_files("out") == old
-    assert tfrecorder.status("out").overwrites
-
-
-@pytest.mark.slow
-def test_what_gives_way_takes_the_unfinished_overwrite_with_it(stop, frame) -> None:
-    stop(0)
-    assert kill(1, retry_rejects=True, num_shards=3)
-    overwrite(frame, num_shards=5)
-    tfrecorder.convert(frame, "fresh", **{**NEW, "num_shards": 5})
-    assert all_files("out") == all_files("fresh")
-
-
-def test_between_the_two_readers_name_the_command_that_completes_it(stop) -> None:
-    stop(12)
-    words = "a new dataset is about to take the place of the old one.*`tfrecorder repair out`"
-    for read in (tfrecorder.load, tfrecorder.info, tfrecorder.verify, tfrecorder.to_frame):
-        with pytest.raises(DatasetError, match=words):
-            read("out")
-    found = tfrecorder.status("out")
-    assert (found.committed, found.overwrites) == (False, False)
-    assert (found.rows_through, found.shards_done, found.shards) == (52, 2, 2)
-    tfrecorder.repair("out", progress=False)
-    assert tfrecorder.status("out").committed
-    assert tfrecorder.verify("out", progress=False).ok
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize("changes", [1, 5])
 @pytest.mark.parametrize("options", [{"overwrite": True}, {}], ids=str)
-def test_the_same_call_completes_it_and_gives_its_result(stop, options) -> None:
-    stop(12)
+def test_after_the_commit_the_same_call_gives_its_result(stop, options, changes: int) -> None:
+    stop(changes)
+    assert tfrecorder.info("out").records == 40
+    assert by_tfds("out") == by_tfds("fresh")
+    assert tfrecorder.status("out").committed
     result = tfrecorder.convert("new.csv", "out", **NEW, **options)
-    assert (result.records, result.splits["TRAIN"].shards) == (52, 2)
-    tfrecorder.convert("new.csv", "fresh", **NEW)
-    assert all_files("out") == all_files("fresh")
+    assert (result.records, result.splits["TRAIN"].shards, result.was_finished) == (40, 2, True)
+    check_is("out", "fresh")
 
 
 @pytest.mark.slow
 def test_another_call_completes_it_first(stop, frame) -> None:
-    stop(12)
+    stop(1)
     assert "is a finished dataset" in error_of(OutputError, frame, **{**NEW, "num_shards": 5})
-    assert len(list(Path("out").glob("*.tfrecord"))) == 2
-    assert tfrecorder.verify("out", progress=False).ok
+    check_is("out", "fresh")
     assert overwrite(frame, num_shards=5).splits["TRAIN"].shards == 5
 
 
 @pytest.mark.slow
-def test_a_foreign_file_stops_the_exchange_before_it_begins(stop, old, frame) -> None:
+def test_a_foreign_file_stops_an_overwrite_before_its_commit(stop, frame) -> None:
     stop(0)
-    mine = Path("out/train-00000.tfrecord")
-    mine.write_text("mine")
-    assert "holds 'train-00000.tfrecord'" in error_of(OutputError, "new.csv", **NEW, overwrite=True)
-    mine.rename("elsewhere")
-    assert public_files("out") == old
-    overwrite(frame)
-    assert tfrecorder.verify("out", progress=False).ok
+    Path("out/train-r2-00002.tfrecord").write_text("mine")
+    before = all_files("out")
+    words = error_of(OutputError, "new.csv", **NEW, overwrite=True)
+    assert "holds 'train-r2-00002.tfrecord'" in words
+    assert all_files("out") == before
+    Path("out/train-r2-00002.tfrecord").unlink()
+    overwrite("new.csv")
+    check_is("out", "fresh")
 
 
 def test_a_foreign_file_that_comes_during_an_overwrite_stays(old, frame) -> None:
     tfrecorder.stage(frame, "out", num_shards=2, overwrite=True)
     tfrecorder.work("out", progress=False)
-    mine = Path("out/train-00001.tfrecord")
+    mine = Path("out/train-00077.tfrecord")
     mine.write_text("mine")
-    with pytest.raises(OutputError, match="train-00001"):
+    with pytest.raises(OutputError, match="train-00077"):
         tfrecorder.commit("out")
     assert mine.read_text() == "mine"
     mine.unlink()
@@ -265,23 +281,21 @@ def test_a_foreign_file_that_comes_during_an_overwrite_stays(old, frame) -> None
 
 
 @pytest.mark.slow
-def test_a_second_attempt_of_the_last_step_does_no_harm(stop, frame) -> None:
+def test_a_second_attempt_of_the_last_step_does_no_harm(stop) -> None:
     """A machine that is taken for lost is replaced by another, which does its work once more."""
-    stop(12)
+    stop(1)
     for _ in range(2):
         tfrecorder.commit("out")
-    tfrecorder.convert("new.csv", "fresh", **NEW)
-    assert all_files("out") == all_files("fresh")
+    check_is("out", "fresh")
 
 
-@pytest.mark.parametrize("name", ["next", "next/_tfrecorder", "next/_tfrecorder/done"])
+@pytest.mark.parametrize("name", ["waiting", "tables", "done"])
 def test_no_link_in_the_place_of_a_folder_is_written_through(old, frame, name: str) -> None:
     tfrecorder.convert(frame, "mine", **NEW)
     before = all_files("mine")
     link = Path("out/_tfrecorder", name)
-    link.parent.mkdir(parents=True, exist_ok=True)
-    target = Path("mine", "" if name == "next" else name.removeprefix("next/"))
-    link.symlink_to(target.absolute())
+    shutil.rmtree(link, ignore_errors=True)
+    link.symlink_to(Path("mine").absolute())
     words = error_of(OutputError, frame, **NEW, overwrite=True)
     assert "is a link" in words
     assert all_files("mine") == before
