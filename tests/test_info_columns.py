@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from growing_cases import manifest
 from kind_cases import EVERY_KIND, convert, every_kind
 from streaming_cases import TO_ITS_END
 from support import PHOTOS, SAMPLES, invoke, photo_frame
@@ -283,18 +284,17 @@ def test_a_stream_counts_missing_values_too() -> None:
 
 
 def test_metadata_without_missing_values_are_as_before(every: str) -> None:
-    assert "missing" not in Path(every, "_tfrecorder/metadata.json").read_text()
+    assert "missing" not in json.dumps(manifest(every, 0)["statistics"])
     assert "missing" not in shown(every)
 
 
 @pytest.mark.parametrize("damage", [{"count": "many"}, {"count": 8, "top": 3}, {}], ids=str)
 def test_damaged_statistics_are_a_damaged_dataset(every: str, damage: dict[str, Any]) -> None:
     copy = Path(shutil.copytree(every, "copy"))
-    path = copy / "_tfrecorder/metadata.json"
-    metadata = json.loads(path.read_bytes())
-    metadata["statistics"]["bi"]["TRAIN"] = damage
-    path.write_text(json.dumps(metadata))
-    with pytest.raises(tfrecorder.DatasetError, match=r"metadata\.json is damaged: .*has changed"):
+    values = manifest(copy, 0)
+    values["statistics"]["bi"]["TRAIN"] = damage
+    (copy / "_tfrecorder/commits/00000.json").write_text(json.dumps(values))
+    with pytest.raises(tfrecorder.DatasetError, match=r"00000\.json is damaged: .*has changed"):
         tfrecorder.info(copy)
 
 

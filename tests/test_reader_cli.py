@@ -125,9 +125,9 @@ def test_info_shows_the_most_frequent_of_many_classes(tmp_path: Path) -> None:
     assert html.count("<tr>") == splits + classes + columns + values
 
 
-def test_info_needs_no_plan(out: str, tmp_path: Path) -> None:
+def test_info_needs_no_tables(out: str, tmp_path: Path) -> None:
     copy = shutil.copytree(out, tmp_path / "out")
-    (copy / "_tfrecorder/plan.parquet").unlink()
+    shutil.rmtree(copy / "_tfrecorder/tables")
     assert tfrecorder.info(copy).class_counts == tfrecorder.info(out).class_counts
     assert "classes: 4: 'brick'" in run("info", str(copy))
 

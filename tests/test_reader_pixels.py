@@ -271,7 +271,8 @@ def test_what_the_metadata_tells_of_sizes_changes_no_pixel(
     out = Path(shutil.copytree(large[0], tmp_path / "out"))
     read = []
     for sides in ([[1, 9999], [1, 9999]], [[1200, 1200], [1600, 1600]]):
-        reseal(out / "_tfrecorder/metadata.json", functools.partial(dict.update, image_sides=sides))
+        told = functools.partial(dict.update, image_sides=sides)
+        reseal(out / "_tfrecorder/commits/00000.json", told)
         read.append([image for image, _ in by_load(str(out), image_size=size, resize=resize)])
     np.testing.assert_array_equal(*read)
 
