@@ -208,7 +208,7 @@ def test_info_advises_it_where_generations_are_many_and_small(ten) -> None:
 
 @pytest.mark.slow
 def test_the_shell_compacts(ten) -> None:
-    uri = records(ten)[0]["image/filename"].decode()
+    uri = records(ten, "train")[0]["image/filename"].decode()
     Path("drop.txt").write_text(f"{uri}\n")
     done = run(
         "-m", "tfrecorder", "compact", ten, "new", "--drop", "drop.txt", "--at", "1", "--json"

@@ -48,7 +48,8 @@ def commit(
         complete(output_dir)
         return
     _check_conservation(plan, by_shard)
-    if plan.kind is not PlanKind.BATCH:  # which may have no good image
+    # A batch may have no good image.  Rejects that are tried again were accepted as such before.
+    if plan.kind is not PlanKind.BATCH and plan.source_rows:
         _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
     before = None if previous is None else previous.manifest
     if plan.kept:
