@@ -299,9 +299,9 @@ def test_a_dry_run_over_a_finished_dataset_says_so(dataset: Path) -> None:
 
 
 def test_a_dry_run_over_what_was_begun_says_what_is_left(tmp_path: Path) -> None:
-    tfrecorder.convert(CSV, "out", num_shards=2)
-    Path("out/dataset_info.json").unlink()
-    next(Path("out/_tfrecorder/done").glob("train*")).unlink()
+    tfrecorder.stage(CSV, "out", num_shards=2)
+    for part in range(1, 6):
+        tfrecorder.work("out", part=(part, 6))
     before = below(tmp_path)
     shown = invoke("convert", CSV, "out", "--num-shards", "2", "--dry-run").stdout
     assert "the conversion in out would continue with 1 of 6 shards; nothing was written" in shown
