@@ -23,7 +23,7 @@ def data_uri(data: bytes) -> str:
 
 def spooled(out: str | Path = "out") -> list[str]:
     """The names of the files that wait in the spool."""
-    folder = Path(out, "_tfrecorder/spool/00000")
+    folder = Path(out, "_tfrecorder/spool")
     return sorted(os.listdir(folder)) if folder.exists() else []
 
 

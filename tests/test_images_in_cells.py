@@ -302,10 +302,10 @@ def test_too_many_rejects_keep_the_spool_for_the_next_call() -> None:
     with pytest.raises(RejectedError):
         tfrecorder.convert(frame, "out", progress=False)
     assert len(spooled()) == 3
-    before = os.stat("out/_tfrecorder/spool/00000/" + content(DATA[0])).st_mtime_ns
+    before = os.stat("out/_tfrecorder/spool/" + content(DATA[0])).st_mtime_ns
     with pytest.raises(RejectedError):
         tfrecorder.convert(frame, "out", progress=False)
-    assert os.stat("out/_tfrecorder/spool/00000/" + content(DATA[0])).st_mtime_ns == before
+    assert os.stat("out/_tfrecorder/spool/" + content(DATA[0])).st_mtime_ns == before
     tfrecorder.convert(frame, "out", max_reject_fraction=0.5, progress=False)
     assert not spooled()
 
@@ -330,7 +330,7 @@ def test_a_conversion_that_is_killed_goes_on(spared: int, tmp_path: Path) -> Non
     out = tmp_path / "out"
     convert_until(Moment(spared), frame, str(out), num_shards=3)  # type: ignore[arg-type]
     for name in spooled(out):
-        assert name == content((out / "_tfrecorder/spool/00000" / name).read_bytes())
+        assert name == content((out / "_tfrecorder/spool" / name).read_bytes())
     tfrecorder.convert(frame, out, num_shards=3, progress=False)
     assert public_files(out) == public_files("whole")
     assert not spooled(out)
@@ -340,7 +340,7 @@ def test_a_conversion_that_is_killed_goes_on(spared: int, tmp_path: Path) -> Non
 def test_a_rerun_writes_only_what_is_missing(tmp_path: Path) -> None:
     frame, out = of_bytes(), tmp_path / "out"
     assert convert_until(Moment(20), frame, str(out))  # type: ignore[arg-type]
-    folder = out / "_tfrecorder/spool/00000"
+    folder = out / "_tfrecorder/spool"
     before = {name: (folder / name).stat().st_mtime_ns for name in spooled(out)}
     assert 15 <= len(before) < len({*DATA})
     tfrecorder.stage(frame, out)
@@ -364,7 +364,7 @@ def test_an_overwrite_spools_and_keeps_the_old_dataset_until_its_end() -> None:
 def test_a_spooled_image_that_vanishes_is_no_reject() -> None:
     frame = of_bytes(4)
     tfrecorder.stage(frame, "out", num_shards=1)
-    Path("out/_tfrecorder/spool/00000", content(DATA[2])).unlink()
+    Path("out/_tfrecorder/spool", content(DATA[2])).unlink()
     with pytest.raises(OutputError, match=r"the bytes of image .* is gone\. Run the same"):
         tfrecorder.work("out", progress=False)
     assert done_shards("out") == 0
@@ -379,8 +379,10 @@ def test_a_commit_that_ended_before_its_spool_was_removed() -> None:
     tfrecorder.work("out", progress=False)
 
     shutil.copytree("out/_tfrecorder/spool", "spool")
+    plan = Path("out/_tfrecorder/plan.json").read_bytes()
     tfrecorder.commit("out")
     shutil.copytree("spool", "out/_tfrecorder/spool", dirs_exist_ok=True)
+    Path("out/_tfrecorder/plan.json").write_bytes(plan)  # it goes last
     assert Path("out/dataset_info.json").exists()
     assert spooled()
     tfrecorder.convert(frame, "out", num_shards=1, progress=False)
@@ -414,7 +416,7 @@ def test_an_append_knows_images_by_their_content() -> None:
     assert again.rows_there == 7
     assert tfrecorder.append(of_cells([str(PHOTOS[7])]), "out").records == 1
     assert tfrecorder.info("out").records == 8
-    assert not list(Path("out/_tfrecorder/spool").iterdir())
+    assert not spooled()
     assert tfrecorder.compact("out", "compacted", progress=False).records == 8
     assert tfrecorder.verify("compacted", progress=False).ok
     assert tfrecorder.append(of_cells(DATA[:8]), "compacted").records == 1  # the one of a path
