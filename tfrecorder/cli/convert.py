@@ -132,12 +132,12 @@ def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
 
 
 @click.command(
-    help="""Write all records of the dataset in DIRECTORY again: in place, or into OUTPUT_DIR.
+    help="""Merge small shards of the dataset in DIRECTORY, or write it anew into OUTPUT_DIR.
 
     Records are copied unchanged and shuffled again; no image is decoded, and the sources are
-    not needed. In place, few large shards replace the small ones that appends and streams leave.
-    With OUTPUT_DIR, DIRECTORY is not changed. To continue an interrupted compaction, repeat the
-    command.""",
+    not needed. In place, few large shards replace the small ones that appends and streams leave,
+    and large ones stay, unless --num-shards or --drop is given. With OUTPUT_DIR, DIRECTORY is not
+    changed. To continue an interrupted compaction, repeat the command.""",
     epilog="Example: tfrecorder compact out",
 )
 @click.argument("directory")

@@ -59,19 +59,20 @@ def compact(
     stage_only: bool = False,
     **options: Any,
 ) -> ConversionResult | DataflowJob | ConversionStatus:
-    """Write all records of a dataset again, shuffled: in place, or as a new dataset.
+    """Merge the small shards of a dataset in place, or write all its records as a new dataset.
 
-    Records are copied as they are, with their checksums compared; no image is decoded, and the
-    sources are not needed.  Rejects are listed again.  In place, the small shards that appends and
-    streams leave become few large ones, and readers see the old shards until the commit.  To
-    continue an interrupted compaction, repeat the call.
+    Records are copied as they are and shuffled, with their checksums compared; no image is
+    decoded, and the sources are not needed.  Rejects are listed again.  In place, the small shards
+    that appends and streams leave become few large ones; large ones stay, unless num_shards or drop
+    is given.  Readers see the old shards until the commit.  To continue an interrupted compaction,
+    repeat the call.
 
     Args:
         directory: what `convert` and `append` wrote.
         output_dir: a directory that is new or empty, or that of the compaction to continue; None
             compacts the dataset in place.
         drop: image uris whose records are left out, or the path of a text file with one uri per
-            line.  Nothing of these records is in the new dataset.
+            line.  Nothing of these records is left in the compacted dataset.
         at: the last generation to include, in another directory; None means the newest.
         stage_only: as for `tfrecorder.append`.
         **options: num_shards, shard_size, shuffle, seed, name, version, overwrite, and the options
