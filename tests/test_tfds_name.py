@@ -62,6 +62,8 @@ def test_a_name_changes_no_byte_but_in_dataset_info() -> None:
     info = json.loads(named.pop("dataset_info.json"))
     other = json.loads(plain.pop("dataset_info.json"))
     assert named == plain
+    # The digest of the plan, which knows the name.
+    assert info.pop("releaseNotes").keys() == other.pop("releaseNotes").keys()
     assert info == {**other, "name": "flowers", "version": "1.0.0"}
 
 
