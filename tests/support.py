@@ -125,7 +125,7 @@ def content_files(output_dir: str | Path) -> dict[str, bytes]:
 
 def written(source: Any, output_dir: str | Path = "out", **options: Any) -> None:
     """A conversion whose shards are all written, and which is not committed."""
-    tfrecorder.stage(source, output_dir, progress=False, **options)
+    tfrecorder.stage(source, output_dir, **options)
     tfrecorder.work(output_dir, progress=False)
 
 

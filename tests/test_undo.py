@@ -17,6 +17,9 @@ from torture.steps import Moment, convert_until
 
 import tfrecorder
 from tfrecorder import DatasetError, OutputError
+from tfrecorder.output.done_records import read_all_done
+from tfrecorder.output.staging import read_plan
+from tfrecorder.writing.commit import commit
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -29,7 +32,7 @@ def append(out: str) -> None:
 
 def overwrite(out: str) -> None:
     rows = table(12, 8, label="aardvark")
-    tfrecorder.stage(rows, out, num_shards=2, overwrite=True, progress=False)
+    tfrecorder.stage(rows, out, num_shards=2, overwrite=True)
 
 
 def compact(out: str) -> None:
@@ -66,10 +69,9 @@ def check_is_old(out: str, before: dict[str, bytes]) -> None:
     """The dataset is as it was, but for the number of its commit; nothing else is there."""
     tfrecorder.convert(table(0, 6), "fresh", num_shards=1, **QUIET)
     tfrecorder.append(table(6, 6), "fresh", num_shards=1, **QUIET)
-    changed = {"dataset_info.json", *(name for name in before if name.endswith(".labels.txt"))}
     now = public_files(out)
-    assert now.keys() == before.keys()
-    assert {name for name in now if now[name] != before[name]} <= changed
+    assert now.pop("dataset_info.json") != before.pop("dataset_info.json")
+    assert now == before
     assert content(out) == content("fresh")
     assert private_files(out) == private_files("fresh") | {"_tfrecorder/commits/00002.json"}
     assert tfrecorder.status(out).committed
@@ -125,6 +127,18 @@ def test_what_was_abandoned_can_be_done_again(operation: str) -> None:
     assert rows[0] == rows[1]
 
 
+def refuse_late(out: str) -> None:
+    """The commit of a plan that was abandoned, as a job and as a user come to it."""
+    plan = read_plan(out)
+    assert plan is not None
+    done = [one for one in read_all_done(out, plan.shards, plan.digest).values() if one]
+    assert len(done) == len(plan.shards)
+    with pytest.raises(OutputError, match=r"this one was abandoned\. Nothing was committed"):
+        commit(plan, done, out, 1.0)
+    with pytest.raises(DatasetError, match="no conversion is staged here"):
+        tfrecorder.commit(out)
+
+
 @pytest.mark.parametrize("operation", BEGUN)
 def test_who_wakes_up_late_commits_nothing(operation: str) -> None:
     """As a job that was detached, or a process that slept, with all its files still there."""
@@ -135,11 +149,9 @@ def test_who_wakes_up_late_commits_nothing(operation: str) -> None:
     tfrecorder.undo("out")
     before = content("out")
     shutil.copytree("slept", "out/_tfrecorder", dirs_exist_ok=True)
-    with pytest.raises(OutputError, match="this one was abandoned. Nothing was committed"):
-        tfrecorder.commit("out")
+    refuse_late("out")
     assert content("out") == before
-    tfrecorder.undo("out")
-    assert content("out") == before
+    assert not Path("out/_tfrecorder/plan.json").exists()
 
 
 def test_where_nothing_is_pending_nothing_is_changed() -> None:
@@ -150,6 +162,25 @@ def test_where_nothing_is_pending_nothing_is_changed() -> None:
             tfrecorder.undo(where)
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
     assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("again", ["undo", "append"])
+def test_an_undo_that_was_killed_is_completed(again: str) -> None:
+    """It had committed that the append is abandoned, and not removed anything."""
+    old("out")
+    append("out")
+    tfrecorder.work("out", progress=False)
+    shutil.copytree("out/_tfrecorder", "killed")
+    tfrecorder.undo("out")
+    shutil.copytree("killed", "out/_tfrecorder", dirs_exist_ok=True)
+    if again == "undo":
+        assert tfrecorder.undo("out").kind == "append"
+        assert tfrecorder.info("out").records == 12
+    else:
+        assert tfrecorder.append(table(12, 8, label="zebra"), "out", **QUIET).records == 8
+        assert tfrecorder.info("out").records == 20
+    assert not Path("out/_tfrecorder/plan.json").exists()
+    assert tfrecorder.verify("out", progress=False).ok
 
 
 #: Of each operation, the change to names before which it is killed: the manifest stands and the
@@ -200,21 +231,19 @@ def test_what_is_committed_is_completed_and_stays(verb: str) -> None:
 @pytest.mark.parametrize("operation", BEGUN)
 def test_in_a_bucket(gcs: Gcs, operation: str) -> None:
     old(OUT)
-    before, labels = gcs.files(OUT), f"{OUT}/image.class.label.labels.txt"
+    before = gcs.files(OUT)
     BEGUN[operation][0](OUT)
     tfrecorder.work(OUT, progress=False)
     late = {name: gcs.get(f"gs://bkt/{name}") for name in gcs.names(OUT)}
     tfrecorder.undo(OUT)
-    assert gcs.files(OUT).keys() == before.keys()
-    assert gcs.get(labels) == before["image.class.label.labels.txt"]
+    after = gcs.files(OUT)
+    assert {**after, "dataset_info.json": b""} == {**before, "dataset_info.json": b""}
     assert tfrecorder.info(OUT).records == 12
     for name, data in late.items():
         if name not in gcs.names(OUT):
             gcs.put(f"gs://bkt/{name}", data)
-    with pytest.raises(OutputError, match="this one was abandoned. Nothing was committed"):
-        tfrecorder.commit(OUT)
-    tfrecorder.undo(OUT)
-    assert gcs.files(OUT).keys() == before.keys()
+    refuse_late(OUT)
+    assert gcs.files(OUT) == after
     assert tfrecorder.verify(OUT, progress=False).ok
 
 

@@ -67,12 +67,13 @@ def undo(output_dir: str | os.PathLike[str]) -> UndoResult:
         if standing_of(where).pending is None:
             raise DatasetError(f"{where}: nothing is pending, so there is nothing to abandon.")
     with claim(where):
-        if complete(where) or (standing := standing_of(where)).pending is None:
-            raise DatasetError(f"{where}: it was committed; nothing is pending any more.")
+        standing = standing_of(where)
         pending, newest = standing.pending, standing.newest
+        if pending is None or complete(where):
+            raise DatasetError(f"{where}: it was committed; nothing is pending any more.")
         if newest is None:
             clear(where, standing)
-        else:
+        elif not standing.is_overtaken:
             abandon(where, standing)
     return UndoResult(
         output_dir=os.fspath(output_dir),

@@ -43,6 +43,15 @@ class Standing:
             and self.newest.digest == self.pending.digest
         )
 
+    @property
+    def is_overtaken(self) -> bool:
+        """True if the pending plan can never be committed: another commit took its number."""
+        return (
+            self.newest is not None
+            and self.pending is not None
+            and self.newest.digest not in (self.pending.previous, self.pending.digest)
+        )
+
 
 def standing_of(output_dir: str) -> Standing:
     """What a directory holds.
@@ -248,16 +257,14 @@ def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None
     Args:
         keep_spool: keep the images that came as bytes; their names say what they hold.
     """
-    names: set[str] = set()
     pending, newest = standing.pending, standing.newest
+    shards = set() if pending is None else {*pending.shards}
     if newest is not None:
-        for shard in {*layout.shards_of(newest.manifest["abandoned"])} - {*newest.shards}:
-            names.update(shard.files)
-    if pending is not None:
-        for shard in pending.shards:
-            names.update(shard.files)
-        if newest is None:
-            names |= _public_names(pending, ())
+        shards |= {*layout.shards_of(newest.manifest["abandoned"])}
+        shards -= {*newest.shards}
+    names = {file for shard in shards for file in shard.files}
+    if pending is not None and newest is None:
+        names |= _public_names(pending, ())
     names &= {*storage.names(output_dir), *_names_in(output_dir, layout.INDEX, layout.TABLES)}
     remove_leftovers(output_dir, names, keep_spool)
 

@@ -124,10 +124,14 @@ def _overtaken(output_dir: str) -> OutputError:
 def complete(output_dir: str) -> bool:
     """Do what is left after a commit; False if no plan is there that is committed.
 
+    A plan that can never be committed is removed, for it may have been abandoned by who was killed.
+
     Raises:
         OSError: a file cannot be written or removed; the next call continues.
     """
     standing = standing_of(output_dir)
+    if standing.is_overtaken:
+        clear(output_dir, standing)
     if not standing.is_committed:
         return False
     assert standing.newest is not None
@@ -264,6 +268,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
         manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info)
         replace_commit(output_dir, manifest, info, version)
+        _publish_all(output_dir, _descriptions(plan, {}))
     clear(output_dir, standing)
 
 
