@@ -320,7 +320,12 @@ class _Disk:
             if text.startswith(_NO_RESULT):
                 continue
             if text.endswith("<unfinished ...>"):
-                begun[thread] = (text.removesuffix("<unfinished ...>").rstrip(), len(ended))
+                start = text.removesuffix("<unfinished ...>").rstrip()
+                begun[thread] = (start, len(ended))
+                if start.startswith("close("):  # another thread may get its number at once
+                    ended.append((thread, f"{start}) = 0", len(ended)))
+                continue
+            if resumed == "close":
                 continue
             start, since = begun.pop(thread, ("", len(ended))) if resumed else ("", len(ended))
             ended.append((thread, start + text, since))
