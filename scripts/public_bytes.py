@@ -4,11 +4,12 @@
     python scripts/public_bytes.py --keep DIR    # and leave the datasets in DIR, to look into
     python scripts/public_bytes.py --record      # after a change that is meant: record them anew
 
-Converts the bundled photographs into small datasets of every form, by the public interface alone,
-and compares the SHA-256 of every file but those of `_tfrecorder/` with `public_bytes.json`. All
-uris are relative, so the bytes are the same on every machine; but pixels encoded again, and the
-words for damaged ones, come from Pillow, simplejpeg and their libraries (on Linux the system's
-zlib). Such datasets are compared only where the versions are those recorded; else it says so.
+Converts the bundled photographs into small datasets of every form, appends, compacts and
+overwrites, by the public interface alone, and compares the SHA-256 of every file but those of
+`_tfrecorder/` with `public_bytes.json`. All uris are relative, so the bytes are the same on every
+machine; but pixels encoded again, and the words for damaged ones, come from Pillow, simplejpeg and
+their libraries (on Linux the system's zlib). Such datasets are compared only where the versions are
+those recorded; else it says so.
 """
 
 from __future__ import annotations
@@ -146,6 +147,17 @@ def of_codecs(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
     }
 
 
+def grow(photos: pd.DataFrame) -> None:
+    """Datasets that were converted, and then changed: by one operation more each."""
+    out = Path("datasets")
+    tfrecorder.convert(photos[photos["label"] != "cat"], out / "appended", progress=False)
+    tfrecorder.append(photos, out / "appended", progress=False)
+    shutil.copytree(out / "appended", out / "compacted")
+    tfrecorder.compact(out / "compacted", progress=False)
+    shutil.copytree(out / "compacted", out / "overwritten")
+    tfrecorder.convert(photos, out / "overwritten", overwrite=True, progress=False)
+
+
 def convert(folder: Path) -> tuple[dict[str, str], list[str]]:
     """The sums by "dataset/file", all made in a folder; and which datasets codecs decide on."""
     shutil.copytree(ROOT / "samples", folder, dirs_exist_ok=True)
@@ -156,12 +168,12 @@ def convert(folder: Path) -> tuple[dict[str, str], list[str]]:
     by_codecs = of_codecs(photos, masks)
     sums = {}
     for name, (source, options) in (of_sources(photos, masks) | by_codecs).items():
-        out = Path("datasets", name)
-        tfrecorder.convert(source, out, progress=False, **options)
-        for path in sorted(out.rglob("*")):
-            if path.is_file() and "_tfrecorder" not in path.parts:
-                file = path.relative_to("datasets").as_posix()
-                sums[file] = hashlib.sha256(path.read_bytes()).hexdigest()
+        tfrecorder.convert(source, Path("datasets", name), progress=False, **options)
+    grow(photos)
+    for path in sorted(Path("datasets").rglob("*")):
+        if path.is_file() and "_tfrecorder" not in path.parts:
+            file = path.relative_to("datasets").as_posix()
+            sums[file] = hashlib.sha256(path.read_bytes()).hexdigest()
     return sums, list(by_codecs)
 
 
