@@ -26,7 +26,8 @@ from tfrecorder.options.option import require
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
-from tfrecorder.plan.plan import PlanKind, rows_of
+from tfrecorder.plan.next_commit import rows_of
+from tfrecorder.plan.plan import PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import STORED_FILES

@@ -30,7 +30,8 @@ from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus
-from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, rows_of, shuffled
+from tfrecorder.plan.next_commit import rows_of
+from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, shuffled
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_counts
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset

@@ -28,7 +28,8 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.staging import restage_rows, stage_plan
-from tfrecorder.plan.plan import Plan, PlanKind, placed
+from tfrecorder.plan.next_commit import placed
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.dataset_files import STORED_FILES

@@ -246,51 +246,6 @@ class Plan:
         return plan
 
 
-def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
-    """A plan as the commit that follows the newest one.
-
-    Args:
-        newest: the manifest of the newest commit; None if there is none.
-        adds: its shards are added to those of the newest commit; otherwise they replace these.
-    """
-    if newest is None:
-        return dataclasses.replace(plan, commit=0, previous="", follows=None)
-    known = newest.get("revisions", {})
-    known = {**known, **{split: revision for split, (revision, _) in newest["splits"].items()}}
-    if adds:
-        # A split that was dropped comes again under names that it never had.
-        again = {split: known[split] + 1 for split in known if split not in newest["splits"]}
-        revisions = {
-            **known,
-            **{split: again[split] for split in again if split in plan.split_rows},
-        }
-    else:
-        written = {**plan.split_rows, **plan.kept}
-        revisions = {**known, **dict.fromkeys(written, max(known.values()) + 1)}
-    counts = {split: len(kept) for split, kept in plan.kept.items()}
-    if adds:
-        counts = {split: count for split, (_, count) in newest["splits"].items()}
-    follows = {
-        "rows": rows_of(newest),
-        "image_shapes": newest["image_shapes"],
-        "image_sides": newest["image_sides"],
-    }
-    return dataclasses.replace(
-        plan,
-        commit=newest["commit"] + 1,
-        previous=newest["plan"],
-        follows=follows if adds else None,
-        starts={split: counts[split] for split in plan.split_rows if counts.get(split)},
-        revisions={split: number for split, number in revisions.items() if number != 1},
-    )
-
-
-def rows_of(manifest: Mapping[str, Any]) -> int:
-    """The rows of all sources of a dataset: more than any row's number."""
-    before = manifest.get("follows") or {"rows": 0}
-    return int(before["rows"] + manifest["source_rows"])
-
-
 class PlannedRow(NamedTuple):
     """One row as a worker needs it.
 

@@ -21,7 +21,8 @@ from tfrecorder.output.directory import clear, reopen, standing_of
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.spool import Spool, is_whole
 from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Plan, PlanKind, rows_of
+from tfrecorder.plan.next_commit import rows_of
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in

@@ -23,7 +23,8 @@ from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import Standing, clear, remove_leftovers, standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, list_output, read_done, shard_fault
-from tfrecorder.plan.plan import Plan, PlanKind, placed
+from tfrecorder.plan.next_commit import placed
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, commit_named_by, commits, newest_commit
 from tfrecorder.writing.manifest import manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_of
@@ -257,6 +258,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
             split_rows={},
             split_shards={},
             statistics={},
+            kept={},
             fingerprint=pending.digest,
             streams=None,
             spooled=0,

@@ -1,0 +1,178 @@
+"""Writing, moving and removing files by path or uri."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterator
+from typing import BinaryIO
+
+from tfrecorder.errors import UnreachableError
+from tfrecorder.storage.files import each, read_bytes, size
+from tfrecorder.storage.retry import impatient, retried
+from tfrecorder.storage.store import Claim, OtherStandsError, UnreadableError, UnwritableError
+from tfrecorder.storage.stores import store_of
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """A block that writes: a store's refusal is an OSError, as that of a disk is."""
+    try:
+        yield
+    except UnreadableError as error:
+        raise UnwritableError(error.detail) from error
+
+
+@contextlib.contextmanager
+def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
+    """A file to write that appears under its final name only if the block succeeds.
+
+    Args:
+        output_dir: the dataset directory.
+        name: the final name below it, as `layout` gives it.
+        claim: in a store with versions (gs, s3, az), an existing file with other bytes is
+            replaced only once the claim is held.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with _writing(), store_of(output_dir).publish(output_dir, name, claim) as file:
+        yield file
+
+
+def publish_by(
+    output_dir: str,
+    name: str,
+    write: Callable[[BinaryIO], None],
+    claim: Claim | None = None,
+) -> None:
+    """`publish` what `write` writes; `write` is called again after a transient disk failure.
+
+    Uploads to remote stores are retried by the store itself.
+    """
+
+    def attempt() -> None:
+        with publish(output_dir, name, claim) as file:
+            write(file)
+
+    retried(attempt, os.path.join(output_dir, name))
+
+
+def publish_bytes(output_dir: str, name: str, data: bytes, claim: Claim | None = None) -> None:
+    """`publish` these bytes."""
+    publish_by(output_dir, name, lambda file: write_all(file, data), claim)
+
+
+def replaces_conditionally(path: str) -> bool:
+    """Whether a file can be replaced so that no other writer's change to it is lost.
+
+    On gs://, s3:// and az:// by `publish_over`, on a local disk under a lock.
+    """
+    return store_of(path).replaces_conditionally()
+
+
+def publish_over(output_dir: str, name: str, data: bytes, version: str) -> str:
+    """`publish_bytes` over one version (empty: no file yet); returns the new version.
+
+    A store without versions replaces whatever is there, and returns an empty text.
+
+    Raises:
+        OtherStandsError: another version with other bytes is there.
+        OSError: it cannot be written.
+    """
+    path = os.path.join(output_dir, name)
+    with _writing():
+        made = retried(lambda: store_of(output_dir).put_over(output_dir, name, data, version), path)
+    if made is None:
+        publish_bytes(output_dir, name, data)
+    return made or ""
+
+
+def publish_new(output_dir: str, name: str, data: bytes) -> bool:
+    """`publish_bytes` unless another file already has that name: then False, and it is kept.
+
+    If two writers race on gs://, s3:// or az://, the loser finds out; elsewhere both may win.
+
+    Raises:
+        OSError: it cannot be written, or the existing file cannot be read.
+    """
+    path = os.path.join(output_dir, name)
+    try:
+        with _writing():
+            made = retried(lambda: store_of(output_dir).put_over(output_dir, name, data, ""), path)
+            if made is None and size(path) is not None:
+                return read_bytes(path) == data
+    except OtherStandsError:
+        return False
+    if made is None:
+        publish_bytes(output_dir, name, data)
+    return True
+
+
+def overwrite(folder: str, name: str, text: str) -> None:
+    """`publish` a short note; losing it does no harm, so nothing is retried or raised."""
+    with impatient(), contextlib.suppress(OSError, UnreachableError):
+        publish_bytes(folder, name, text.encode())
+
+
+def remove(folder: str, name: str) -> None:
+    """Remove a file below a folder, or a folder and everything in it; nothing if there is none.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    with _writing():
+        retried(lambda: store_of(folder).remove(folder, name), os.path.join(folder, name))
+
+
+def sync(folder: str, names: Collection[str]) -> None:
+    """Wait until files survive a power cut: their bytes, and their names in their folders.
+
+    Syncs the files, each folder from theirs up to `folder`, and the entry of `folder` itself.
+    Without names, these folders alone: for a removal, say.  On a bucket this does nothing.
+
+    Raises:
+        OSError: it is not certain; nothing is retried, because a disk reports a lost write once.
+    """
+    with _writing():
+        store_of(folder).sync(folder, names)
+
+
+def link(folder: str, name: str, new: str) -> None:
+    """Give a file below a folder a second name, replacing any file with that name.
+
+    Locally a hard link if possible, else a copy; on a bucket a copy made by the service.
+
+    Raises:
+        OSError: it cannot be linked or copied, or there is no such file.
+    """
+    with _writing():
+        retried(lambda: store_of(folder).link(folder, name, new), os.path.join(folder, name))
+
+
+def move(folder: str, name: str, new: str) -> None:
+    """Rename a file below a folder, replacing any file with the new name.
+
+    Does nothing if the file has been renamed already.  On a bucket this is a copy made by the
+    service, then a removal: an interruption between the two leaves both files.
+
+    Raises:
+        OSError: it cannot be moved, or there is no such file.
+    """
+    with _writing():
+        retried(lambda: store_of(folder).move(folder, name, new), os.path.join(folder, name))
+
+
+def remove_all(folder: str, unwanted: Collection[str]) -> None:
+    """`remove` many names below a folder, in any order."""
+    each(lambda name: remove(folder, name), unwanted, folder)
+
+
+def write_all(file: BinaryIO, *parts: bytes) -> None:
+    """Write whole buffers: an unbuffered write may take only part of them."""
+    expected = sum(map(len, parts))
+    written = os.writev(file.fileno(), parts)
+    if written < expected:
+        rest = memoryview(b"".join(parts))[written:]
+        while rest:
+            rest = rest[file.write(rest) :]
