@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -84,33 +85,36 @@ def by_workers(source: str, out: str) -> Timed:
         with _start_watched(out) as start, _children_watched() as peaks:
             result = tfrecorder.convert(source, out, verify="decode", progress=False, num_workers=2)
         launcher = _peak_mb("self")
-        plan_bytes = sum(path.stat().st_size for path in Path(out, "_tfrecorder").glob("plan.*"))
         return {
             **start,
             "images": result.records,
             "launcher_mb": launcher,
             "worker_mb": max(peaks.values()),
-            "plan_bytes": plan_bytes,
-            **_graph(out),
+            **_plan(source, f"{out}-planned"),
         }
 
     return run
 
 
-def _graph(out: str) -> Numbers:
-    """The bytes of Beam's job graph over the plan of a directory."""
+def _plan(source: str, out: str) -> Numbers:
+    """The bytes of the plan of the same conversion, and of Beam's job graph over it."""
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+    import tfrecorder
     from tfrecorder import ConvertOptions
     from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
 
+    tfrecorder.stage(source, out, verify="decode")
+    plan_bytes = sum(path.stat().st_size for path in Path(out, "_tfrecorder").glob("plan.*"))
     staged = read_plan(out)
     assert staged is not None
     pipe = Pipeline(runner=FnApiRunner())
     pipeline.build(pipe, staged, out, ConvertOptions(), threads=harness.cores())
-    return {"graph_bytes": pipe.to_runner_api().ByteSize(), "shards": len(staged.shards)}
+    shutil.rmtree(out)
+    graph_bytes = pipe.to_runner_api().ByteSize()
+    return {"plan_bytes": plan_bytes, "graph_bytes": graph_bytes, "shards": len(staged.shards)}
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def main() -> None:
         private = "_tfrecorder" in path.parts
         if path.is_file() and not private:
             print(f"  {path.relative_to(OUTPUT)}  {path.stat().st_size:,} bytes")
-    print("  dataset/_tfrecorder/  the plan, checksums and index")
+    print("  dataset/_tfrecorder/  tables, checksums and index")
 
 
 main()
