@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import invoke, photo_frame, public_files
+from support import content_files, invoke, photo_frame, public_files
 from torture import hostile_links
 from torture.sandbox import listing
 
@@ -20,9 +20,19 @@ from tfrecorder import OutputError, TfrecorderError
 SHARD = "train-00000.tfrecord"
 COMMANDS = {
     "repair": lambda: tfrecorder.repair("out", progress=False),
-    "continue": lambda: convert("out"),
+    "continue": lambda: convert("out", overwrite=True),
     "overwrite": lambda: convert("out", overwrite=True),
+    "undo": lambda: tfrecorder.undo("out"),
 }
+
+
+def harm(command: str) -> None:
+    """Leave `out` so that the command has something to do."""
+    if command == "repair":
+        Path("out", SHARD).unlink()
+    if command in ("continue", "undo"):
+        tfrecorder.stage(photo_frame(8), "out", num_shards=2, overwrite=True)
+        tfrecorder.work("out", part=(1, 2), progress=False)
 
 
 def convert(out: str, **options: object) -> None:
@@ -68,8 +78,8 @@ def unharmed() -> Callable[[], bool]:
 @pytest.mark.parametrize("name", hostile_links.PRIVATE_FOLDERS)
 def test_a_link_in_the_place_of_a_folder_is_refused_in_one_line(name: str, command: str) -> None:
     is_unharmed = unharmed()
+    harm(command)
     put_link(name, f"mine/{name}")
-    Path("out", SHARD if command == "repair" else "dataset_info.json").unlink()
     before = listing(Path("out"))
     with pytest.raises(TfrecorderError) as caught:
         COMMANDS[command]()
@@ -83,10 +93,10 @@ def test_a_link_in_the_place_of_a_folder_is_refused_in_one_line(name: str, comma
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_our_whole_folder_may_not_be_a_link_to_a_sound_one(clean: Path, command: str) -> None:
-    shutil.copytree(clean, "other")
+    harm(command)
+    shutil.copytree("out", "other")
     before = listing(Path("other"))
     put_link("_tfrecorder", "other/_tfrecorder")
-    Path("out", SHARD if command == "repair" else "dataset_info.json").unlink()
     with pytest.raises(OutputError, match="_tfrecorder is a link"):
         COMMANDS[command]()
     assert listing(Path("other")) == before
@@ -122,7 +132,8 @@ def test_no_link_that_comes_while_a_command_runs_is_followed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "name", [SHARD, "features.json", "_tfrecorder/metadata.json", f"_tfrecorder/index/{SHARD}.idx"]
+    "name",
+    [SHARD, "features.json", "_tfrecorder/commits/00000.json", f"_tfrecorder/index/{SHARD}.idx"],
 )
 def test_a_link_in_the_place_of_a_file_is_replaced(clean: Path, name: str) -> None:
     is_unharmed = unharmed()
@@ -141,7 +152,7 @@ def test_links_in_what_is_removed_are_removed_alone(clean: Path) -> None:
     put_link("_tfrecorder/tmp/file", f"mine/{SHARD}")
     convert("out", overwrite=True)
     assert is_unharmed()
-    assert public_files("out") == public_files(clean)
+    assert content_files("out") == content_files(clean)
     assert not Path("out", "_tfrecorder/tmp").exists()
 
 
@@ -166,9 +177,8 @@ def test_however_deep_the_leftovers_are_they_are_removed(clean: Path) -> None:
         os.close(above)
         above = below
     os.close(above)
-    Path("out", "dataset_info.json").unlink()
-    convert("out")
-    assert public_files("out") == public_files(clean)
+    convert("out", overwrite=True)
+    assert content_files("out") == content_files(clean)
     assert not Path("out", "_tfrecorder/tmp").exists()
 
 
@@ -176,7 +186,7 @@ def test_no_descriptor_stays_open() -> None:
     COMMANDS["overwrite"]()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        Path("out", SHARD).unlink()
+        Path("out/train-r2-00000.tfrecord").unlink()
         tfrecorder.repair("out", progress=False)
     put_link("_tfrecorder/done", "mine/_tfrecorder/done")
     for _ in range(3):

@@ -21,6 +21,7 @@ from support import (
     start,
     stop,
     wait_for,
+    written,
 )
 
 import tfrecorder
@@ -139,8 +140,7 @@ def test_after_ctrl_c_nothing_goes_on_in_the_background() -> None:
 @pytest.fixture
 def unfinished(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame whose conversion to "out" was stopped before the commit."""
-    tfrecorder.convert(frame, "out", num_shards=4)
-    Path("out/dataset_info.json").unlink()
+    written(frame, num_shards=4)
     Path("out/_tfrecorder/done/train-00001.json").unlink()
     return frame
 

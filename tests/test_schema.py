@@ -12,7 +12,16 @@ import pandas as pd
 import pytest
 import yaml
 from kind_cases import EVERY_KIND, convert, every_kind, values
-from support import CSV, invoke, photo_frame, public_files, records, schema_text
+from support import (
+    CSV,
+    content_files,
+    invoke,
+    photo_frame,
+    public_files,
+    records,
+    schema_text,
+    written,
+)
 
 import tfrecorder
 from tfrecorder import (
@@ -174,26 +183,28 @@ def test_the_default_columns_in_a_schema_give_the_same_bytes_as_without() -> Non
     frame = photo_frame(20)
     convert(frame, "default")
     convert(frame, "given", schema=AUTOML)
-    default, given = public_files("default"), public_files("given")
+    default, given = content_files("default"), content_files("given")
     form = [json.loads(files.pop("features.json")) for files in (default, given)]
     assert default == given
     assert form[0] == form[1]
+    infos = [json.loads(public_files(out)["dataset_info.json"]) for out in ("default", "given")]
+    assert infos[0].pop("releaseNotes") != infos[1].pop("releaseNotes"), "the plans differ"
+    assert infos[0] == infos[1]
 
 
 def test_the_values_decide_whether_a_conversion_goes_on() -> None:
     frame = every_kind()
-    convert(frame, "out", schema=EVERY_KIND)
+    written(frame, schema=EVERY_KIND)
     shard = next(Path("out").glob("*.tfrecord"))
-    written = shard.read_bytes()
-    for name in ("out/dataset_info.json", f"out/_tfrecorder/done/{shard.stem}.json"):
-        Path(name).unlink()
+    data = shard.read_bytes()
+    Path(f"out/_tfrecorder/done/{shard.stem}.json").unlink()
     shard.unlink()
     with pytest.raises(tfrecorder.OutputError, match="values in the source's rows"):
         convert(frame.assign(caption="x"), "out", schema=EVERY_KIND)
     with pytest.raises(tfrecorder.OutputError, match="`schema` was"):
         convert(frame, "out", schema=Schema(dict(EVERY_KIND.columns) | {"angle": Number()}))
     convert(frame, "out", schema=EVERY_KIND)
-    assert shard.read_bytes() == written
+    assert shard.read_bytes() == data
 
 
 def test_a_column_without_a_place_in_the_schema_is_reported_and_one_to_ignore_is_not() -> None:
@@ -289,7 +300,7 @@ def test_a_default_stands_where_a_value_is_missing() -> None:
 def test_statistics_of_the_columns_are_in_the_metadata() -> None:
     frame = every_kind(10).assign(split=["TRAIN"] * 8 + ["TEST"] * 2)
     convert(frame, "out", schema=EVERY_KIND)
-    found = json.loads(Path("out/_tfrecorder/metadata.json").read_bytes())["statistics"]
+    found = json.loads(Path("out/_tfrecorder/commits/00000.json").read_bytes())["statistics"]
     angles = frame["angle"].iloc[:8].to_numpy(np.float64)
     assert found["angle"]["TRAIN"] == {
         "count": 8,

@@ -37,6 +37,7 @@ from tfrecorder.output.result import ConversionResult, counts_in_words, read_res
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.commits import newest_commit
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish, write_here
 
@@ -229,7 +230,9 @@ def commit(
         with _kept(where, "the commit"), claim(where):
             number = pending.commit
             if not complete(where):
-                done = _all_done(where, _staged(where))
+                if read_plan(where) is None:  # it was abandoned
+                    raise _nothing_staged(where)
+                done = _all_done(where, pending)
                 finish(Task(where, pending.digest, number), done, options.max_reject_fraction)
     was_finished = pending is None or standing.is_committed
     result = read_result(where, number)
@@ -253,11 +256,13 @@ def _check_part(part: Any) -> str | None:
 
 
 def _staged(where: str) -> Plan:
-    """The plan that is staged and not committed yet."""
-    plan = read_plan(where)
-    if plan is None:
+    """The plan that is staged; else that of the newest commit."""
+    standing = standing_of(where)
+    if standing.pending is not None:
+        return standing.pending
+    if standing.newest is None:
         raise _nothing_staged(where)
-    return plan
+    return Plan.of(standing.newest.manifest)
 
 
 def _nothing_staged(where: str) -> DatasetError:
@@ -269,6 +274,10 @@ def _nothing_staged(where: str) -> DatasetError:
 def _done(where: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
     """The records of those shards that are done."""
     with storage.failing_as(OutputError, where):
+        newest = newest_commit(where)
+        if newest is not None and newest.digest == plan.digest:
+            all_done = (DoneRecord(**values) for values in newest.manifest["done"])
+            return {s: done for s, done in zip(plan.shards, all_done, strict=True) if s in shards}
         records = read_all_done(where, shards, plan.digest)
     return {shard: record for shard, record in records.items() if record is not None}
 

@@ -25,9 +25,9 @@ from torture.sandbox import listing, sandbox
 #: Folders of ours, each with files for the shards.
 PRIVATE_FOLDERS = tuple(
     f"_tfrecorder/{name}"
-    for name in ("tmp", "done", "index", "rejects", "suspects", "progress", "spool")
+    for name in ("tmp", "commits", "tables", "index", "done", "waiting", "progress", "spool")
 )
-FOLDERS = ("_tfrecorder", *PRIVATE_FOLDERS, "_tfrecorder/next")
+FOLDERS = ("_tfrecorder", *PRIVATE_FOLDERS)
 
 #: Where a link leads, as the dataset directory sees it; {} is the name of what it stands for.
 LINKS = {

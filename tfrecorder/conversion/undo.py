@@ -10,6 +10,7 @@ from tfrecorder import storage
 from tfrecorder.display.tables import Report, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.output.directory import claim, clear, standing_of
+from tfrecorder.output.staging import read_plan
 from tfrecorder.writing.commit import abandon, complete
 
 
@@ -64,7 +65,7 @@ def undo(output_dir: str | os.PathLike[str]) -> UndoResult:
     """
     where = storage.absolute(storage.given_path(output_dir))
     with storage.failing_as(DatasetError, where):
-        if standing_of(where).pending is None:
+        if read_plan(where) is None:
             raise DatasetError(f"{where}: nothing is pending, so there is nothing to abandon.")
     with claim(where):
         standing = standing_of(where)

@@ -101,8 +101,8 @@ def parse_commit_note(info: Any) -> tuple[int, str] | None:
 
     None if another tool wrote it.
     """
-    notes = info.get("releaseNotes") if isinstance(info, dict) else None
-    if not isinstance(notes, dict):
-        return None
-    match = _NOTE.fullmatch(str(notes.get(info.get("version"))))
-    return (int(match[1]), match[2]) if match else None
+    match info:
+        case {"releaseNotes": dict(notes), "version": str(version)}:
+            match = _NOTE.fullmatch(str(notes.get(version)))
+            return (int(match[1]), match[2]) if match else None
+    return None

@@ -83,10 +83,12 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
     """
     try:
         with storage.failing_as(OutputError, output_dir):
+            is_local = storage.is_local(output_dir)
+            if is_local and os.path.isdir(output_dir):
+                folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
             if has_plan:
                 refuse_foreign(output_dir)
-            if storage.is_local(output_dir):
-                folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
+            if is_local:
                 with _locked(output_dir):
                     yield
             else:
