@@ -1,275 +1,284 @@
-"""Make our own files of a generation again where plan and metadata are both gone: from its records.
+"""Make tables and manifests again that are damaged or gone, as far as the records say.
 
-The public files prove the result: made again from it, each must be the same, byte for byte.
+A table follows from its shard's records and the lists of rows, a manifest from the tables of its
+shards.  What comes out is proved by the public files: made again from it, each must be the same.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import google_crc32c
 import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse
+from tfrecorder.format.documents import parse, seal
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF
+from tfrecorder.format.plan_columns import (
+    BASE,
+    POSITION_OF,
+    RECORD_OF,
+    REJECT_OF,
+    source_of,
+)
 from tfrecorder.format.tfrecord import frame, read_records
-from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import claim
-from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow, fingerprint
-from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import before_next, committed_directories, read_metadata
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow, rows_of
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.row_lists import read_row_list
-from tfrecorder.reading.tfds_features import tfds_keys
-from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, class_field, fields_of, primary_image
+from tfrecorder.reading.shard_tables import read_columns, types_of
+from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID, Feature
-from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
+from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
-from tfrecorder.verification.expectation import is_lost
-from tfrecorder.writing.commit import commit
+from tfrecorder.verification.common_files import LISTS, common_files
+from tfrecorder.verification.expectation import Expectation
+from tfrecorder.verification.public_fields import (
+    arrow_type,
+    planned_features,
+    public_fields,
+    public_options,
+    with_names,
+)
 from tfrecorder.writing.copying import loaded
+from tfrecorder.writing.manifest import manifest_of, sums_of
+from tfrecorder.writing.outcomes import index_of, table_of
 from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
-from tfrecorder.writing.tfds import DATASET_NAME, public_files
 
-#: What neither the records nor the public files hold.
-LOST = (
-    "the options of the conversion, which `tfrecorder.append` takes over: give it yours",
+_LOST_TABLE = (
+    "{}: of rejected rows the values and places, and the sizes and CRC32Cs of the images' files"
+)
+_LOST_POSITIONS = (
+    "{}: the positions of its rows in their streams; those of files in a folder, or of another "
+    "source without an order, cannot be continued"
+)
+_LOST_MANIFEST = "commit {}: its source, its own options, and how often images were read again"
+_LOST_ADJACENT = "which of the commits {} wrote which shard: the first has them all"
+_LOST_ALL = (
     "the columns' own names where the records have others: images, masks, boxes, an only label",
-    "of rejected rows their values and splits",
-    "where the images are, so that a shard that is damaged later cannot be written again",
-    "how far streams were read: a stream from the same source begins again",
+    "the options, which `tfrecorder.append` takes over: give it yours",
+    "where images with relative uris are: a shard damaged later needs `base`",
     "class names with white space at an end that no record has: they are as in the labels file",
 )
+_LOST_STREAMS = "how far streams were read: none can be continued in this directory"
 
-_COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/class": "mask_uri"}
-_BOXES = Field("boxes", kinds.Boxes(), "image/object")
-
-#: A planned row: its values by key.
+#: A row of a table, by column.
 Row = dict[str, Any]
 
 
-def rebuild_lost(directory: str, repair: Callable[[str], list[str]]) -> list[str]:
-    """Make our own files of the generations that lost both plan and metadata again.
+@dataclass
+class Remade:
+    """What was made again.
+
+    Attributes:
+        expected: with the manifests as they are now.
+        files: their bytes, and those of tables and indexes, by name.
+        lost: what is not known any more, in words.
+    """
+
+    expected: Expectation
+    files: dict[str, bytes] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+
+
+def remake(expected: Expectation, tables: Collection[Shard]) -> Remade:
+    """Make damaged tables of sound shards again, and lost manifests, whose shards must be sound.
 
     Args:
-        repair: repairs an earlier generation, on which a lost one builds; returns its files.
-
-    Returns:
-        The names of the files that were written.
+        tables: the shards whose tables are damaged.
 
     Raises:
-        DatasetError: what is left does not say enough, or is damaged too; or is not readable.
+        DatasetError, UnreadableError, LookupError, TypeError, ValueError: what is left does not
+            say enough.
     """
-    every = committed_directories(directory)
-    lost = [number for number, folder in enumerate(every) if is_lost(folder)]
-    if not lost:
-        return []
-    written = []
-    with claim(directory, has_plan=0 not in lost):
-        for number, folder in enumerate(every[: lost[-1] + 1]):
-            files = _rebuild(directory, folder, number) if number in lost else repair(folder)
-            written += [os.path.join(layout.generation_of("", number), file) for file in files]
-    return written
-
-
-def remove_folders(paths: Iterable[str]) -> None:
-    """Remove the empty folders that stand where files belong."""
-    for path in paths:
-        if os.path.isdir(path) and not os.path.islink(path):
-            if os.listdir(path):
-                raise storage.UnwritableError(f"{path} is a folder with files; move it away")
-            os.rmdir(path)
-
-
-def _rebuild(directory: str, folder: str, number: int) -> list[str]:
-    before = None
-    if number:
-        earlier = layout.generation_of(directory, number - 1)
-        before = before_next(read_metadata(earlier, STORED_FILES))
-    # A generation names the plan of the one before it.
-    following = read_plan(layout.generation_of(directory, number + 1))
-    digest = (following.before or {}).get("plan", "") if following else ""
-    try:
-        return _from_records(folder, before, digest)
-    except (storage.UnreadableError, LookupError, OptionError, TypeError, ValueError) as error:
-        raise DatasetError(
-            f"{folder} cannot be repaired: {layout.PLAN} and {layout.METADATA} are lost, and its "
-            f"other files do not suffice to make them again: {error}. Copy {layout.PRIVATE}/ from "
-            "another copy of the dataset, or convert again."
-        ) from error
-
-
-def _from_records(directory: str, before: dict[str, Any] | None, digest: str) -> list[str]:
-    import pyarrow as pa
-
-    document, info = (_document(directory, name) for name in (layout.FEATURES, layout.COMMIT))
-    names = storage.names(directory)
-    shards = sorted(
-        filter(None, map(layout.parse_shard, names)),
-        key=lambda shard: (SPLITS.index(shard.split), shard.index),
-    )
-    counts = {shard.split: shard.count for shard in shards}
-    wanted = [
-        Shard(split, index, count) for split, count in counts.items() for index in range(count)
-    ]
-    if missing := [shard.file for shard in wanted if shard not in shards]:
-        raise ValueError(f"{missing[0]} is missing")
-    fields = _fields(document, layout.LABEL_MAP_CSV in names)
-    suspects = {int(row[0]): row[2] for row in read_row_list(directory, layout.SUSPECTS)}
-    tallies = {shard: Tally(class_field(fields), lambda rows: None, math.inf) for shard in shards}
-    rows = {
-        shard: list(_records(directory, shard, fields, tally, suspects))
-        for shard, tally in tallies.items()
-    }
-    split_rows = _add_rejects(directory, fields, tallies, rows)
-    planned = [row for shard in shards for row in rows[shard]]
-    splits = pd.Series([s.split for s in shards for _ in rows[s]], dtype=SPLIT_TYPE)
-    types = {name: pa.large_string() for name in (*COPY_OF, *REJECT_OF)}
-    types |= {feature.key: _type(feature) for feature in _planned(fields)} | dict.fromkeys(
-        (SOURCE_ID, COPY_OF.offset, COPY_OF.size), pa.int64()
-    )
-    columns = {key: pa.array([row[key] for row in planned], of) for key, of in types.items()}
-    fields = tuple(_with_names(directory, names, field, columns) for field in fields)
-    sound = [not row[REJECT_OF.reason] for row in planned]
-    values = {key: column.filter(pa.array(sound)) for key, column in columns.items()}
-    last = max(row[SOURCE_ID] for row in planned)
-    plan = Plan(
-        rows=len(planned),
-        source_rows=last + 1 - (before or {"rows": 0})["rows"],
-        split_rows=split_rows,
-        split_shards=counts,
-        fields=fields,
-        statistics=describe_columns(fields, values, splits[sound], missing={}),
-        base=storage.absolute(directory),
-        fingerprint=fingerprint(splits, columns),
-        options=_options(document, info),
-        before=before,
-        kind=PlanKind.COMPACTION,
-        stands_for=digest,
-    )
-    done = {
-        shard: tally.done_record(plan.digest, shard, len(rows[shard]))
-        for shard, tally in tallies.items()
-    }
-    for file, data in public_files(plan, done).items():
-        if storage.read_bytes(os.path.join(directory, file)) != data:
-            raise ValueError(f"{file} says something else than the records")
-    remove_folders(os.path.join(directory, file) for file in (layout.PLAN, layout.METADATA))
-    for shard, tally in tallies.items():
-        tally.publish(directory, shard)
-        sealed = replace(done[shard], beside=tally.beside)
-        storage.publish_bytes(directory, shard.done, sealed.to_json())
-        done[shard] = sealed
-    storage.remove(directory, layout.PLAN)
-    stage_plan(plan, pa.table(columns), directory)
-    commit(plan, done.values(), directory, max_reject_fraction=1.0)
-    beside = [file for shard in shards for file in (shard.done, *shard.beside.values())]
-    return [*beside, layout.PLAN, layout.PLAN_ROWS, layout.METADATA]
-
-
-def _document(directory: str, name: str) -> Any:
-    with storage.failing_as(ValueError, name):
-        return parse(storage.read_bytes(os.path.join(directory, name)))
-
-
-def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
-    """The columns that make these features, without the names of their classes."""
-    forms = document["featuresDict"]["features"]
-    features = {key.feature.key: key for key in tfds_keys(document)}
-    boxes, taken, columns = f"{_BOXES.key}/bbox", {SOURCE_ID}, {}
-    for key, tfds_key in features.items():
-        if key in taken:
-            continue
-        stem, _, last = key.rpartition("/")
-        column = stem
-        kind: kinds.Kind
-        if last == "encoded" and f"{stem}/format" in features:
-            column = f"{stem}_uri"
-            kind = (
-                kinds.Mask() if "encodingFormat" in forms[key].get("image", {}) else kinds.Image()
-            )
-        elif last == "label" and f"{stem}/text" in features:
-            kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
-        elif key in (boxes, *_BOXES.edges):
-            stem, column = _BOXES.key, _BOXES.column
-            label = "box_label" if f"{stem}/class/label" in features else None
-            tfds = boxes in features
-            kind = kinds.Boxes(label=label, background_class=background, tfds_features=tfds)
+    made, lost = Remade(expected), _shards_of_lost(expected)
+    if not tables and not lost:
+        return made
+    dataset = _dataset(expected, tables)
+    for number in expected.numbers:
+        if number in lost:
+            manifest = _manifest(made, dataset, number, lost[number])
         else:
-            column, stem, kind = key, key, _kind(tfds_key.feature, forms[key])
-        column = _COLUMNS.get(stem, column)
-        columns[column] = kind
-        taken |= {feature.key for feature in Field(column, kind, stem).features}
-    return tuple(
-        replace(field, num_classes=features[field.label_key].classes or 0)
-        if field.label_key
-        else field
-        for field in fields_of(kinds.Schema(columns))
-    )
+            manifest = dict(expected.commits[number].manifest)
+            commit = Commit(number, manifest)
+            again = [shard for shard in commit.own_shards if shard in tables]
+            if not again:
+                continue
+            plan, names = Plan.of(manifest), list(manifest.get("streams") or ())
+            done = {shard: made.expected.done[shard] for shard in commit.own_shards}
+            for shard in again:
+                rows, tally = dataset.tallied(shard)
+                dataset.add_rejects(rows, tally, done[shard].rejects)
+                for row, name in zip(rows, itertools.cycle(names), strict=False):
+                    row.update(zip(POSITION_OF, (name, ""), strict=True))
+                beside = _beside(made, dataset, plan, shard, rows, tally)
+                made.lost += [_LOST_POSITIONS.format(shard.table)] if names else []
+                done[shard] = replace(done[shard], beside=beside)
+            manifest["done"] = [asdict(record) for record in done.values()]
+        commit = Commit(number, manifest)
+        records = [DoneRecord(**values) for values in manifest["done"]]
+        made.expected = replace(
+            made.expected,
+            commits=dict(sorted({**made.expected.commits, number: commit}.items())),
+            done={**made.expected.done, **dict(zip(commit.own_shards, records, strict=True))},
+        )
+        made.files[layout.manifest(number)] = seal(manifest)
+    if lost:
+        for file, data in common_files(made.expected).items():
+            if (file != layout.COMMIT or expected.info) and expected.read(file) != data:
+                raise ValueError(f"{file} says something else than the records")
+    return made
 
 
-def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
-    """The kind of a column with one key."""
-    inner = form.get("sequence", {}).get("feature", form)
-    if feature.kind == "text":
-        kind = kinds.Text if inner["pythonClassName"].endswith(".Text") else kinds.Bytes
-        return kind(shape=feature.shape)
-    dtype = feature.kind if feature.kind in ("int64", "bool") else "float32"
-    return kinds.Number(dtype=dtype, shape=feature.shape)
+@dataclass
+class _Dataset:
+    """What all shards of a damaged dataset share.
+
+    Attributes:
+        damaged: the shards whose tables are damaged.
+        fields: the columns; options: of a conversion, as far as public files show them.
+        types: of the values of a table, by key.
+        rejects: the rows of `rejects.csv` that no table holds; each goes to one table.
+        warnings: of suspects, by the number of the row.
+    """
+
+    expected: Expectation
+    damaged: set[Shard]
+    fields: tuple[Field, ...]
+    options: dict[str, Any]
+    types: dict[str, Any]
+    rejects: list[Sequence[str]] = field(default_factory=list)
+    warnings: dict[int, str] = field(default_factory=dict)
+
+    def tallied(self, shard: Shard) -> tuple[list[Row], Tally]:
+        """The rows of a shard's table, or as its records say, and what became of them.
+
+        Raises:
+            ValueError: a record is damaged, or of another row than in the table.
+        """
+        images = [field for field in self.fields if isinstance(field.kind, Image)]
+        files = [
+            source_of(field).bytes for field in self.fields if isinstance(field.kind, (Image, Mask))
+        ]
+        wanted = list(planned_features(self.fields))
+        tally = Tally(class_field(self.fields), lambda rows: None, math.inf)
+        known: Iterator[Row | None] = itertools.repeat(None)
+        if shard not in self.damaged:
+            table = read_columns(self.expected.directory, shard.table, lambda schema: schema.names)
+            known = iter(table.to_pylist() if table is not None else ())
+        rows = []
+        path = self.expected.path(shard.file)
+        with storage.local_copy(path) as copy, open(copy, "rb") as file:
+            records = (data for _, data in read_records(file))
+            for row in known:
+                if row is not None and row[REJECT_OF.reason]:
+                    self._reject(row, tally)
+                    rows.append(row)
+                    continue
+                if (data := next(records, None)) is None:
+                    if row is not None:
+                        raise ValueError(f"{shard.file} has fewer records than {shard.table}")
+                    break
+                record = parse_example(data)
+                number = int(bytes(record[SOURCE_ID][0]))
+                if row is None:
+                    row = {key.key: _plain(key, list(record[key.key])) for key in wanted}
+                    warning = self.warnings.get(number, "")
+                    row |= {SOURCE_ID: number, RECORD_OF.warning: warning}
+                elif row[SOURCE_ID] != number:
+                    raise ValueError(f"{shard.file} has records of other rows than {shard.table}")
+                warning = row[RECORD_OF.warning]
+                planned = PlannedRow(number, "", row)
+                outcome = loaded(planned, frame([data]), record, images, warning)
+                if any(sizes := [row.get(name) or 0 for name in files]):
+                    outcome = replace(outcome, input_bytes=sum(sizes))
+                tally.add_record(outcome)
+                rows.append(row)
+            if next(records, None) is not None:
+                raise ValueError(f"{shard.file} has more records than {shard.table}")
+        return rows, tally
+
+    def add_rejects(self, rows: list[Row], tally: Tally, count: int) -> None:
+        """Add the next rejected rows to a shard whose table is damaged, behind its records."""
+        first = primary_image(self.fields)
+        empty = {key.key: _nothing(key) for key in planned_features(self.fields)}
+        for number, uri, stage, reason in self.rejects[:count]:
+            row = {**empty, SOURCE_ID: int(number), REJECT_OF.stage: stage}
+            row |= {REJECT_OF.reason: reason} | ({first.uri_key: uri} if first else {})
+            self._reject(row, tally)
+            rows.append(row)
+        del self.rejects[:count]
+
+    def _reject(self, row: Row, tally: Tally) -> None:
+        rejected = planned_reject(PlannedRow(row[SOURCE_ID], "", row))
+        assert rejected is not None
+        tally.add_reject(rejected)
 
 
-def _planned(fields: Sequence[Field]) -> Iterator[Feature]:
-    """The keys of a record that come from the table."""
-    for field in fields:
-        is_image = isinstance(field.kind, (kinds.Image, kinds.Mask))
-        for feature in field.features:
-            if feature.key == field.uri_key if is_image else feature.key != field.tfds_boxes_key:
-                yield feature
+def _dataset(expected: Expectation, tables: Collection[Shard]) -> _Dataset:
+    """What the shards share.
+
+    Args:
+        tables: the shards whose tables are damaged, as far as checksums show it.
+    """
+    directory, damaged = expected.directory, {*tables}
+    rejected: set[int] = set()
+    for shard in expected.every_shard:
+        if shard in damaged:
+            continue
+        try:
+            table = read_columns(directory, shard.table, lambda _: [SOURCE_ID, REJECT_OF.reason])
+            assert table is not None
+            numbers, reasons = (column.to_pylist() for column in table.columns)
+            rejected.update(n for n, reason in zip(numbers, reasons, strict=True) if reason)
+        except DatasetError:
+            damaged.add(shard)
+    sound = next((shard for shard in expected.every_shard if shard not in damaged), None)
+    fields, options = _fields_and_options(expected)
+    if sound is not None:
+        types = types_of(directory, sound)
+    else:
+        types = {key.key: arrow_type(key) for key in planned_features(fields)}
+    made = _Dataset(expected, damaged, fields, options, types)
+    if damaged:
+        listed = read_row_list(directory, layout.REJECTS)
+        made.rejects = [row for row in listed if int(row[0]) not in rejected]
+        suspects = read_row_list(directory, layout.SUSPECTS)
+        made.warnings = {int(row[0]): row[2] for row in suspects}
+    return made
 
 
-def _type(feature: Feature) -> Any:
-    import pyarrow as pa
-
-    of_kind = {"float": pa.float32(), "text": pa.large_string(), "bytes": pa.large_binary()}
-    plain = of_kind.get(feature.kind, pa.int64())
-    return plain if feature.shape == () else pa.large_list(plain)
-
-
-def _records(
-    directory: str, shard: Shard, fields: Sequence[Field], tally: Tally, suspects: Mapping[int, str]
-) -> Iterator[Row]:
-    """The rows that became the records of a shard."""
-    images = [field for field in fields if isinstance(field.kind, kinds.Image)]
-    wanted = list(_planned(fields))
-    path = os.path.join(directory, shard.file)
-    with storage.local_copy(path) as copy, open(copy, "rb") as file:
-        for offset, data in read_records(file):
-            record, parts = parse_example(data), frame([data])
-            number = int(bytes(record[SOURCE_ID][0]))
-            row = {feature.key: _plain(feature, list(record[feature.key])) for feature in wanted}
-            uri = row[images[0].uri_key] if images else ""
-            warning = suspects.get(number, "")
-            outcome = loaded(PlannedRow(number, uri, row), parts, record, images, warning)
-            tally.add_record(outcome)
-            place = (shard.file, offset, outcome.size, warning, "")
-            yield {
-                **row,
-                SOURCE_ID: number,
-                **dict(zip(COPY_OF, place, strict=True)),
-                **dict.fromkeys(REJECT_OF, ""),
-            }
+def _fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, Any]]:
+    """The columns of the dataset, and the options of the conversion as far as they are known."""
+    newest = max(expected.commits, default=-1)
+    known = expected.commits[newest].manifest if newest >= 0 else {}
+    if newest == expected.note[0]:
+        return Plan.of(known).fields, known["options"]
+    document = parse(expected.read(layout.FEATURES))
+    names = storage.names(expected.directory)
+    fields = public_fields(document, layout.LABEL_MAP_CSV in names)
+    if known:
+        counts = {field.label_key: field.num_classes for field in fields}
+        fields = tuple(
+            replace(field, num_classes=counts[field.label_key]) if field.label_key else field
+            for field in Plan.of(known).fields
+        )
+        options = known["options"]
+    else:
+        options = public_options(document, expected.info or {})
+    return fields, options
 
 
 def _plain(feature: Feature, values: list[Any]) -> Any:
@@ -278,45 +287,155 @@ def _plain(feature: Feature, values: list[Any]) -> Any:
     return values if feature.shape else values[0]
 
 
-def _add_rejects(
-    directory: str,
-    fields: Sequence[Field],
-    tallies: Mapping[Shard, Tally],
-    rows: Mapping[Shard, list[Row]],
+def _nothing(feature: Feature) -> Any:
+    return [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
+
+
+def _beside(
+    made: Remade, dataset: _Dataset, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally
+) -> dict[str, int]:
+    """The CRC32Cs of a shard's index and table, both made again if the table is damaged."""
+    import pyarrow as pa
+
+    files = {"index": index_of(tally.outcomes)}
+    if shard in dataset.damaged:
+        types = {SOURCE_ID: pa.int64(), **dataset.types}
+        types |= {name: pa.large_string() for name in POSITION_OF if rows and name in rows[0]}
+        columns = {name: pa.array([row[name] for row in rows], of) for name, of in types.items()}
+        files["table"] = table_of(plan, pa.table(columns), tally.outcomes)
+        made.lost.append(_LOST_TABLE.format(shard.table))
+    else:
+        files["table"] = made.expected.read(shard.table)
+    made.files |= {shard.beside[name]: data for name, data in files.items()}
+    return {name: google_crc32c.value(data) for name, data in files.items()}
+
+
+def _shards_of_lost(expected: Expectation) -> dict[int, list[Shard]]:
+    """The shards of each commit whose manifest is lost.
+
+    Of several in a row the first gets them all: nothing says which of them wrote what.
+    """
+    left = [shard for shard in expected.every_shard if shard not in expected.done]
+    shards: dict[int, list[Shard]] = {}
+    for number in expected.lost:
+        after = next((n for n in expected.commits if n > number), None)
+        ends = {shard.split: math.inf for shard in left}
+        if after is not None:
+            manifest = expected.commits[after].manifest
+            ends = {split: count for split, (_, count) in manifest["splits"].items()}
+            ends |= {split: first for split, (_, first, _) in manifest["own"].items()}
+        shards[number] = [shard for shard in left if shard.index < ends.get(shard.split, 0)]
+        left = [shard for shard in left if shard not in shards[number]]
+    return shards
+
+
+def _manifest(
+    made: Remade, dataset: _Dataset, number: int, shards: Sequence[Shard]
+) -> dict[str, Any]:
+    """A lost manifest, from the shards that its commit wrote."""
+    import pyarrow as pa
+
+    expected = made.expected
+    before = expected.before(number)
+    after = next((c.manifest for n, c in expected.commits.items() if n > number), None)
+    tallied = {shard: dataset.tallied(shard) for shard in shards}
+    split_rows = _split_rows(dataset, tallied)
+    rows = [row for of_shard, _ in tallied.values() for row in of_shard]
+    sound = [row for row in rows if not row.get(REJECT_OF.reason)]
+    splits = [s.split for s, (of, _) in tallied.items() for r in of if not r.get(REJECT_OF.reason)]
+    values = {key: pa.array([row[key] for row in sound], of) for key, of in dataset.types.items()}
+    digest, source_rows = "", 0
+    first = 0 if before is None else rows_of(before)
+    if after is not None and after["commit"] == number + 1:
+        digest = after["previous"]
+        source_rows = (after.get("follows") or {"rows": first})["rows"] - first
+    elif number == expected.note[0]:
+        digest = expected.note[1]
+    follows = (
+        None
+        if before is None
+        else {
+            "rows": first,
+            "image_shapes": before["image_shapes"],
+            "image_sides": before["image_sides"],
+        }
+    )
+    fields = dataset.fields
+    if expected.note[0] not in expected.commits:
+        fields = tuple(with_names(expected, field, rows) for field in fields)
+    streams = _streams(dataset, tallied)
+    kind = PlanKind.UNDO if not rows else PlanKind.BATCH if streams else PlanKind.APPEND
+    bases = {row.get(BASE, "") for row in rows}
+    options = dict((before or after or {"options": dataset.options})["options"])
+    if before is None and number == expected.numbers[0]:
+        options["version"] = _version(after, expected)
+    plan = Plan(
+        rows=len(rows),
+        source_rows=source_rows or max((row[SOURCE_ID] + 1 - first for row in rows), default=0),
+        split_rows=split_rows,
+        split_shards=dict(Counter(shard.split for shard in shards)),
+        fields=fields,
+        statistics=describe_columns(
+            fields, values, pd.Series(splits, dtype=SPLIT_TYPE), missing={}
+        ),
+        base=bases.pop() if len(bases) == 1 else "",
+        fingerprint="",
+        options=options,
+        kind=PlanKind.CONVERSION if before is None else kind,
+        commit=number,
+        previous="" if before is None else before["plan"],
+        follows=follows,
+        starts={shard.split: shard.index for shard in reversed(shards) if shard.index},
+        revisions={s.split: s.revision for s in expected.every_shard if s.revision != 1},
+        streams=streams,
+        stands_for=digest,
+    )
+    done = {}
+    for shard, (of_shard, tally) in tallied.items():
+        beside = _beside(made, dataset, plan, shard, of_shard, tally)
+        done[shard] = replace(tally.done_record(plan.digest, shard), beside=beside)
+    lists = {file: sums_of(expected.read(file)) for file in LISTS}
+    made.lost.append(_LOST_MANIFEST.format(number))
+    made.lost += [_LOST_STREAMS] if streams and "" in streams else []
+    made.lost += _LOST_ALL if not expected.commits else ()
+    return manifest_of(plan, done, before, lists)
+
+
+def _split_rows(
+    dataset: _Dataset, tallied: Mapping[Shard, tuple[list[Row], Tally]]
 ) -> dict[str, int]:
     """Give each shard as many rejected rows as its plan must have had; return the rows by split.
 
-    Nothing says which rejected row was in which split.
+    A table that stands has them all.  Nothing says which other rejected row was in which split.
     """
-    rejects = read_row_list(directory, layout.REJECTS)
-    split_rows = {}
-    for split, of_split in itertools.groupby(rows, key=lambda shard: shard.split):
-        counts = [len(rows[shard]) for shard in of_split]
-        total = max(1, sum(counts))
-        while any(_size(total, len(counts), i) < count for i, count in enumerate(counts)):
-            total += 1
-        split_rows[split] = total
-    more = len(rejects) + sum(map(len, rows.values())) - sum(split_rows.values())
-    if more < 0:
+    totals: dict[str, int] = {}
+    for split, of_split in itertools.groupby(tallied, key=lambda shard: shard.split):
+        shards = list(of_split)
+        counts = [len(tallied[shard][0]) for shard in shards]
+
+        def fits(total: int, shards: Any = shards, counts: Any = counts) -> bool:
+            sizes = [_size(total, len(shards), place) for place in range(len(shards))]
+            return all(
+                size >= count if shard in dataset.damaged else size == count
+                for shard, size, count in zip(shards, sizes, counts, strict=True)
+            )
+
+        most = sum(counts) + len(dataset.rejects)
+        totals[split] = next(filter(fits, range(max(1, sum(counts)), most + len(shards) + 1)))
+    waits = len(dataset.rejects) + sum(len(rows) for rows, _ in tallied.values())
+    whole = [
+        split for split in totals if all(s.split != split or s in dataset.damaged for s in tallied)
+    ]
+    if whole:
+        totals[whole[0]] += max(0, waits - sum(totals.values()))
+    if waits < sum(totals.values()):
         raise ValueError(f"{layout.REJECTS} lists fewer rows than the shards lack")
-    split_rows[next(iter(split_rows))] += more
-    first = primary_image(fields)
-    nothing = {
-        feature.key: [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
-        for feature in _planned(fields)
-    }
-    waiting = iter(rejects)
-    for shard, of_shard in rows.items():
-        lacking = _size(split_rows[shard.split], shard.count, shard.index) - len(of_shard)
-        for number, uri, stage, reason in itertools.islice(waiting, lacking):
-            row = {**nothing, SOURCE_ID: int(number), REJECT_OF.stage: stage}
-            row |= {REJECT_OF.reason: reason} | dict.fromkeys(COPY_OF, "")
-            row |= {COPY_OF.offset: 0, COPY_OF.size: 0} | ({first.uri_key: uri} if first else {})
-            rejected = planned_reject(PlannedRow(int(number), uri, row))
-            assert rejected is not None
-            tallies[shard].add_reject(rejected)
-            of_shard.append(row)
-    return split_rows
+    firsts = {shard.split: shard.index for shard in reversed([*tallied])}
+    for shard, (rows, tally) in tallied.items():
+        count = sum(other.split == shard.split for other in tallied)
+        size = _size(totals[shard.split], count, shard.index - firsts[shard.split])
+        dataset.add_rejects(rows, tally, size - len(rows))
+    return totals
 
 
 def _size(rows: int, shards: int, index: int) -> int:
@@ -324,32 +443,35 @@ def _size(rows: int, shards: int, index: int) -> int:
     return stop - start
 
 
-def _with_names(
-    directory: str, names: Sequence[str], field: Field, columns: Mapping[str, Any]
-) -> Field:
-    """A column with the names of its classes: those in the records, else those in TFDS's file."""
-    if field.label_key is None or not field.num_classes:
-        return field
-    file = layout.labels_file(field.label_key)
-    if file not in names:
-        return replace(field, integer=True)
-    lines = storage.read_bytes(os.path.join(directory, file)).decode().split("\n")[:-1]
-    labels, texts = columns[field.label_key], columns[field.text_key or ""]
-    if field.features[-1].shape:
-        labels, texts = labels.flatten(), texts.flatten()
-    for label, text in set(zip(labels.to_pylist(), texts.to_pylist(), strict=True)):
-        if text and 0 <= label < len(lines):
-            lines[label] = text
-    return replace(field, names=tuple(lines), num_classes=len(lines))
+def _streams(
+    dataset: _Dataset, tallied: Mapping[Shard, tuple[list[Row], Tally]]
+) -> dict[str, Any] | None:
+    """How far the sources of streamed rows were read: up to the newest row of each.
+
+    None stands for what nobody knows any more, and "" for every source.
+    """
+    if not dataset.damaged.isdisjoint(tallied):
+        return {"": {"to": None}}
+    newest: dict[str, tuple[int, str]] = {}
+    for rows, _ in tallied.values():
+        for row in rows:
+            if source := row.get(POSITION_OF.source):
+                place = row[SOURCE_ID], row[POSITION_OF.position]
+                newest[source] = max(newest.get(source, place), place)
+    return {name: {"to": _position(text)} for name, (_, text) in newest.items()} or None
 
 
-def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
-    forms = document["featuresDict"]["features"].values()
-    options = ConvertOptions().content_options()
-    if info["name"] != DATASET_NAME:
-        options |= {"name": info["name"], "version": info["version"]}
-    if any(form.get("tensor", {}).get("encoding") == "bytes" for form in forms):
-        options["image_format"] = "raw"
-    if any("boundingBox" in str(form) or "useColormap" in str(form) for form in forms):
-        options["tfds_features"] = True
-    return options
+def _position(text: str) -> Any:
+    """A position as it is noted; of a source without order, whose positions are texts, any."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _version(after: Mapping[str, Any] | None, expected: Expectation) -> str:
+    """What the first commit must have stated, by what the next one that is known states."""
+    if after is None:
+        return str((expected.info or {})["version"])
+    major, minor, _ = map(int, after["stated"].split("."))
+    return f"{major}.{minor - bool(after['split_rows'])}.0"

@@ -1,49 +1,53 @@
 """`repair`: write missing and damaged files again, with exactly the bytes they had.
 
-A shard is written from the staged plan and the sources into a separate folder.  It takes its place
-only if its CRC32C is the original one.  The files of the commit follow from the plan and the
-done-records; the commit makes them again.
+A shard is written from the rows of its table and the sources into a separate folder.  It takes its
+place only if its CRC32C is the original one.  What follows from other files is made again from
+them: indexes, tables, manifests, and the files that a dataset has once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import os
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
-from tfrecorder.errors import DatasetError, OutputError, SourceError
+from tfrecorder.errors import DatasetError, OptionError, OutputError, SourceError
 from tfrecorder.format import layout
-from tfrecorder.format.csv_cells import value_of
+from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import BASE, REJECT_OF, spool_columns, value_columns
 from tfrecorder.format.tfrecord import read_places
-from tfrecorder.output.directory import claim, exchange_begun, refuse_foreign
-from tfrecorder.output.done_records import DoneRecord
-from tfrecorder.output.exchange import complete
-from tfrecorder.reading.generations import committed_directories
+from tfrecorder.output.directory import claim, refuse_foreign
+from tfrecorder.output.staging import restage_rows
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.shard_tables import read_columns
+from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.kinds import Image, Mask
 from tfrecorder.storage import folders
-from tfrecorder.verification.commit_files import check_commit, check_gathered
+from tfrecorder.verification.common_files import LISTS, common_files, gathered_lists
 from tfrecorder.verification.expectation import Expectation, read_expectation, refuse
 from tfrecorder.verification.faults import Fault
-from tfrecorder.verification.rebuild import LOST, rebuild_lost, remove_folders
+from tfrecorder.verification.rebuild import remake
 from tfrecorder.verification.shard import ShardFindings
-from tfrecorder.verification.verify import Advance, byte_bar, check_all, no_bar, verify
+from tfrecorder.verification.verify import byte_bar, check_all, verify
 from tfrecorder.writing.attempt import Attempt
-from tfrecorder.writing.commit import commit
-from tfrecorder.writing.shards import REJECT_HEADER, Pool, rows_of_csv, to_csv, write_shard
+from tfrecorder.writing.commit import complete, replace_commit
+from tfrecorder.writing.manifest import sums_of
+from tfrecorder.writing.shards import Pool, write_shard
 
-_NO_PLAN = (
-    "Copy that file from another copy of the dataset, or convert again with `overwrite=True`."
-)
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class RepairResult:
     Attributes:
         directory: the dataset directory, as it was given.
         files: the names of the files that were written again; empty if nothing was wrong.
-        lost: where the plan was lost and was made again from the records: what they do not hold.
+        lost: of what was made again from the records: what they do not hold.
         bytes: the size of these files.
         seconds: how long it took.
     """
@@ -75,7 +79,8 @@ class RepairResult:
         names = "".join(f"\n  {file}" for file in self.files)
         names += "".join(f"\nnot known any more: {words}" for words in self.lost)
         return (
-            f"{self.directory}: {counted(len(self.files), 'file')} written again, as before "
+            f"{self.directory}: {counted(len(self.files), 'file')} written again"
+            f"{'' if self.lost else ', as before'} "
             f"({counted(self.bytes, 'byte')}, {self.seconds:.1f} s):{names}"
         )
 
@@ -87,10 +92,10 @@ def repair(
 ) -> RepairResult:
     """Write the missing and damaged files of a dataset directory again, with the bytes they had.
 
-    It first checks everything that `verify` checks; sound files are not touched.  If an overwrite
-    was interrupted while its new dataset was replacing the old one, the overwrite is completed
-    first.  If plan and metadata are both lost, they are made again from the records, as far as
-    these hold them; `lost` of the result says what they do not.
+    It first checks everything that `verify` checks; sound files are not touched.  What an operation
+    left to do after its commit is done first; one that is not committed is left alone.  Tables and
+    manifests that are lost are made again from the records, as far as these hold them; `lost` of
+    the result says what they do not.
 
     Args:
         directory: the output_dir of a finished conversion.
@@ -112,198 +117,283 @@ def repair(
     """
     started = time.perf_counter()
     where = storage.given_path(directory)
+    folder = None if base is None else storage.absolute(storage.given_path(base))
+    lost: list[str] = []
     with storage.failing_as(DatasetError, where):
-        if exchange_begun(where):
-            with claim(where):
-                complete(where)
         refuse(where)
-        folder = None if base is None else storage.absolute(storage.given_path(base))
-        rebuilt = rebuild_lost(where, lambda path: _repair(read_expectation(path), folder))
-        _refuse_foreign(where)
-    try:
-        with claim(where):
-            files = [*rebuilt, *_repair_all(where, folder, progress)]
-    except OutputError as error:
-        # The system refuses to write (a link of ours has no errno).  If all is well, it need not.
-        if not getattr(error.__cause__, "errno", None) or not verify(where, progress=progress).ok:
-            raise
-        files = []
+        try:
+            # What is lost says which files are foreign: that is looked at later.
+            with claim(where, has_plan=False):
+                files = _repair(where, folder, is_shown(progress), lost)
+        except OutputError as error:
+            # The system refuses to write (a link of ours has no errno).  If all is well, it need
+            # not.
+            refused = getattr(error.__cause__, "errno", None)
+            if not refused or not verify(where, progress=progress).ok:
+                raise
+            files = []
     size = sum(storage.size_or_none(os.path.join(where, file)) or 0 for file in files)
-    seconds = time.perf_counter() - started
-    return RepairResult(where, tuple(files), size, seconds, LOST if rebuilt else ())
+    return RepairResult(where, tuple(files), size, time.perf_counter() - started, tuple(lost))
 
 
-def _refuse_foreign(directory: str) -> None:
-    _refuse_damaged_plan(directory, read_expectation(directory).faults)
-    try:
-        refuse_foreign(directory)
-    except OutputError as error:
-        raise DatasetError(
-            f"{directory} holds files that do not belong to the dataset; move them away first, "
-            f"then repair again. ({error})"
-        ) from error
-
-
-def _repair_all(directory: str, base: str | None, progress: bool | None) -> list[str]:
-    """Repair each generation; return the names of the files below the dataset directory."""
-    written: list[str] = []
-    refused: SourceError | None = None
-    every = list(map(read_expectation, committed_directories(directory)))
-    with byte_bar(every, is_shown(progress)) as advance:
-        for number, expected in enumerate(every):
-            folder = layout.generation_of("", number)
-            try:
-                written += [os.path.join(folder, file) for file in _repair(expected, base, advance)]
-            except SourceError as error:
-                refused = refused or error
-    if refused is not None:
-        raise refused
-    return written
-
-
-def _repair(expected: Expectation, base: str | None, advance: Advance = no_bar) -> list[str]:
-    directory = expected.directory
-    shards, faults = check_all(expected, advance=advance)
+def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> list[str]:
+    """Repair a dataset that is claimed; return the names of the files."""
+    expected = read_expectation(directory)
+    _refuse_unreadable(expected)
+    if not expected.lost and expected.info and complete(directory):
+        expected = read_expectation(directory)
+    with byte_bar(expected, shown) as advance:
+        findings, faults = check_all(expected, expected.shards, advance=advance)
     if not faults:
         return []
-    _refuse_damaged_plan(directory, faults)
     faulty = {fault.file for fault in faults}
-    written = _write_indexes(expected, shards, faulty)
-    own_files = [{f.shard.file, f.shard.done, *f.shard.beside.values()} for f in shards]
-    groups = [group for group, own in enumerate(own_files) if own & faulty.difference(written)]
-    files, done, refusals = _write_shards(expected, shards, groups, base)
-    written += files
+    _refuse_foreign(expected, faults)
+    files = _remade(expected, findings, faulty, lost)
+    written = _publish(directory, files)
+    expected = read_expectation(directory)
+    written += _write_indexes(expected, findings, faulty - {*written})
+    others, refusals = _write_shards(expected, findings, base)
+    written += others
     if refusals:
-        others = f" Other files were written again: {', '.join(sorted(written))}." * bool(written)
+        more = f" Other files were written again: {', '.join(sorted(written))}." * bool(written)
         raise SourceError(
             f"{directory} is not repaired, because sources have changed: "
             f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
-            f"and repair again, or convert again with `overwrite=True`.{others}"
+            f"and repair again, or convert again with `overwrite=True`.{more}"
         )
-    written += _commit_again(read_expectation(directory), done)
-    _, left = check_all(read_expectation(directory), [g for g, f in enumerate(shards) if f.faults])
+    written += _write_common(expected, faulty)
+    storage.sync(directory, written)
+    again = [checked.shard for checked in findings if faulty & {*checked.shard.files}]
+    _, left = check_all(read_expectation(directory), again)
     if left:
         raise DatasetError(
             f"{directory}: {left[0].file} is as it was written, but it is still wrong: "
             f"{left[0]}. Writing it again does not help: convert again with `overwrite=True`, and "
             "please report it."
         )
-    return sorted(set(written))
+    return sorted({*written})
 
 
-def _refuse_damaged_plan(directory: str, faults: Iterable[Fault]) -> None:
-    for fault in faults:
-        if fault.file in (layout.PLAN, layout.PLAN_ROWS):
+def _refuse_unreadable(expected: Expectation) -> None:
+    """What may not be read is not lost."""
+    for fault in expected.faults:
+        if fault.code == "unreadable" or fault.file == layout.PLAN:
+            remedy = (
+                "Get access first."
+                if fault.code == "unreadable"
+                else ("If no operation is under way, remove it.")
+            )
             raise DatasetError(
-                f"{directory} cannot be repaired: its plan is damaged or gone, so the order of its "
-                f"rows is not known: {fault.file}: {fault}. {_NO_PLAN}"
+                f"{expected.directory} is not repaired: {fault.file}: {fault.message}. {remedy}"
             )
 
 
-def _write_indexes(
-    expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
-) -> list[str]:
-    """Write damaged indexes of sound shards again: the shard shows where records begin."""
+def _refuse_foreign(expected: Expectation, faults: Iterable[Fault]) -> None:
+    try:
+        if not expected.lost and expected.info:
+            refuse_foreign(expected.directory)
+        reason = next((str(fault) for fault in faults if fault.code == "foreign_shard"), None)
+    except OutputError as error:
+        reason = str(error)
+    if reason is not None:
+        raise DatasetError(
+            f"{expected.directory} holds files that do not belong to the dataset; move them away "
+            f"first, then repair again. ({reason})"
+        )
+
+
+def _remade(
+    expected: Expectation,
+    findings: Sequence[ShardFindings],
+    faulty: Collection[str],
+    lost: list[str],
+) -> dict[str, bytes]:
+    """Lost manifests and damaged tables, made again from sound shards."""
+    tables = []
+    for checked in findings:
+        shard = checked.shard
+        if not checked.sound and shard not in expected.done:
+            raise DatasetError(
+                f"{expected.directory} cannot be repaired: {shard.file} is damaged, and of the "
+                "manifests none that is left lists it, so nothing proves what it held. Copy "
+                f"{layout.PRIVATE}/ from another copy of the dataset, or convert again."
+            )
+        if checked.sound and shard.table in faulty:
+            tables.append(shard)
+    try:
+        made = remake(expected, tables)
+    except (
+        storage.UnreadableError,
+        DatasetError,
+        LookupError,
+        OptionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise DatasetError(
+            f"{expected.directory} cannot be repaired: what is left does not suffice to make lost "
+            f"files again: {error}. Copy {layout.PRIVATE}/ from another copy of the dataset, or "
+            "convert again."
+        ) from error
+    lost += made.lost
+    return made.files
+
+
+def _publish(directory: str, files: Mapping[str, bytes]) -> list[str]:
+    """Write files that are not as they should be, in this order; return their names."""
     written = []
-    for findings in shards:
-        file = findings.shard.index_file
-        if findings.sound and file in faulty:
-            with storage.open_seekable(expected.path(findings.shard.file)) as shard:
-                places = read_places(shard, findings.bytes)
-                lines = "".join(f"{offset} {size}\n" for offset, size in places)
-            storage.publish_bytes(expected.directory, file, lines.encode())
+    for file, data in files.items():
+        if _bytes_or_none(os.path.join(directory, file)) != data:
+            _remove_folder(os.path.join(directory, file))
+            storage.publish_bytes(directory, file, data)
             written.append(file)
     return written
 
 
+def _remove_folder(path: str) -> None:
+    """Remove an empty folder that stands where a file belongs."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        if os.listdir(path):
+            raise storage.UnwritableError(f"{path} is a folder with files; move it away")
+        os.rmdir(path)
+
+
+def _write_indexes(
+    expected: Expectation, findings: Sequence[ShardFindings], faulty: Collection[str]
+) -> list[str]:
+    """Write damaged indexes of sound shards again: the shard shows where records begin."""
+    written = []
+    for checked in findings:
+        file = checked.shard.index_file
+        if checked.sound and file in faulty:
+            with storage.open_seekable(expected.path(checked.shard.file)) as shard:
+                written += _publish(expected.directory, {file: _index(shard, checked.bytes)})
+    return written
+
+
+def _index(shard: Any, size: int) -> bytes:
+    return "".join(f"{offset} {size}\n" for offset, size in read_places(shard, size)).encode()
+
+
 def _write_shards(
-    expected: Expectation,
-    shards: Sequence[ShardFindings],
-    groups: Sequence[int],
-    base: str | None,
-) -> tuple[list[str], list[DoneRecord], list[str]]:
-    """Write shards again; return the files that took their places, the done-records of these
-    shards, and a message for each that was refused."""
-    if not groups:
-        return [], [], []
-    if expected.plan.spooled:
-        files = (shards[group].shard.file for group in groups)
-        words = "its images came as bytes, which were kept only until the commit"
-        return [], [], [f"{file}: {words}" for file in files]
-    plan = expected.plan if base is None else dataclasses.replace(expected.plan, base=base)
+    expected: Expectation, findings: Sequence[ShardFindings], base: str | None
+) -> tuple[list[str], list[str]]:
+    """Write damaged shards again from the rows of their tables.
+
+    Returns:
+        The files that took their places, and a message for each shard that was refused.
+    """
+    damaged = {checked.shard for checked in findings if not checked.sound}
+    if not damaged:
+        return [], []
     written: list[str] = []
-    proved: list[DoneRecord] = []
     refusals: list[str] = []
     threads = cores()
-    with _folder_aside(expected) as folder, ThreadPool(threads) as executor:
+    with _folder_aside(expected.directory) as folder, ThreadPool(threads) as executor:
         pool = Pool(executor, threads)
-        for group in groups:
-            shard = plan.shards[group]
-            if (sums := expected.written(shard)) is None:
-                raise DatasetError(
-                    f"{expected.directory} cannot be repaired: for {shard.file} neither the "
-                    f"done-record nor {layout.METADATA} is left to prove the new file against. "
-                    "Convert again with `overwrite=True`."
-                )
-            done = write_shard(plan, group, Attempt(folder, shard, plan.digest), pool)
-            if (done.bytes, done.crc32c) == (sums["bytes"], sums["crc32c"]):
-                written += _take_places(expected, folder, shard, shards[group].sound)
-                proved.append(done)
-            else:
-                refusals.append(f"{shard.file}: {_difference(expected, folder, shard)}")
-            storage.remove(folder, shard.file)
-    return written, proved, refusals
+        for commit in expected.commits.values():
+            for shard in (shard for shard in commit.own_shards if shard in damaged):
+                done = expected.done[shard]
+                try:
+                    plan, rows = _plan_aside(expected, Plan.of(commit.manifest), shard, base)
+                    restage_rows(plan, rows, folder)
+                    new = write_shard(plan, 0, Attempt(folder, shard, plan.digest), pool)
+                    if (new.bytes, new.crc32c) != (done.bytes, done.crc32c):
+                        raise SourceError(_difference(expected, folder, plan, shard))
+                except (DatasetError, SourceError) as error:
+                    refusals.append(f"{shard.file}: {error}")
+                    continue
+                for file in (shard.file, shard.index_file):
+                    path = os.path.join(folder, file)
+                    if file != shard.file and _bytes_or_none(
+                        expected.path(file)
+                    ) == storage.read_bytes(path):
+                        continue
+                    _take_place(expected.directory, path, file)
+                    written.append(file)
+    return written, refusals
 
 
-def _difference(expected: Expectation, folder: str, shard: Shard) -> str:
+def _plan_aside(
+    expected: Expectation, plan: Plan, shard: Shard, base: str | None
+) -> tuple[Plan, pa.Table]:
+    """A plan of one shard, and its rows as they were planned.
+
+    Rows that were rejects stay rejects, whatever their images are now.
+
+    Raises:
+        DatasetError: the table is damaged too.
+        SourceError: images came as bytes.
+    """
+    import pyarrow as pa
+
+    if sums_of(expected.read(shard.table))["crc32c"] != expected.done[shard].beside["table"]:
+        raise DatasetError("its table is damaged too, which says what its rows were")
+    files = [field for field in plan.fields if isinstance(field.kind, (Image, Mask))]
+    table = read_columns(expected.directory, shard.table, lambda schema: schema.names)
+    assert table is not None
+    if any(any(table.column(name).to_pylist()) for name in spool_columns(table.column_names)):
+        raise SourceError("its images came as bytes, which were kept only until the commit")
+    bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
+    rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
+    if len({*bases}) > 1:
+        for field in files:
+            uris = zip(table.column(field.uri_key).to_pylist(), bases, strict=True)
+            paths = pa.array([storage.resolve(*pair) for pair in uris], pa.large_string())
+            rows = rows.append_column(field.spool_key, paths)
+    alone = dataclasses.replace(
+        plan,
+        rows=len(rows),
+        split_rows={shard.split: len(rows)},
+        split_shards={shard.split: 1},
+        starts={shard.split: shard.index},
+        base=bases[0] if len({*bases}) == 1 else "",
+        kind=PlanKind.BATCH,
+        previous="",
+        follows=None,
+        streams=None,
+        stands_for="",
+    )
+    return alone, rows
+
+
+def _difference(expected: Expectation, folder: str, plan: Plan, shard: Shard) -> str:
     """Why a shard comes out different: the first row that became a reject, if one did."""
-    lists = (expected.path(shard.rejects), os.path.join(folder, shard.rejects))
-    before, now = (_bytes_or_none(path) or b"" for path in lists)
-    header = to_csv(REJECT_HEADER, [])
-    rejects = rows_of_csv(now.removeprefix(header))
-    for number, row in rejects if before.startswith(header) else ():
-        if row not in before:
-            _, uri, _, reason = next(csv.reader([row.decode()]))
-            return f"row {number}, image {value_of(uri)!r}, cannot be used now ({reason})"
+    image = primary_image(plan.fields)
+    columns = [SOURCE_ID, *([image.uri_key] if image else []), REJECT_OF.reason]
+    tables = [
+        read_columns(path, shard.table, lambda _: columns) for path in (expected.directory, folder)
+    ]
+    for old, new in zip(*(table.to_pylist() for table in tables if table), strict=True):
+        if new[REJECT_OF.reason] and not old[REJECT_OF.reason]:
+            uri = new[image.uri_key] if image else ""
+            return (
+                f"row {new[SOURCE_ID]}, image {uri!r}, cannot be used now ({new[REJECT_OF.reason]})"
+            )
     return "an image has other bytes now, or another version of Pillow encodes it differently"
 
 
 @contextlib.contextmanager
-def _folder_aside(expected: Expectation) -> Iterator[str]:
-    """A local folder in which `write_shard` finds the rows of the plan.
-
-    It is on the disk of a local dataset, so that files need only be renamed.
-    """
-    directory, name = expected.directory, f"{layout.TMP}/repair-{uuid.uuid4().hex}"
-    with contextlib.ExitStack() as stack:
-        if storage.is_local(directory):
-            folder = os.path.join(directory, name)
-            stack.callback(storage.remove, directory, name)
-        else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrecorder-"))
-        _copy(expected.path(layout.PLAN_ROWS), folder, layout.PLAN_ROWS)
-        yield folder
+def _folder_aside(directory: str) -> Iterator[str]:
+    """A local folder to write shards in; beside a local dataset, so that files are renamed."""
+    name = f"{layout.TMP}/repair-{uuid.uuid4().hex}"
+    if storage.is_local(directory):
+        try:
+            yield os.path.join(directory, name)
+        finally:
+            storage.remove(directory, name)
+    else:
+        with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
+            yield folder
 
 
-def _copy(path: str, directory: str, name: str) -> None:
-    with storage.open_seekable(path) as file, storage.publish(directory, name) as copy:
-        while data := file.read(2**20):
-            storage.write_all(copy, data)
-
-
-def _take_places(old: Expectation, folder: str, shard: Shard, sound: bool) -> list[str]:
-    """Publish what is not in its place yet of a proved shard, the done-record last."""
-    moved = [] if sound else [shard.file]
-    for file in (*shard.beside.values(), shard.done):
-        if _bytes_or_none(old.path(file)) != storage.read_bytes(os.path.join(folder, file)):
-            moved.append(file)
-    for file in moved:
-        path = os.path.join(folder, file)
-        if storage.is_local(old.directory):
-            folders.move(old.directory, os.path.relpath(path, old.directory), file)
-        else:
-            _copy(path, old.directory, file)
-    return moved
+def _take_place(directory: str, path: str, file: str) -> None:
+    if storage.is_local(directory):
+        folders.move(directory, os.path.relpath(path, directory), file)
+        return
+    with storage.open_seekable(path) as data, storage.publish(directory, file) as copy:
+        while piece := data.read(2**20):
+            storage.write_all(copy, piece)
 
 
 def _bytes_or_none(path: str) -> bytes | None:
@@ -313,19 +403,29 @@ def _bytes_or_none(path: str) -> bytes | None:
         return None
 
 
-def _commit_again(expected: Expectation, proved: Sequence[DoneRecord]) -> list[str]:
-    """Write all files of the commit if one is not as it must be; return those that were not.
+def _write_common(expected: Expectation, faulty: set[str]) -> list[str]:
+    """Write the files that a dataset has once, where they are not as they must be."""
+    manifest = {**expected.commits[expected.note[0]].manifest}
+    files = {file: data for file, data in common_files(expected).items() if file in faulty}
+    info = files.pop(layout.COMMIT, None)
+    written = []
+    if not faulty.isdisjoint(LISTS):
+        lists = {file: data for file, data in gathered_lists(expected).items() if file in faulty}
+        sums = {file: sums_of(data) for file, data in lists.items()}
+        manifest["lists"] = {**manifest["lists"], **sums}
+        files |= lists
+        files[layout.manifest(manifest["commit"])] = seal(manifest)
+    written += _publish(expected.directory, files)
+    if info is not None:
+        _remove_folder(expected.path(layout.COMMIT))
+        replace_commit(expected.directory, manifest, info, _version(expected.path(layout.COMMIT)))
+        written.append(layout.COMMIT)
+    return written
 
-    Args:
-        proved: done-records just written again.  They may count other retries than before, and the
-            commit's list must then count the same.
-    """
-    by_name = {done.shard: done for done in (*expected.done.values(), *proved)}
-    done = {shard: by_name[shard.name] for shard in expected.plan.shards if shard.name in by_name}
-    faults = [*check_commit(expected, done), *check_gathered(expected)]
-    files = {fault.file for fault in (*expected.faults, *faults)} - {shard.done for shard in done}
-    remove_folders(map(expected.path, files))
-    if files:
-        # The conversion, which committed, has already judged the fraction.
-        commit(expected.plan, done.values(), expected.directory, max_reject_fraction=1.0)
-    return sorted(files)
+
+def _version(path: str) -> str:
+    """The version of a file that is to be replaced; "" for no file."""
+    try:
+        return storage.read_versioned(path)[1]
+    except storage.UnreadableError:
+        return ""

@@ -1,8 +1,8 @@
-"""The small files next to a shard: its index, and its lists of rejects and suspects."""
+"""The small files next to a shard: its index and its table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import google_crc32c
 
@@ -13,34 +13,14 @@ from tfrecorder.verification.expectation import Expectation, other_crc, unread
 from tfrecorder.verification.faults import Fault
 
 
-def check_rows(expected: Expectation, shard: Shard) -> Iterator[Fault]:
-    """Find where a done-record does not count what was planned."""
-    done, planned = expected.done.get(shard), expected.plan.shard_rows(shard)
-    if done is not None and not done.rows == planned == done.records + done.rejects:
-        words = (
-            f"{planned:,} rows were planned, and it has {done.rows:,}: {done.records:,} records "
-            f"and {done.rejects:,} rejects"
-        )
-        yield Fault(shard.done, "rows_lost", words)
-
-
-def check_lists(expected: Expectation, shard: Shard) -> Iterator[Fault]:
-    """Find lists of a shard's rejects and suspects that are not as they were written."""
-    for name in ("rejects", "suspects"):
-        data = _read_beside(expected, shard, name)
-        if isinstance(data, Fault):
-            yield data
-
-
-def _read_beside(expected: Expectation, shard: Shard, name: str) -> bytes | Fault:
+def read_beside(expected: Expectation, shard: Shard, name: str) -> bytes | Fault:
     """One of the files next to a shard, with the checksum that its done-record knows, if any."""
     file, done = shard.beside[name], expected.done.get(shard)
     try:
         data = expected.read(file)
     except storage.UnreadableError as error:
         return unread(file, error)
-    written = None if done is None else done.beside[name]
-    return other_crc(file, google_crc32c.value(data), written) or data
+    return other_crc(file, google_crc32c.value(data), done.beside[name] if done else None) or data
 
 
 def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None, list[Fault]]:
@@ -48,8 +28,8 @@ def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None,
 
     The records of an index follow one another from the start of the shard to its end.
     """
-    file, written = shard.index_file, expected.written(shard)
-    data = _read_beside(expected, shard, "index")
+    file, done = shard.index_file, expected.done.get(shard)
+    data = read_beside(expected, shard, "index")
     if isinstance(data, Fault):
         return None, [data]
     try:
@@ -66,7 +46,7 @@ def read_index(expected: Expectation, shard: Shard) -> tuple[list[Place] | None,
             )
             return None, [Fault(file, "damaged", words)]
         end += size
-    if lines[-1] or (written and (len(places), end) != (written["records"], written["bytes"])):
+    if lines[-1] or (done and (len(places), end) != (done.records, done.bytes)):
         words = f"it ends after {len(places):,} records and {end:,} bytes, but the shard does not"
         return None, [Fault(file, "damaged", words)]
     return places, []

@@ -18,7 +18,7 @@ from tfrecorder.reading.shard_tables import read_tables
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 
-_HEADERS = {
+HEADERS = {
     layout.REJECTS: ("row", "image_uri", "stage", "reason"),
     layout.SUSPECTS: ("row", "image_uri", "warning"),
 }
@@ -57,7 +57,7 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
     for name, rows in added.items():
         kept = [row for row in old[name] if int(row[0]) < first and int(row[0]) not in retried]
         if plan.follows is None or rows or len(kept) < len(old[name]):
-            lists[name] = to_csv(_HEADERS[name], sorted([*kept, *rows], key=_number))
+            lists[name] = to_csv(HEADERS[name], sorted([*kept, *rows], key=_number))
     return lists
 
 
