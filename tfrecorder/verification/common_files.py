@@ -7,19 +7,13 @@ lists of rows the newest manifest has the checksums.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.plan_columns import RECORD_OF, REJECT_OF
 from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.shard_tables import each_table
-from tfrecorder.schema.fields import primary_image
-from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.verification.expectation import Expectation, other_sums, unread
 from tfrecorder.verification.faults import Fault
-from tfrecorder.writing.row_lists import HEADERS, to_csv
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
 
 LISTS = (layout.REJECTS, layout.SUSPECTS)
@@ -59,32 +53,6 @@ def _info_before(expected: Expectation) -> Mapping[str, Any] | None:
     for split in splits.values():
         split["numBytes"] = str(split["numBytes"])
     return {"version": before["stated"], "splits": list(splits.values())}
-
-
-def gathered_lists(expected: Expectation) -> dict[str, bytes]:
-    """The lists of rows as the tables of all shards have them; the newest of a row counts.
-
-    Raises:
-        DatasetError: a table cannot be read.
-    """
-    lists: dict[str, dict[int, tuple[Any, ...]]] = {file: {} for file in LISTS}
-    columns = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
-    for commit in expected.commits.values():
-        image = primary_image(Plan.of(commit.manifest).fields)
-        names = [SOURCE_ID, *([image.uri_key] if image else []), *REJECT_OF, RECORD_OF.warning]
-        chosen = partial(lambda names, _: names, names)
-        for _, table in each_table(expected.directory, commit.own_shards, chosen):
-            for row in table.to_pylist():
-                number, uri = row[SOURCE_ID], row[image.uri_key] if image else ""
-                for file, rows in lists.items():
-                    rows.pop(number, None)
-                    cells = [row[name] for name in columns[file]]
-                    if cells[-1]:
-                        rows[number] = (number, uri, *cells)
-    return {
-        file: to_csv(HEADERS[file], [rows[number] for number in sorted(rows)])
-        for file, rows in lists.items()
-    }
 
 
 def check_common(expected: Expectation) -> Iterator[Fault]:

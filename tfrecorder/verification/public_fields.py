@@ -8,7 +8,9 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.format import layout
+from tfrecorder.format.documents import parse
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.tfds_features import tfds_keys
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, fields_of
@@ -20,7 +22,26 @@ _COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/cl
 _BOXES = Field("boxes", kinds.Boxes(), "image/object")
 
 
-def public_fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
+def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, Any]]:
+    """The columns of the dataset, and the options of a commit that lost its own."""
+    newest = max(expected.commits, default=-1)
+    known = expected.commits[newest].manifest if newest >= 0 else {}
+    if newest == expected.note[0]:
+        return Plan.of(known).fields, known["options"]
+    document = parse(expected.read(layout.FEATURES))
+    names = storage.names(expected.directory)
+    fields = _fields(document, layout.LABEL_MAP_CSV in names)
+    if not known:
+        return fields, _options(document, expected.info or {})
+    counts = {field.label_key: field.num_classes for field in fields}
+    known_fields = (
+        replace(field, num_classes=counts.get(field.label_key)) if field.label_key else field
+        for field in Plan.of(known).fields
+    )
+    return tuple(known_fields), known["options"]
+
+
+def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
     """The columns that make these features, without the names of their classes."""
     forms = document["featuresDict"]["features"]
     features = {key.feature.key: key for key in tfds_keys(document)}
@@ -83,6 +104,18 @@ def arrow_type(feature: Feature) -> Any:
     return plain if feature.shape == () else pa.large_list(plain)
 
 
+def value_of(feature: Feature, values: list[Any]) -> Any:
+    """What a table holds of the values of a record."""
+    if feature.kind == "text":
+        values = [bytes(value).decode() for value in values]
+    return values if feature.shape else values[0]
+
+
+def empty_value(feature: Feature) -> Any:
+    """What a table holds for a row whose value is lost."""
+    return [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
+
+
 def with_names(expected: Expectation, field: Field, rows: Iterable[Mapping[str, Any]]) -> Field:
     """A column with the names of its classes: those that it has or records have, else TFDS's.
 
@@ -105,7 +138,7 @@ def with_names(expected: Expectation, field: Field, rows: Iterable[Mapping[str, 
     return replace(field, names=tuple(lines), num_classes=len(lines))
 
 
-def public_options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
+def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
     forms = document["featuresDict"]["features"].values()
     options = ConvertOptions().content_options()
     if info["name"] != DATASET_NAME:
