@@ -78,7 +78,7 @@ def check_common(expected: Expectation) -> Iterator[Fault]:
 def _check_sums(expected: Expectation, file: str, written: Mapping[str, int]) -> Iterator[Fault]:
     sums = written["bytes"], written["crc32c"]
     try:
-        fault = other_sums(file, *storage.sums(expected.path(file)), sums)
+        fault = other_sums(file, storage.sums(expected.path(file)), sums)
     except (storage.UnreadableError, OSError) as error:
         fault = unread(file, error)
     if fault:
@@ -87,16 +87,11 @@ def _check_sums(expected: Expectation, file: str, written: Mapping[str, int]) ->
 
 def _first_difference(data: bytes, wanted: bytes) -> str:
     """The first line that differs between two texts, in words."""
-    pairs = zip(data.split(b"\n"), wanted.split(b"\n"), strict=False)
-    for number, (line, wanted_line) in enumerate(pairs, 1):
+    texts = (text.decode(errors="backslashreplace").split("\n") for text in (data, wanted))
+    for number, (line, wanted_line) in enumerate(zip(*texts, strict=False), 1):
         if line != wanted_line:
-            return f"line {number} is {_short(line)}, but must be {_short(wanted_line)}"
+            return f"line {number} is {line.strip()[:60]!r}, not {wanted_line.strip()[:60]!r}"
     return f"it has {len(data):,} bytes, but must have {len(wanted):,}"
-
-
-def _short(line: bytes, limit: int = 60) -> str:
-    text = line.decode(errors="backslashreplace").strip()
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
 
 
 def _check_names(expected: Expectation) -> Iterator[Fault]:

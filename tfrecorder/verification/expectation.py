@@ -6,24 +6,25 @@ done-records in it prove the shards with their indexes and tables.
 
 from __future__ import annotations
 
-import functools
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError, OutputError
+from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord, list_output
-from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.commits import Commit, check_at, commit_at, is_own, read_commit
+from tfrecorder.reading.commits import Commit, commit_at, is_own, read_commit
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -107,46 +108,42 @@ def read_expectation(directory: str, at: int | None = None) -> Expectation:
         OptionError: `at` is not a whole number from 0.
     """
     refuse(directory)
-    check_at(at)
     faults: list[Fault] = []
-    pending = _pending(directory, faults)
-    info = _info(directory, faults)
-    note = parse_commit_note(info) or _newest_number(directory, pending, faults)
-    read = functools.partial(_read_manifest, directory)
-    newest = read(note[0])
-    if isinstance(newest, Commit) and note[1] not in ("", newest.digest):
+    pending = _read(directory, layout.PLAN, Plan.from_json, faults)
+    faults = [fault for fault in faults if fault.code != "missing"]
+    info = _read(directory, layout.COMMIT, _parsed_info, faults)
+    # A manifest is written before it is committed.
+    limit = math.inf if pending is None else pending.commit
+    numbers = [number for number in _numbers(directory) if number < limit]
+    note = parse_commit_note(info) or (max(numbers, default=0), "")
+    newest = _read_commit(directory, note[0], faults)
+    if newest is not None and note[1] not in ("", newest.digest):
         words = f"it is not the one that {layout.COMMIT} names"
-        newest = Fault(layout.manifest(note[0]), "differs", words)
-    if isinstance(newest, Commit):
-        splits = newest.manifest["splits"]
-    elif info is not None:
-        splits = splits_of(info)
-    else:
-        raise _nothing_left(directory, newest)
-    every_shard = layout.shards_of(splits)
+        faults.append(Fault(layout.manifest(note[0]), "differs", words))
+        newest = None
+    if newest is None and info is None:
+        raise DatasetError(
+            f"{directory}: {faults[-1].file}: {faults[-1].message}; and {layout.COMMIT} is damaged "
+            "or gone, so nothing says what the dataset holds. Get access, or copy one of them again."
+        )
+    every_shard = listed = newest.shards if newest else layout.shards_of(_splits_of(info or {}))
     if at is not None:
-        newest = commit_at(directory, read_commit(directory, note[0]), at)
-    if isinstance(newest, Commit):
-        last, since = newest.number, newest.manifest["since"]
+        newest = commit_at(directory, newest or read_commit(directory, note[0]), at)
         listed = newest.shards
-    else:
-        last, since = note[0], _since(directory, note[0], splits)
-        listed = every_shard
-    numbers = range(since, last + 1)
-    rest = storage.each(read, numbers[:-1], directory)
-    commits: dict[int, Commit] = {}
-    done: dict[Shard, DoneRecord] = {}
-    for number, commit in zip(numbers, [*rest, newest], strict=True):
-        if isinstance(commit, Fault):
-            faults.append(commit)
-        else:
-            commits[number] = commit
-            done |= _done_of(commit)
+    last = newest.number if newest else note[0]
+    since = newest.manifest["since"] if newest else _since(directory, last, {*listed})
+
+    def read(number: int) -> Commit | None:
+        return _read_commit(directory, number, faults)
+
+    chain = [*storage.each(read, range(since, last), directory), newest]
+    commits = {commit.number: commit for commit in chain if commit is not None}
+    done = {shard: record for commit in commits.values() for shard, record in done_of(commit)}
     expected = Expectation(
         directory=directory,
         note=note,
         info=info,
-        numbers=numbers,
+        numbers=range(since, last + 1),
         commits=commits,
         done=done,
         shards=[*done, *(shard for shard in listed if shard not in done)],
@@ -158,31 +155,30 @@ def read_expectation(directory: str, at: int | None = None) -> Expectation:
     return replace(expected, faults=(*faults, *_differing(expected)))
 
 
-def _pending(directory: str, faults: list[Fault]) -> Plan | None:
-    try:
-        return read_plan(directory)
-    except OutputError as error:
-        faults.append(Fault(layout.PLAN, "damaged", str(error)))
-        return None
+def _read(directory: str, file: str, parsed: Callable[[bytes], T], faults: list[Fault]) -> T | None:
+    """A document; None, with a fault that is added to the others, if it is not as it was written.
 
-
-def _info(directory: str, faults: list[Fault]) -> Mapping[str, Any] | None:
-    """The values of `dataset_info.json`; None if it is damaged."""
+    Raises:
+        DatasetError: another version of the package wrote it.
+    """
     try:
-        info = parse(storage.read_bytes(os.path.join(directory, layout.COMMIT)))
-        if parse_commit_note(info) is None:
-            raise ValueError("it does not name its commit")
-        splits_of(info)
+        return parsed(storage.read_bytes(os.path.join(directory, file)))
     except storage.UnreadableError as error:
-        faults.append(unread(layout.COMMIT, error))
+        faults.append(unread(file, error))
     except (KeyError, TypeError, ValueError) as error:
-        faults.append(Fault(layout.COMMIT, "damaged", str(error)))
-    else:
-        return dict(info)
+        faults.append(Fault(file, "damaged", str(error)))
     return None
 
 
-def splits_of(info: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def _parsed_info(data: bytes) -> dict[str, Any]:
+    info = parse(data)
+    if parse_commit_note(info) is None:
+        raise ValueError("it does not name its commit")
+    _splits_of(info)
+    return dict(info)
+
+
+def _splits_of(info: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     """For each split, its revision and the number of its shards."""
     splits = {}
     for split in info["splits"]:
@@ -196,77 +192,59 @@ def splits_of(info: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     return splits
 
 
-def _newest_number(directory: str, pending: Plan | None, faults: list[Fault]) -> tuple[int, str]:
-    """The newest commit by the manifests that are there, where `dataset_info.json` is damaged."""
-    numbers = _numbers(directory)
-    if pending is not None:  # its manifest is written before it is committed
-        numbers = [number for number in numbers if number < pending.commit]
-    if not numbers:
-        raise _nothing_left(directory, faults[-1])
-    return numbers[-1], ""
-
-
 def _numbers(directory: str) -> list[int]:
     names = storage.names(os.path.join(directory, layout.COMMITS))
     numbers = map(layout.commit_of, names)
     return sorted(number for number in numbers if number is not None)
 
 
-def _since(directory: str, last: int, splits: Mapping[str, Sequence[int]]) -> int:
+def _since(directory: str, last: int, shards: Collection[Shard]) -> int:
     """The commit that began a dataset whose newest manifest is lost, by the newest of the others.
 
-    If none is of the same revisions, it is the newest itself, as far as anybody knows.
+    If none is of these shards, it is the newest itself, as far as anybody knows.
     """
     for number in reversed(_numbers(directory)):
-        if number >= last or isinstance(commit := _read_manifest(directory, number), Fault):
-            continue
-        same = all(
-            split in splits and splits[split][0] == revision and splits[split][1] >= count
-            for split, (revision, count) in commit.manifest["splits"].items()
-        )
-        return int(commit.manifest["since"]) if same else last
+        if number < last and (commit := _read_commit(directory, number, [])):
+            return int(commit.manifest["since"]) if {*commit.shards} <= {*shards} else last
     return last
 
 
-def _read_manifest(directory: str, number: int) -> Commit | Fault:
-    """A commit; or why its manifest is not as it was written."""
+def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | None:
     file = layout.manifest(number)
-    path = os.path.join(directory, file)
-    try:
-        manifest = parse_manifest(storage.read_bytes(path), path)
-        plan = Plan.of(manifest)
-        names = [shard.name for shard in Commit(number, manifest).own_shards]
-        done = [DoneRecord(**values) for values in manifest["done"]]
-        if (plan.commit, plan.digest) != (number, manifest["plan"]):
+
+    def parsed(data: bytes) -> Commit:
+        manifest = parse_manifest(data, os.path.join(directory, file))
+        plan, commit = Plan.of(manifest), Commit(number, manifest)
+        if (plan.commit, plan.digest) != (number, commit.digest):
             raise ValueError("its values are not those of its plan")
-        if [(record.shard, record.plan) for record in done] != [(n, plan.digest) for n in names]:
-            raise ValueError("it names other shards than its plan")
-    except storage.UnreadableError as error:
-        return unread(file, error)
-    except (KeyError, TypeError, ValueError) as error:
-        return Fault(file, "damaged", str(error))
-    return Commit(number, manifest)
+        done_of(commit)
+        return commit
+
+    return _read(directory, file, parsed, faults)
 
 
-def _done_of(commit: Commit) -> dict[Shard, DoneRecord]:
+def done_of(commit: Commit) -> list[tuple[Shard, DoneRecord]]:
+    """The shards of a commit with their done-records."""
     records = (DoneRecord(**values) for values in commit.manifest["done"])
-    return dict(zip(commit.own_shards, records, strict=True))
+    return list(zip(commit.own_shards, records, strict=True))
 
 
 def _differing(expected: Expectation) -> Iterator[Fault]:
     """Find manifests that do not follow from their plans, done-records and the one before."""
     for number, commit in expected.commits.items():
         file, manifest, plan = layout.manifest(number), commit.manifest, Plan.of(commit.manifest)
-        done = {shard: expected.done[shard] for shard in commit.own_shards}
+        done = dict(done_of(commit))
         for shard, record in done.items():
-            is_kept = shard.index < len(plan.kept.get(shard.split, ()))  # at first, if they are
-            planned = record.rows if is_kept else plan.shard_rows(shard)
+            kept, new = plan.kept.get(shard.split, ()), plan.split_shards.get(shard.split)
+            planned = plan.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
             if not record.rows == planned == record.records + record.rejects:
                 words = (
                     f"{planned:,} rows were planned for {shard.file}, and it has {record.rows:,}: "
                     f"{record.records:,} records and {record.rejects:,} rejects"
                 )
                 yield Fault(file, "rows_lost", words)
+            if (record.plan, record.shard) != (plan.digest, shard.name):
+                yield Fault(file, "damaged", f"what it says of {shard.file} is of another")
         before = expected.before(number)
         if number - 1 in expected.lost:
             continue
@@ -276,15 +254,6 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         for key in (key for key, value in made.items() if manifest[key] != value):
             words = f"its {key!r} is not what follows from its plan and done-records"
             yield Fault(file, "differs", words)
-
-
-def _nothing_left(directory: str, fault: Fault) -> DatasetError:
-    if fault.code == "unreadable":
-        return DatasetError(f"{directory}: {fault.file}: {fault.message}. Get access first.")
-    return DatasetError(
-        f"{directory}: both {layout.COMMIT} and the manifest of its newest commit are damaged or "
-        f"gone, so there is nothing to check the shards against. Copy one of them again."
-    )
 
 
 def refuse(directory: str) -> None:
@@ -331,18 +300,12 @@ def _special_file(directory: str) -> str | None:
     return None
 
 
-def other_sums(file: str, size: int, crc: int, written: tuple[int, int]) -> Fault | None:
-    """The fault of a file whose size or CRC32C are not those written; None if they are."""
-    if size != written[0]:
-        return Fault(file, "size", f"it has {size:,} bytes; {written[0]:,} were written")
-    return other_crc(file, crc, written[1])
-
-
-def other_crc(file: str, crc: int, known: int | None) -> Fault | None:
-    """The fault of a file whose CRC32C is not the known one; None if none is known."""
-    if known is None or crc == known:
-        return None
-    return Fault(file, "checksum", f"its CRC32C is {crc:08x}; {known:08x} was written")
+def other_sums(file: str, sums: tuple[int, int], written: tuple[int, int]) -> Fault | None:
+    """The fault of a file whose size and CRC32C are not those written; None if they are."""
+    if sums[0] != written[0]:
+        return Fault(file, "size", f"it has {sums[0]:,} bytes; {written[0]:,} were written")
+    words = f"its CRC32C is {sums[1]:08x}; {written[1]:08x} was written"
+    return None if sums == written else Fault(file, "checksum", words)
 
 
 def unread(file: str, error: storage.UnreadableError | OSError) -> Fault:

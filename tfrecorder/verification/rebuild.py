@@ -6,11 +6,12 @@ shards.  What comes out is proved by the public files: made again from it, each 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import google_crc32c
@@ -28,7 +29,7 @@ from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow, placed, rows_of
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.row_lists import read_row_list
-from tfrecorder.reading.shard_tables import read_columns
+from tfrecorder.reading.shard_tables import opened_rows, read_columns
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Image
@@ -46,7 +47,7 @@ from tfrecorder.verification.public_fields import (
 )
 from tfrecorder.writing.copying import loaded
 from tfrecorder.writing.manifest import manifest_of, sums_of
-from tfrecorder.writing.outcomes import index_of, table_of
+from tfrecorder.writing.outcomes import COMMIT, index_of, table_of
 from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
 
@@ -72,6 +73,7 @@ class Remade:
     Attributes:
         expected: with the manifests as they are now.
         damaged: the shards whose tables are damaged.
+        said: the commit that each of the other tables names.
         fields: the columns of the dataset.
         options: of the commits that lost theirs.
         rejects: the rows of `rejects.csv` that no table holds.
@@ -81,7 +83,8 @@ class Remade:
     """
 
     expected: Expectation
-    damaged: Collection[Shard]
+    damaged: set[Shard]
+    said: dict[Shard, int] = field(default_factory=dict)
     fields: tuple[Field, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     rejects: list[Sequence[str]] = field(default_factory=list)
@@ -100,48 +103,59 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
         DatasetError, UnreadableError, LookupError, TypeError, ValueError: what is left does not
             say enough.
     """
-    made, lost = Remade(expected, {*damaged}), _shards_of_lost(expected)
-    if not damaged and not lost:
+    made = Remade(expected, {*damaged})
+    if not damaged and not expected.lost:
         return made
     made.fields, made.options = fields_and_options(expected)
-    _read_lists(made)
-    # First those that know how many rejects they had.
-    for number in sorted(expected.numbers, key=lambda number: (number in lost, number)):
-        if number in lost:
-            manifest = _manifest(made, number, lost[number])
-        elif (commit := expected.commits[number]) and {*commit.own_shards} & {*damaged}:
-            manifest = _with_tables(made, commit)
+    _read_tables(made)
+    left = [shard for shard in expected.every_shard if shard not in expected.done]
+    for number in expected.numbers:
+        before, commit = made.expected.before(number), expected.commits.get(number)
+        if commit is None:
+            shards = _shards_of_lost(made, number, left)
+            left = [shard for shard in left if shard not in shards]
+            plan, done = _plan_and_done(made, number, shards)
+            lists = {file: sums_of(expected.read(file)) for file in LISTS}
         else:
-            continue
-        records = [DoneRecord(**values) for values in manifest["done"]]
-        commit = Commit(number, manifest)
+            plan, lists = Plan.of(commit.manifest), commit.manifest["lists"]
+            done = {s: expected.done[s] for s in commit.own_shards}
+            for shard in made.damaged & {*done}:
+                rows, tally = _tallied(made, shard, done[shard].rejects)
+                beside = {
+                    **done[shard].beside,
+                    "table": _crc_of_table(made, plan, shard, rows, tally),
+                }
+                done[shard] = replace(done[shard], beside=beside)
+        manifest = json.loads(json.dumps(manifest_of(plan, done, before, lists)))
+        commit = Commit(number, {**(commit.manifest if commit else {}), **manifest})
         made.expected = replace(
             made.expected,
             commits=dict(sorted({**made.expected.commits, number: commit}.items())),
-            done={**made.expected.done, **dict(zip(commit.own_shards, records, strict=True))},
+            done={**made.expected.done, **done},
         )
-        made.files[layout.manifest(number)] = seal(manifest)
-    for file, data in common_files(made.expected).items() if lost else ():
+        made.files[layout.manifest(number)] = seal(commit.manifest)
+    for file, data in common_files(made.expected).items() if expected.lost else ():
         if (file != layout.COMMIT or expected.info) and expected.read(file) != data:
             raise ValueError(f"{file} says something else than the records")
     return made
 
 
-def _shards_of_lost(expected: Expectation) -> dict[int, list[Shard]]:
-    """The shards of each commit whose manifest is lost.
+def _shards_of_lost(made: Remade, number: int, left: Sequence[Shard]) -> list[Shard]:
+    """The shards of a commit whose manifest is lost.
 
-    Of several in a row the first gets them all: nothing says which of them wrote what.
+    Args:
+        left: those of no commit before it, and of none whose manifest is sound.
     """
-    left = [shard for shard in expected.every_shard if shard not in expected.done]
-    shards: dict[int, list[Shard]] = {}
-    for number in expected.lost:
+    if not (after := _after(made.expected, number)):
         ends: Mapping[str, float] = {shard.split: math.inf for shard in left}
-        if after := _after(expected, number):
-            before = {split: count for split, (_, count) in after["splits"].items()}
-            ends = before | {split: first for split, (_, first, _) in after["own"].items()}
-        shards[number] = [shard for shard in left if shard.index < ends.get(shard.split, 0)]
-        left = [shard for shard in left if shard not in shards[number]]
-    return shards
+    else:
+        before = {split: count for split, (_, count) in after["splits"].items()}
+        ends = before | {split: first for split, (_, first, _) in after["own"].items()}
+    return [
+        shard
+        for shard in left
+        if shard.index < ends.get(shard.split, 0) and made.said.get(shard, 0) <= number
+    ]
 
 
 def _after(expected: Expectation, number: int) -> Mapping[str, Any]:
@@ -150,22 +164,24 @@ def _after(expected: Expectation, number: int) -> Mapping[str, Any]:
     return next(later, {})
 
 
-def _read_lists(made: Remade) -> None:
+def _read_tables(made: Remade) -> None:
     """Find the tables that cannot be read, and the rows of the lists that these must have held."""
-    rejected: set[int] = set()
-    expected, damaged = made.expected, {*made.damaged}
-    for shard in {*expected.every_shard} - damaged:
+    directory, rejected = made.expected.directory, set[int]()
+    for shard in {*made.expected.every_shard} - made.damaged:
         try:
-            rows = _table(expected, shard)
+            rows = _table(made.expected, shard)
+            with opened_rows(directory, shard.table) as file:
+                made.said[shard] = int(file.schema_arrow.metadata[COMMIT.encode()])
         except DatasetError:
-            damaged.add(shard)
+            made.damaged.add(shard)
         else:
             rejected.update(row[SOURCE_ID] for row in rows if row[REJECT_OF.reason])
-    if damaged:
-        listed, suspects = (read_row_list(expected.directory, name) for name in LISTS)
-        made.rejects = [row for row in listed if int(row[0]) not in rejected]
-        made.warnings = {int(row[0]): row[2] for row in suspects}
-    made.damaged = damaged
+    with contextlib.suppress(DatasetError):  # then these are lost too
+        if made.damaged:
+            suspects = read_row_list(directory, layout.SUSPECTS)
+            made.warnings = {int(row[0]): row[2] for row in suspects}
+            listed = read_row_list(directory, layout.REJECTS)
+            made.rejects = [row for row in listed if int(row[0]) not in rejected]
 
 
 def _table(expected: Expectation, shard: Shard) -> list[Row]:
@@ -247,30 +263,21 @@ def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], t
     return google_crc32c.value(made.files[shard.table])
 
 
-def _with_tables(made: Remade, commit: Commit) -> dict[str, Any]:
-    """The manifest of a commit, with its damaged tables made again."""
-    plan, done = Plan.of(commit.manifest), []
-    for shard in commit.own_shards:
-        record = made.expected.done[shard]
-        if shard in made.damaged:
-            rows, tally = _tallied(made, shard, record.rejects)
-            table = _crc_of_table(made, plan, shard, rows, tally)
-            record = replace(record, beside={**record.beside, "table": table})
-        done.append(asdict(record))
-    return {**commit.manifest, "done": done}
+def _plan_and_done(
+    made: Remade, number: int, shards: Sequence[Shard]
+) -> tuple[Plan, dict[Shard, DoneRecord]]:
+    """The plan of a commit whose manifest is lost, and its done-records, from its shards.
 
-
-def _manifest(made: Remade, number: int, shards: Sequence[Shard]) -> dict[str, Any]:
-    """A lost manifest, from the shards that its commit wrote.
-
-    The shards are kept as they are: nothing else says what was planned for each.
+    It keeps the shards as they are: nothing says what was planned for each.
     """
     import pyarrow as pa
 
     expected, fields = made.expected, made.fields
     before, after = expected.before(number), _after(expected, number)
-    # Nothing says which of several damaged tables held which reject.
-    tallied = {shard: _tallied(made, shard, len(made.rejects)) for shard in shards}
+    # Nothing says which of several damaged tables held which reject; some know how many they had.
+    known = [s for s in made.damaged if s in expected.done and s.table not in made.files]
+    others = sum(expected.done[shard].rejects for shard in known)
+    tallied = {shard: _tallied(made, shard, len(made.rejects) - others) for shard in shards}
     rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
     sound = [(split, row) for split, row in rows if not row.get(REJECT_OF.reason)]
     if expected.note[0] not in expected.commits:
@@ -282,7 +289,6 @@ def _manifest(made: Remade, number: int, shards: Sequence[Shard]) -> dict[str, A
     splits = pd.Series([split for split, _ in sound], dtype=SPLIT_TYPE)
     following = after if after.get("commit") == number + 1 else {}
     first = 0 if before is None else rows_of(before)
-    ends = [(following.get("follows") or {"rows": first})["rows"]]
     bases = {row.get(BASE, "") for _, row in rows}
     options = dict((before or after or {"options": made.options})["options"])
     if before is None:
@@ -291,7 +297,7 @@ def _manifest(made: Remade, number: int, shards: Sequence[Shard]) -> dict[str, A
         options["version"] = f"{major}.{minor - bool(after.get('own'))}.0"
     plan = Plan(
         rows=len(rows),
-        source_rows=max([*ends, *(row[SOURCE_ID] + 1 for _, row in rows)]) - first,
+        source_rows=max([first, *(row[SOURCE_ID] + 1 for _, row in rows)]) - first,
         split_rows={},
         split_shards={},
         fields=fields,
@@ -324,8 +330,7 @@ def _manifest(made: Remade, number: int, shards: Sequence[Shard]) -> dict[str, A
     made.lost.append(_LOST_OF_COMMIT.format(number))
     made.lost += [_LOST_STREAMS] if plan.streams and "" in plan.streams else []
     made.lost += _LOST_ALL if not expected.commits else ()
-    lists = {file: sums_of(expected.read(file)) for file in LISTS}
-    return manifest_of(plan, done, before, lists)
+    return plan, done
 
 
 def _streams(
@@ -335,7 +340,7 @@ def _streams(
 
     Where a table is lost, None stands for what nobody knows any more, and "" for every source.
     """
-    if not {*made.damaged}.isdisjoint(tallied):
+    if not made.damaged.isdisjoint(tallied):
         return {"": {"to": None}}
     rows = [row for of_shard, _ in tallied.values() for row in of_shard]
     streams: dict[str, Any] = {}

@@ -25,7 +25,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
-from tfrecorder.output.directory import claim, refuse_foreign
+from tfrecorder.output.directory import abandoned, claim, refuse_foreign
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.shard_tables import read_columns
@@ -34,7 +34,6 @@ from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Image, Mask
 from tfrecorder.verification.common_files import LISTS, common_files
 from tfrecorder.verification.expectation import Expectation, read_expectation, refuse
-from tfrecorder.verification.faults import Fault
 from tfrecorder.verification.rebuild import Remade, remake
 from tfrecorder.verification.shard import ShardFindings
 from tfrecorder.verification.verify import byte_bar, check_all, verify
@@ -141,13 +140,16 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         if fault.code == "unreadable" or fault.file == layout.PLAN:  # which is no loss
             raise DatasetError(f"{directory}: {fault.file}: {fault.message}. Get access first.")
     is_known = expected.info is not None and not expected.lost
-    if is_known and complete(directory):
-        expected = read_expectation(directory)
+    if is_known:
+        _refuse_foreign(directory)
+        if complete(directory):
+            expected = read_expectation(directory)
+        assert expected.last is not None
+        storage.remove_all(directory, [shard.file for shard in abandoned(expected.last)])
     with byte_bar(expected, shown) as advance:
         findings, faults = check_all(expected, expected.shards, advance=advance)
     if not faults:
         return []
-    _refuse_foreign(expected, faults, is_known)
     faulty = {fault.file for fault in faults}
     made = _remade(expected, findings, faulty)
     lost += made.lost
@@ -157,7 +159,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     indexes = [shard for shard in shards if shard.index_file in faulty]
     written += _publish(directory, {s.index_file: _index(directory, s) for s in indexes})
     damaged = [findings.shard for findings in findings if not findings.sound]
-    rewritten, refusals = _write_shards(expected, damaged, base)
+    rewritten, refusals = _write_shards(expected, damaged, faulty, base)
     written += rewritten
     if refusals:
         others = f" Other files were written again: {', '.join(sorted(written))}." * bool(written)
@@ -168,6 +170,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         )
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
+    _refuse_foreign(directory)
     again = [f.shard for f in findings if faulty & {*f.shard.files}]
     _, left = check_all(read_expectation(directory), again)
     if left:
@@ -179,16 +182,13 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     return sorted({*written})
 
 
-def _refuse_foreign(expected: Expectation, faults: Iterable[Fault], is_known: bool) -> None:
+def _refuse_foreign(directory: str) -> None:
     try:
-        if is_known:
-            refuse_foreign(expected.directory)
-        if foreign := next((fault for fault in faults if fault.code == "foreign_shard"), None):
-            raise OutputError(f"{foreign.file}: {foreign.message}")
+        refuse_foreign(directory)
     except OutputError as error:
         raise DatasetError(
-            f"{expected.directory} holds files that do not belong to the dataset; move them away "
-            f"first, then repair again. ({error})"
+            f"{directory} holds files that do not belong to the dataset; move them away first, "
+            f"then repair again. ({error})"
         ) from error
 
 
@@ -205,8 +205,8 @@ def _remade(
     except (storage.UnreadableError, LookupError, TfrecorderError, TypeError, ValueError) as error:
         raise DatasetError(
             f"{expected.directory} cannot be repaired: what is left does not suffice to make lost "
-            f"files again: {error}. Copy {layout.PRIVATE}/ from another copy of the dataset, or "
-            "convert again."
+            f"files again: {str(error).rstrip('.')}. Copy {layout.PRIVATE}/ from another copy of "
+            "the dataset, or convert again."
         ) from error
 
 
@@ -218,17 +218,15 @@ def _publish(directory: str, files: Mapping[str, bytes]) -> list[str]:
         with contextlib.suppress(storage.UnreadableError):
             if storage.read_bytes(path) == data:
                 continue
-        _remove_folder(path)
+        _make_way(path)
         storage.publish_bytes(directory, file, data)
         written.append(file)
     return written
 
 
-def _remove_folder(path: str) -> None:
-    """Remove an empty folder that stands where a file belongs."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        if os.listdir(path):
-            raise storage.UnwritableError(f"{path} is a folder with files; move it away")
+def _make_way(path: str) -> None:
+    """Remove the empty folder that stands where a file belongs, if there is one."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         os.rmdir(path)
 
 
@@ -241,7 +239,7 @@ def _index(directory: str, shard: Shard) -> bytes:
 
 
 def _write_shards(
-    expected: Expectation, damaged: Collection[Shard], base: str | None
+    expected: Expectation, damaged: Collection[Shard], faulty: Collection[str], base: str | None
 ) -> tuple[list[str], list[str]]:
     """Write damaged shards again from the rows of their tables.
 
@@ -259,12 +257,14 @@ def _write_shards(
             assert pool is not None
             done = expected.done[shard]
             try:
+                if shard.table in faulty:
+                    raise SourceError("its table is damaged too, which says what its rows were")
                 plan, rows = _plan_aside(expected, Plan.of(owners[shard].manifest), shard, base)
                 restage_rows(plan, rows, folder)
                 new = write_shard(plan, 0, Attempt(folder, shard, plan.digest), pool)
                 if (new.bytes, new.crc32c) != (done.bytes, done.crc32c):
                     raise SourceError(_difference(folder, plan, shard, rows))
-            except (DatasetError, SourceError) as error:
+            except SourceError as error:
                 refusals.append(f"{shard.file}: {error}")
                 continue
             _copy(os.path.join(folder, shard.file), expected.directory, shard.file)
@@ -279,15 +279,12 @@ def _plan_aside(
     """A plan of one shard, and its rows as they were planned; what was a reject stays one.
 
     Raises:
-        DatasetError: the table is damaged too.
         SourceError: images came as bytes.
     """
     import pyarrow as pa
 
     table = read_columns(expected.directory, shard.table, lambda schema: schema.names)
-    crc = storage.sums(expected.path(shard.table))[1]
-    if table is None or crc != expected.done[shard].beside["table"]:
-        raise DatasetError("its table is damaged too, which says what its rows were")
+    assert table is not None
     if any(any(table.column(name).to_pylist()) for name in spool_columns(table.column_names)):
         raise SourceError("its images came as bytes, which were kept only until the commit")
     bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
@@ -344,7 +341,7 @@ def _write_common(expected: Expectation, faulty: set[str]) -> list[str]:
     written = _publish(directory, files)
     if info is not None:
         path = expected.path(layout.COMMIT)
-        _remove_folder(path)
+        _make_way(path)
         version = ""
         with contextlib.suppress(storage.UnreadableError):
             version = storage.read_versioned(path)[1]

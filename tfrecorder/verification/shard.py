@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import google_crc32c
 
@@ -23,7 +23,8 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.kinds import Image
 from tfrecorder.verification.expectation import Expectation, other_sums, unread
 from tfrecorder.verification.faults import Fault, at_most
-from tfrecorder.verification.side_files import compare_index, read_beside, read_index
+
+T = TypeVar("T")
 
 #: Decodes an encoded image as training does; returns its shape, or raises ValueError with a
 #: message.
@@ -71,9 +72,9 @@ def check_shard(
     if decode is None and done and _is_proved_by_listing(expected, shard, done):
         advance(done.bytes)
         return ShardFindings(shard, done.records, done.bytes, True)
-    places, faults = read_index(expected, shard)
-    table = read_beside(expected, shard, "table")
-    faults += [table] if isinstance(table, Fault) else []
+    faults: list[Fault] = []
+    _read_beside(expected, shard, "table", bytes, faults)
+    places = _read_beside(expected, shard, "index", _places, faults)
     try:
         findings = _check_file(expected, shard, places, decode, advance)
     except (storage.UnreadableError, OSError) as error:
@@ -108,17 +109,51 @@ def _check_file(
     path = expected.path(shard.file)
     with storage.local_copy(path) as copy, open(copy, "rb", buffering=_READ_BYTES) as file:
         size, crc = _sum(file, advance)
-        changed = other_sums(shard.file, size, crc, (done.bytes, done.crc32c)) if done else None
+        changed = done and other_sums(shard.file, (size, crc), (done.bytes, done.crc32c))
         if done and not (changed or decode):
             return ShardFindings(shard, done.records, size, True)
         file.seek(0)
         true, faults = _walk(file, size, shard, places or (), _decoder(expected, decode))
+    is_sound = not (changed if done else faults)
     if changed:
-        faults = [changed, *(faults or _elsewhere(shard, places, true))]
-    elif places is not None and not faults:
-        faults = compare_index(shard, places, true)
-    is_sound = not (changed or any(fault.file == shard.file for fault in faults if not done))
+        known = None if places is None else places[: len(true)]
+        faults = [changed, *(faults or _elsewhere(shard.file, known, true))]
+    elif not done:
+        faults += _elsewhere(shard.index_file, places, true)
     return ShardFindings(shard, len(true), size, is_sound, tuple(faults))
+
+
+def _read_beside(
+    expected: Expectation,
+    shard: Shard,
+    name: str,
+    parsed: Callable[[bytes], T],
+    faults: list[Fault],
+) -> T | None:
+    """One of the files next to a shard; None, with a fault, if it is not as it was written."""
+    file, done = shard.beside[name], expected.done.get(shard)
+    try:
+        data = expected.read(file)
+        crc = google_crc32c.value(data)
+        if fault := done and other_sums(file, (0, crc), (0, done.beside[name])):
+            faults.append(fault)
+        else:
+            return parsed(data)
+    except storage.UnreadableError as error:
+        faults.append(unread(file, error))
+    except ValueError as error:
+        faults.append(Fault(file, "damaged", str(error)))
+    return None
+
+
+def _places(index: bytes) -> list[Place]:
+    """The places of a shard's records from its index."""
+    places = [
+        (int(a), int(b)) for a, _, b in (x.partition(" ") for x in index.decode().split("\n")[:-1])
+    ]
+    if "".join(f"{offset} {size}\n" for offset, size in places).encode() != index:
+        raise ValueError("it is not an index of lines `offset size`")
+    return places
 
 
 def _sum(file: BinaryIO, advance: Callable[[int], None]) -> tuple[int, int]:
@@ -147,17 +182,15 @@ def _walk(
     return true, faults
 
 
-def _elsewhere(
-    shard: Shard, places: Sequence[Place] | None, true: Sequence[Place]
-) -> Iterator[Fault]:
+def _elsewhere(file: str, places: Sequence[Place] | None, true: Sequence[Place]) -> Iterator[Fault]:
     """Where whole records were exchanged, lost or added: the first that the index has elsewhere."""
     if places is None:
         return
     for number, (met, listed) in enumerate(itertools.zip_longest(true, places)):
-        if met is not None and met != listed:
+        if met != listed:
             end = "no record is here" if listed is None else f"record {number} is at {listed}"
-            words = f"its checksums are right, but according to the index {end}, not at {met}"
-            yield Fault(shard.file, "differs", words, number, met[0])
+            words = f"according to the index {end}, not at {met}, whose checksums are right"
+            yield Fault(file, "differs", words, number, met[0] if met else listed[0])
             return
 
 

@@ -127,9 +127,7 @@ def byte_bar(expected: Expectation, shown: bool) -> Iterator[Advance]:
     if not shown:
         yield no_bar
         return
-    others = [expected.path(shard.file) for shard in expected.shards if shard not in expected.done]
-    asked = storage.each(storage.size_or_none, others, expected.directory)
-    total = sum(done.bytes for done in expected.done.values()) + sum(size or 0 for size in asked)
+    total = sum(expected.done[shard].bytes for shard in expected.shards if shard in expected.done)
     lock = threading.Lock()
     with bar_class()(total=total, unit="B", unit_scale=True, dynamic_ncols=True) as bar:
 
