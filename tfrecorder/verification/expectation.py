@@ -90,6 +90,11 @@ class Expectation:
         """
         return storage.read_bytes(self.path(name))
 
+    def read_whole(self, name: str) -> bytes:
+        """The same; raises a DatasetError that names the file."""
+        with storage.failing_as(DatasetError, self.path(name)):
+            return self.read(name)
+
     def stands_as(self, name: str, crc32c: int | None) -> bool:
         """True if the store itself reports this checksum for a file, so it need not be read."""
         standing = self.standing.get(name)
@@ -215,7 +220,8 @@ def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | N
     def parsed(data: bytes) -> Commit:
         manifest = parse_manifest(data, os.path.join(directory, file))
         plan, commit = Plan.of(manifest), Commit(number, manifest)
-        if (plan.commit, plan.digest) != (number, commit.digest):
+        is_whole = 0 <= manifest["since"] <= number == plan.commit
+        if not is_whole or plan.digest != commit.digest:
             raise ValueError("its values are not those of its plan")
         done_of(commit)
         return commit
@@ -251,6 +257,7 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         if before is not None and manifest["previous"] != before.get("plan", plan.previous):
             yield Fault(file, "differs", "it follows another commit than the one before it")
         made = json.loads(json.dumps(manifest_of(plan, done, before, manifest["lists"])))
+        made["abandoned"] = manifest["abandoned"]
         for key in (key for key, value in made.items() if manifest[key] != value):
             words = f"its {key!r} is not what follows from its plan and done-records"
             yield Fault(file, "differs", words)

@@ -28,7 +28,7 @@ def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[s
     known = expected.commits[newest].manifest if newest >= 0 else {}
     if newest == expected.note[0]:
         return Plan.of(known).fields, known["options"]
-    document = parse(expected.read(layout.FEATURES))
+    document = parse(expected.read_whole(layout.FEATURES))
     names = storage.names(expected.directory)
     fields = _fields(document, layout.LABEL_MAP_CSV in names)
     if not known:

@@ -115,7 +115,7 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
             shards = _shards_of_lost(made, number, left)
             left = [shard for shard in left if shard not in shards]
             plan, done = _plan_and_done(made, number, shards)
-            lists = {file: sums_of(expected.read(file)) for file in LISTS}
+            lists = {file: sums_of(expected.read_whole(file)) for file in LISTS}
         else:
             plan, lists = Plan.of(commit.manifest), commit.manifest["lists"]
             done = {s: expected.done[s] for s in commit.own_shards}
@@ -127,6 +127,8 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
                 }
                 done[shard] = replace(done[shard], beside=beside)
         manifest = json.loads(json.dumps(manifest_of(plan, done, before, lists)))
+        if commit is not None:
+            manifest["abandoned"] = commit.manifest["abandoned"]
         commit = Commit(number, {**(commit.manifest if commit else {}), **manifest})
         made.expected = replace(
             made.expected,
@@ -294,7 +296,9 @@ def _plan_and_done(
     if before is None:
         stated = after["stated"] if after else (expected.info or {})["version"]
         major, minor, _ = map(int, stated.split("."))
-        options["version"] = f"{major}.{minor - bool(after.get('own'))}.0"
+        left = (made.said.get(s, 0) for s in expected.every_shard if s not in expected.done)
+        between = {said for said in left if number < said < after.get("commit", math.inf)}
+        options["version"] = f"{major}.{minor - bool(after.get('own')) - len(between)}.0"
     plan = Plan(
         rows=len(rows),
         source_rows=max([first, *(row[SOURCE_ID] + 1 for _, row in rows)]) - first,

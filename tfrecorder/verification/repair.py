@@ -25,7 +25,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
-from tfrecorder.output.directory import abandoned, claim, refuse_foreign
+from tfrecorder.output.directory import claim, refuse_foreign
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.shard_tables import read_columns
@@ -145,7 +145,8 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         if complete(directory):
             expected = read_expectation(directory)
         assert expected.last is not None
-        storage.remove_all(directory, [shard.file for shard in abandoned(expected.last)])
+        late = {*layout.shards_of(expected.last.manifest["abandoned"])} - {*expected.shards}
+        storage.remove_all(directory, [shard.file for shard in late])
     with byte_bar(expected, shown) as advance:
         findings, faults = check_all(expected, expected.shards, advance=advance)
     if not faults:
