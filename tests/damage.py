@@ -14,21 +14,24 @@ from typing import Any
 
 import google_crc32c
 import pandas as pd
+import pyarrow.parquet as pq
 from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
-from tfrecorder import storage
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.example import encode_parts
-from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.output.done_records import DoneRecord
-from tfrecorder.output.staging import read_plan, shard_row_blocks
 from tfrecorder.plan.plan import Plan, PlannedRow
-from tfrecorder.writing.commit import commit
+from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.writing.manifest import manifest_of
+from tfrecorder.writing.tfds import dataset_info_json
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
 SHARD = "train-00000.tfrecord"
+MANIFEST = "_tfrecorder/commits/00000.json"
+TABLE = "_tfrecorder/tables/train-00000.parquet"
 
 
 def make_dataset(folder: Path) -> Path:
@@ -81,15 +84,17 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], None], name: str = "cr
 
 
 def plan_of(out: str | Path) -> Plan:
-    """What was planned for a directory."""
-    plan = read_plan(str(out))
-    assert plan is not None
-    return plan
+    """What was planned for a directory that was converted once."""
+    return Plan.of(unseal(Path(out, MANIFEST).read_bytes()))
 
 
 def rows_of(out: str | Path, shard: int) -> list[PlannedRow]:
     """The rows that were planned for a shard, in its order."""
-    return [row for block in shard_row_blocks(str(out), shard) for row in block]
+    plan = plan_of(out)
+    image = primary_image(plan.fields)
+    rows = pq.read_table(Path(out, plan.shards[shard].table)).to_pylist()
+    uri = "" if image is None else image.uri_key
+    return [PlannedRow(row[SOURCE_ID], row.get(uri, ""), row) for row in rows]
 
 
 def planned(out: Path, shard: int) -> list[tuple[int, str]]:
@@ -121,10 +126,11 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
 
     With "" for the shard, make the commit say what the done-records do.
     """
-    plan = plan_of(out)
-    done = {}
-    for one in plan.shards:
-        found = _done(out, one)
+    values = unseal((out / MANIFEST).read_bytes())
+    plan = Plan.of(values)
+    records = [DoneRecord(**value) for value in values["done"]]
+    done = dict(zip(plan.shards, records, strict=True))
+    for one, found in done.items():
         if one.file == shard:
             offsets = [sum(sizes[:place]) for place in range(len(sizes))]
             lines = zip(offsets, sizes, strict=True)
@@ -133,17 +139,11 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
             data = (out / shard).read_bytes()
             crc = google_crc32c.value(data)
             beside = {**found.beside, "index": google_crc32c.value(index.encode())}
-            found = dataclasses.replace(found, bytes=len(data), crc32c=crc, beside=beside)
-            storage.publish_bytes(str(out), one.done, found.to_json())
-        done[one] = found
-    commit(plan, done.values(), str(out), 1.0)
+            done[one] = dataclasses.replace(found, bytes=len(data), crc32c=crc, beside=beside)
+    (out / MANIFEST).write_bytes(seal(manifest_of(plan, done, None, values["lists"])))
+    (out / "dataset_info.json").write_bytes(dataset_info_json(plan, done, None))
 
 
 def edit_done(out: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the values of a shard's done-record, and its own checksum."""
-    path = out / "_tfrecorder/done" / f"{SHARD.removesuffix('.tfrecord')}.json"
-    reseal(path, change, "own_crc32c")
-
-
-def _done(out: Path, shard: Shard) -> DoneRecord:
-    return DoneRecord.from_json((out / shard.done).read_bytes())
+    """Change the values of the first shard's done-record, and the manifest's own checksum."""
+    reseal(out / MANIFEST, lambda manifest: change(manifest["done"][0]))

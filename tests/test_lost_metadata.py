@@ -1,4 +1,4 @@
-"""A dataset whose own metadata is gone or cannot be read: damaged, never one of another tool."""
+"""A dataset whose manifests are gone or cannot be read: damaged, never one of another tool."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from tfrecorder import Boxes, DatasetError, Image, OutputError, Schema, Split
 
 pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
 
-METADATA = "_tfrecorder/metadata.json"
-NEWEST = "appended/00002"
+FIRST, MIDDLE, NEWEST = (f"_tfrecorder/commits/0000{number}.json" for number in range(3))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def cut_short(file: Path) -> None:
 
 
 def all_private_gone(file: Path) -> None:
-    shutil.rmtree(file.parent)
+    shutil.rmtree(file.parents[1])
 
 
 LOSSES = [removed, a_folder, a_dangling_link, a_link_to_itself, cut_short, all_private_gone]
@@ -94,119 +93,115 @@ def damage_of(read: Callable, out: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("generation", ["", NEWEST], ids=["first", "newest"])
 @pytest.mark.parametrize("lose", LOSSES)
-def test_lost_metadata_is_damage_to_every_reader(
-    out: Path, lose: Callable, generation: str
-) -> None:
+def test_the_newest_manifest_lost_is_damage_to_every_reader(out: Path, lose: Callable) -> None:
     Path("images").mkdir()
-    lose(out / generation / METADATA)
+    lose(out / NEWEST)
     for name, read in READERS.items():
         words = damage_of(read, out)
-        assert str(out / generation / METADATA) in words, name
+        assert str(out / NEWEST) in words, name
         assert re.search(r"`tfrecorder repair \S*out` writes it again", words), name
 
 
-@pytest.mark.parametrize("generation", ["", "appended/00001", NEWEST])
+@pytest.mark.parametrize("lose", LOSSES[:-1])
+def test_an_older_manifest_lost_is_damage_to_who_reads_it(out: Path, lose: Callable) -> None:
+    lose(out / MIDDLE)
+    assert len(tfrecorder.Records(out, "TRAIN")) == 30
+    assert str(out / MIDDLE) in damage_of(lambda out: tfrecorder.Records(out, "TRAIN", at=1), out)
+    assert {fault.file for fault in tfrecorder.verify(out).found} == {MIDDLE}
+
+
+@pytest.mark.parametrize("manifest", [FIRST, MIDDLE, NEWEST])
 @pytest.mark.parametrize("lose", LOSSES)
-def test_repair_makes_it_again(out: Path, lose: Callable, generation: str) -> None:
+def test_repair_makes_it_again(out: Path, lose: Callable, manifest: str) -> None:
     before = public_files(out)
     frame = tfrecorder.to_frame(out)
-    lose(out / generation / METADATA)
+    lose(out / manifest)
     result = tfrecorder.repair(out, progress=False)
-    assert str(Path(generation, METADATA)) in result.files
-    assert bool(result.lost) == (lose is all_private_gone)
+    assert (NEWEST if lose == all_private_gone else manifest) in result.files
+    assert result.lost
     assert public_files(out) == before
     assert tfrecorder.verify(out, progress=False).ok
     pd.testing.assert_frame_equal(tfrecorder.to_frame(out), frame)
+    if lose != all_private_gone:  # then nothing says what was there before the newest commit
+        for at in range(3):
+            assert tfrecorder.info(out, at=at).records == 10 * (at + 1)
     assert tfrecorder.append(table(0, 10), out, **QUIET).rows_there == 10
+    assert tfrecorder.append(table(30, 2), out, **QUIET).records == 2
+    assert tfrecorder.info(out).records == 32
     assert tfrecorder.repair(out, progress=False).files == ()
+
+
+@pytest.mark.parametrize("names", [(FIRST, MIDDLE), (MIDDLE, NEWEST)])
+def test_manifests_in_a_row_are_told_apart_by_their_tables(out: Path, names) -> None:
+    for name in names:
+        (out / name).unlink()
+    assert {fault.file for fault in tfrecorder.verify(out).found} == {*names}
+    assert set(tfrecorder.repair(out, progress=False).files) == {*names}
+    for at in range(3):
+        assert tfrecorder.info(out, at=at).records == 10 * (at + 1)
+        assert tfrecorder.verify(out, at=at).records == 10 * (at + 1)
+    assert tfrecorder.verify(out).ok
 
 
 def test_a_file_that_may_not_be_read_is_not_a_lost_one(grown: Path, plain_user) -> None:
     shutil.copytree(grown, "out")
     tfrecorder.info("out")  # imports all that is needed
-    os.chmod(f"out/{NEWEST}/{METADATA}", 0)
-    with plain_user():
-        assert f"{NEWEST}/{METADATA} cannot be read: Permission denied" in damage_of(
-            tfrecorder.info, Path("out")
-        )
-    os.chmod("out/_tfrecorder", 0)
-    with plain_user():
-        assert f"out/{METADATA} cannot be read: Permission denied" in damage_of(
-            tfrecorder.info, Path("out")
-        )
-        assert "Get access first" in damage_of(tfrecorder.repair, Path("out"))
-
-
-def test_a_generation_that_can_be_listed_but_not_entered_is_not_absent(
-    grown: Path, plain_user
-) -> None:
-    shutil.copytree(grown, "out")
-    tfrecorder.info("out")  # imports all that is needed
-    os.chmod(f"out/{NEWEST}", 0o444)
-    with plain_user():
-        for read in (tfrecorder.info, tfrecorder.generations, READERS["records"]):
-            assert f"{NEWEST} cannot be read: Permission denied" in damage_of(read, Path("out"))
-
-
-@pytest.mark.parametrize("place", ["appended", NEWEST])
-def test_a_link_to_nowhere_is_not_the_end_of_a_dataset(out: Path, place: str) -> None:
-    shutil.move(out / place, "elsewhere")
-    (out / place).symlink_to(Path("elsewhere").absolute())
-    assert tfrecorder.info(out).records == 30
-    shutil.move("elsewhere", "unmounted")
-    for read in (tfrecorder.info, tfrecorder.generations, tfrecorder.to_frame):
-        assert f"out/{place} holds records of the dataset" in damage_of(read, out)
+    for name in (NEWEST, "_tfrecorder"):
+        os.chmod(f"out/{name}", 0)
+        with plain_user():
+            words = damage_of(tfrecorder.info, Path("out"))
+            assert f"{NEWEST} cannot be read: Permission denied" in words
+            with pytest.raises((DatasetError, OutputError)) as caught:
+                tfrecorder.repair("out")
+            assert re.search("cannot be (read|written): Permission denied", str(caught.value))
 
 
 def test_what_another_version_made_is_named_in_one_line(out: Path) -> None:
-    file = out / METADATA
+    file = out / NEWEST
     reseal(file, lambda metadata: metadata.update(version=9))
     Path("images").mkdir()
     for read in (*READERS.values(), tfrecorder.verify, tfrecorder.repair):
         assert damage_of(read, out).endswith(
             f"{file} was made by another version of tfrecorder: its form is number 9, and this "
-            "version reads number 3. Use that version, or convert again."
+            "version reads number 4. Use that version, or convert again."
         )
 
 
-def test_without_its_commit_no_generation_is_read_alone(out: Path) -> None:
-    shutil.rmtree(out / "_tfrecorder")
+def test_without_its_commit_it_is_read_only_once_that_is_made_again(out: Path) -> None:
+    info = (out / "dataset_info.json").read_bytes()
     (out / "dataset_info.json").unlink()
     assert "is not committed yet" in damage_of(tfrecorder.info, out)
+    assert {fault.file for fault in tfrecorder.verify(out).found} == {"dataset_info.json"}
+    assert tfrecorder.repair(out, progress=False).files == ("dataset_info.json",)
+    assert (out / "dataset_info.json").read_bytes() == info
 
 
 def test_a_copy_of_tfds_and_bare_files_still_open(grown: Path) -> None:
     copied_as_tfds(grown, "theirs")
-    assert (tfrecorder.info("theirs").form, tfrecorder.info("theirs").records) == ("tfds", 10)
+    assert (tfrecorder.info("theirs").form, tfrecorder.info("theirs").records) == ("tfds", 30)
     Path("theirs/dataset_info.json").unlink()
     Path("theirs/features.json").unlink()
     assert tfrecorder.info("theirs").form == "files"
     assert tfrecorder.info(f"{grown}/*.tfrecord").form == "files"
 
 
-@pytest.mark.parametrize("generation", ["", NEWEST])
 @pytest.mark.parametrize("status", [403, 404])
-def test_in_a_bucket_only_not_found_is_missing(
-    gcs: Gcs, grown: Path, generation: str, status: int
-) -> None:
+def test_in_a_bucket_only_not_found_is_missing(gcs: Gcs, grown: Path, status: int) -> None:
     gcs.put_folder("gs://bkt/out", grown)
-    file = f"gs://bkt/{Path('out', generation, METADATA)}"
+    file = f"gs://bkt/out/{NEWEST}"
     if status == 404:
         gcs.delete(file)
     else:
-        gcs.inject("status", operation="download", object="*/metadata.json", status=status)
+        gcs.inject("status", operation="download", object="*/00002.json", status=status)
     for read in (tfrecorder.info, tfrecorder.generations, READERS["records"]):
         with pytest.raises(DatasetError) as caught:
             read("gs://bkt/out")
         fault = "is missing" if status == 404 else "cannot be read"
-        assert f"{METADATA} {fault}" in str(caught.value)
+        assert f"{NEWEST} {fault}" in str(caught.value)
     if status == 404:
-        assert tfrecorder.repair("gs://bkt/out", progress=False).files == (
-            str(Path(generation, METADATA)),
-        )
-        assert gcs.get(file) == (grown / generation / METADATA).read_bytes()
+        assert tfrecorder.repair("gs://bkt/out", progress=False).files == (NEWEST,)
+        assert tfrecorder.verify("gs://bkt/out", progress=False).ok
 
 
 def test_in_a_bucket_all_of_our_files_are_made_again(gcs: Gcs, grown: Path) -> None:
@@ -222,8 +217,8 @@ def test_in_a_bucket_all_of_our_files_are_made_again(gcs: Gcs, grown: Path) -> N
 
 def test_in_s3_a_refusal_is_not_an_absence(s3: S3, grown: Path) -> None:
     s3.put_folder("s3://bkt/out", grown)
-    s3.refuse(403, "AccessDenied", path="*/metadata.json")
-    with pytest.raises(DatasetError, match=r"metadata\.json cannot be read"):
+    s3.refuse(403, "AccessDenied", path="*/00002.json")
+    with pytest.raises(DatasetError, match=r"00002\.json cannot be read"):
         tfrecorder.info("s3://bkt/out")
 
 
@@ -268,11 +263,11 @@ def test_what_the_records_hold_is_made_again(source: Callable, options: dict) ->
 
 @pytest.mark.parametrize("file", ["features.json", "train-00000.tfrecord", "rejects.csv"])
 def test_what_cannot_be_made_again_is_named_and_nothing_is_written(out: Path, file: str) -> None:
-    shutil.rmtree(out / "_tfrecorder")
+    shutil.rmtree(out / "_tfrecorder/commits")
     (out / file).unlink()
     words = damage_of(tfrecorder.repair, out)
     assert file in words
-    assert not list(out.glob("_tfrecorder/*.json"))
+    assert not (out / "_tfrecorder/commits").exists()
 
 
 def test_a_sound_dataset_that_cannot_be_written_is_sound(grown: Path, plain_user) -> None:

@@ -8,20 +8,34 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
-from damage import SHARD, agree, all_files, edit_done, flip, make_dataset, planned, restore
-from hypothesis import given, settings, strategies as st
-from support import PHOTOS, public_files
+from damage import (
+    MANIFEST,
+    SHARD,
+    TABLE,
+    agree,
+    all_files,
+    edit_done,
+    flip,
+    make_dataset,
+    planned,
+    restore,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import PHOTOS, photo_frame, public_files
 from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import DatasetError, OutputError, SourceError, repair, verify
+from tfrecorder.format.documents import unseal
 
 OTHER = "train-00001.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
-DONE = "_tfrecorder/done/train-00000.json"
-METADATA = "_tfrecorder/metadata.json"
-PLAN = "_tfrecorder/plan.json"
+
+#: What comes back only as far as the records say.
+PARTLY = ("_tfrecorder/tables/", "_tfrecorder/commits/")
 
 
 @pytest.fixture(scope="module")
@@ -87,17 +101,14 @@ def test_where_all_is_well_it_says_so_and_writes_nothing(out: Path) -> None:
     )
 )
 def test_whatever_is_damaged_comes_back_byte_for_byte(bench, files, harms) -> None:
-    names = [name for name in files if "/plan." not in name]
+    names = [name for name in files if not name.startswith(PARTLY)]
     damaged = {}
     for where, how, at, by in harms:
         name = names[int(where * len(names))]
         damaged[name] = (how, at, by)
-    shards = {name.rpartition("/")[2].split(".")[0] for name in damaged if "/done/" in name}
-    if METADATA in damaged:  # then the done-records are the only proof: see below
-        damaged = {n: h for n, h in damaged.items() if not shards or "/done/" not in n}
     for name, (how, at, by) in damaged.items():
         data, place = files[name], min(int(at * len(files[name])), len(files[name]) - 1)
-        if how == "gone" and name != "dataset_info.json":
+        if how == "gone":
             (bench / name).unlink()
         else:
             changed = {"flip": flip(data, place, by), "cut": data[:place], "longer": data + b"x"}
@@ -110,21 +121,15 @@ def test_whatever_is_damaged_comes_back_byte_for_byte(bench, files, harms) -> No
         restore(bench, files)
 
 
-def test_every_file_but_the_plan_comes_back(bench, files) -> None:
-    gone = [name for name in files if "/plan." not in name and name != "dataset_info.json"]
+def test_every_file_but_tables_and_manifests_comes_back(bench, files) -> None:
+    gone = [name for name in files if not name.startswith(PARTLY)]
     for name in gone:
-        if name == METADATA:
-            continue  # with the done-records it is the last that knows the checksums
         (bench / name).unlink()
     result = repair(bench)
     assert all_files(bench) == files
-    assert set(result.files) == set(gone) - {METADATA}
+    assert set(result.files) == set(gone)
     assert str(len(result.files)) in str(result)
-    (bench / METADATA).unlink()
-    (bench / "features.json").unlink()
-    (bench / "dataset_info.json").write_bytes(b"")
-    assert set(repair(bench).files) == {METADATA, "features.json", "dataset_info.json"}
-    assert all_files(bench) == files
+    assert not result.lost
 
 
 def test_sound_shards_are_not_touched(bench, files) -> None:
@@ -135,7 +140,7 @@ def test_sound_shards_are_not_touched(bench, files) -> None:
     assert result.shards == result.files == (SHARD,)
     assert result.bytes == len(files[SHARD])
     assert (sound.stat().st_ino, sound.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    (bench / "_tfrecorder/done/train-00001.json").unlink()
+    (bench / f"_tfrecorder/index/{OTHER}.idx").unlink()
     assert repair(bench).shards == ()
     assert (sound.stat().st_ino, sound.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert all_files(bench) == files
@@ -148,13 +153,84 @@ def test_exchanged_shards_come_back(bench, files) -> None:
     assert all_files(bench) == files
 
 
-def test_counts_that_only_the_sources_show_come_back(bench, files) -> None:
-    """The done-record of a shard with PNGs, which may have been made of other files."""
-    for name in (name for name in files if "/done/" in name):
-        changed = files[name].replace(b'"input_bytes": ', b'"input_bytes": 1')
-        (bench / name).write_bytes(changed)
-        repair(bench)
-        assert all_files(bench) == files, name
+# ------------------------------------------------------------------------- tables and manifests
+
+
+def columns_of(out: Path) -> dict[str, list]:
+    """The tables of all shards, but for what is read again of no record."""
+    unknown = ("tfrecorder.source.", "tfrecorder.stream/")
+    tables = {path.name: pq.read_table(path) for path in sorted(out.glob("_tfrecorder/tables/*"))}
+    return {
+        f"{name}:{column}": sorted(map(str, table[column].to_pylist()))
+        for name, table in tables.items()
+        for column in table.column_names
+        if not column.startswith(unknown)
+    }
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "flipped"])
+def test_a_table_is_made_again_of_its_records(bench, files, how: str) -> None:
+    columns = columns_of(bench)
+    for name in [name for name in files if "/tables/" in name]:
+        data = files[name]
+        (bench / name).unlink()
+        if how != "gone":
+            (bench / name).write_bytes(data[:-9] if how == "cut" else flip(data, len(data) // 2, 1))
+        result = repair(bench)
+        assert set(result.files) == {name, MANIFEST}
+        assert any(name in words for words in result.lost)
+        assert verify(bench).ok
+        changed = {name for name, data in all_files(bench).items() if data != files[name]}
+        assert changed == {name, MANIFEST}
+        again = columns_of(bench)
+        assert {*columns} == {*again}
+        different = {column for column in columns if columns[column] != again[column]}
+        of_rejects = ("image/class/label", "image/class/text")
+        assert all(column.endswith(of_rejects) for column in different)
+        restore(bench, files)
+
+
+def test_a_shard_comes_back_of_a_table_that_was_made_again(out: Path) -> None:
+    whole = (out / SHARD).read_bytes()
+    (out / TABLE).unlink()
+    repair(out)
+    (out / SHARD).unlink()
+    assert repair(out).shards == (SHARD,)
+    assert (out / SHARD).read_bytes() == whole
+
+
+def test_a_shard_whose_table_is_damaged_too_is_refused(out: Path) -> None:
+    harm(out, SHARD, TABLE)
+    harmed = all_files(out)
+    with pytest.raises(SourceError, match=f"{SHARD}: its table is damaged too"):
+        repair(out)
+    assert all_files(out) == harmed
+
+
+def test_a_manifest_is_made_again_of_the_tables(bench, files) -> None:
+    before = unseal(files[MANIFEST])
+    (bench / MANIFEST).unlink()
+    result = repair(bench)
+    assert result.files == (MANIFEST,)
+    assert result.lost
+    assert verify(bench).ok
+    after = unseal((bench / MANIFEST).read_bytes())
+    for key in ("plan", "own", "done", "totals", "class_counts", "image_shapes", "image_sides"):
+        assert after[key] == before[key], key
+    for key in ("statistics", "source_rows", "base", "stated", "lists", "contents"):
+        assert after[key] == before[key], key
+    assert repair(bench).files == ()
+    restore(bench, files)
+
+
+def test_the_same_conversion_over_a_manifest_made_again_is_refused_in_words(out: Path) -> None:
+    """It cannot be told from another one any more."""
+    (out / MANIFEST).unlink()
+    repair(out)
+    shards = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
+    with pytest.raises(OutputError, match="is a finished dataset"):
+        tfrecorder.convert("images/images.csv", out, num_shards=shards, progress=False)
+    assert verify(out).ok
 
 
 # ---------------------------------------------------------------- without sources, and with others
@@ -163,7 +239,7 @@ def test_counts_that_only_the_sources_show_come_back(bench, files) -> None:
 def test_what_needs_no_source_is_repaired_without(out: Path) -> None:
     whole = all_files(out)
     shutil.rmtree("images")
-    harm(out, INDEX, "features.json", METADATA)
+    harm(out, INDEX, "features.json", "dataset_info.json")
     (out / "suspects.csv").unlink()
     (out / "rejects.csv").write_bytes(b"")
     repair(out)
@@ -215,13 +291,14 @@ def test_a_source_that_has_changed_is_refused_and_named(out: Path, how: str, wor
     assert all_files(out) == harmed
 
 
-def test_a_reject_that_has_come_since_is_refused(out: Path) -> None:
+def test_a_reject_stays_one_whatever_its_image_is_now(out: Path) -> None:
+    whole = all_files(out)
     Path("images/missing.jpg").write_bytes(PHOTOS[0].read_bytes())
     group = next(g for g in range(6) if "missing.jpg" in dict(planned(out, g)).values())
     shard = verify_shards(out)[group]
     (out / shard).unlink()
-    with pytest.raises(SourceError, match=f"{shard}: an image has other bytes now"):
-        repair(out)
+    assert repair(out).files == (shard,)
+    assert all_files(out) == whole
 
 
 def verify_shards(out: Path) -> list[str]:
@@ -254,39 +331,24 @@ def test_a_conversion_or_repair_at_work_is_not_disturbed(out: Path) -> None:
     repair(out)
 
 
-@pytest.mark.parametrize("name", [PLAN, "_tfrecorder/plan.parquet"])
-@pytest.mark.parametrize("how", ["gone", "cut"])
-def test_without_its_plan_nothing_is_written(out: Path, name: str, how: str) -> None:
-    harm(out, SHARD)
-    data = (out / name).read_bytes()
-    (out / name).unlink()
-    if how == "cut":
-        (out / name).write_bytes(data[:-9])
-    harmed = all_files(out)
-    with pytest.raises(DatasetError, match=r"cannot be repaired: its plan.*`overwrite=True`"):
-        repair(out)
-    assert all_files(out) == harmed
-
-
-def test_a_folder_of_the_sources_that_is_damaged_in_the_plan_is_not_believed(out: Path) -> None:
-    data = (out / PLAN).read_bytes()
-    (out / PLAN).write_bytes(data.replace(b'"base": "', b'"base": "x'))
-    harmed = all_files(out)
-    with pytest.raises(DatasetError, match=r"its plan is damaged or gone.*it has changed since"):
-        repair(out)
-    assert all_files(out) == harmed
+def test_a_folder_of_the_sources_that_is_damaged_in_the_manifest_is_not_believed(out: Path) -> None:
+    data = (out / MANIFEST).read_bytes()
+    (out / MANIFEST).write_bytes(data.replace(b'"base": "', b'"base": "x'))
+    assert {fault.file for fault in verify(out).found} == {MANIFEST}
+    repair(out)
+    assert unseal((out / MANIFEST).read_bytes())["base"] == unseal(data)["base"]
 
 
 def test_without_any_checksum_nothing_is_written(out: Path) -> None:
-    (out / METADATA).unlink()
-    (out / DONE).unlink()
+    (out / MANIFEST).unlink()
+    harm(out, SHARD)
     harmed = all_files(out)
-    with pytest.raises(DatasetError, match=rf"for {SHARD} neither the done-record nor {METADATA}"):
+    with pytest.raises(DatasetError, match=rf"nothing proves what {SHARD} held"):
         repair(out)
     assert all_files(out) == harmed
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "train-00000.tfrecord"])
+@pytest.mark.parametrize("name", ["notes.txt", "train-00009.tfrecord"])
 def test_what_is_not_of_the_dataset_is_left_to_its_owner(out: Path, name: str) -> None:
     (out / name).write_text("mine")
     with pytest.raises(DatasetError, match=rf"move them away first.*{name}"):
@@ -294,10 +356,13 @@ def test_what_is_not_of_the_dataset_is_left_to_its_owner(out: Path, name: str) -
     assert (out / name).read_text() == "mine"
 
 
-def test_an_uncommitted_directory_is_for_its_conversion(out: Path) -> None:
-    (out / "dataset_info.json").unlink()
+def test_an_uncommitted_directory_is_for_its_conversion() -> None:
+    Path("none.jpg").write_bytes(b"no image")
+    frame = photo_frame(3).assign(image_uri=[str(PHOTOS[0]), "none.jpg", "none.jpg"])
+    with pytest.raises(tfrecorder.RejectedError):
+        tfrecorder.convert(frame, "out", progress=False)
     with pytest.raises(DatasetError, match="run the same conversion again"):
-        repair(out)
+        repair("out")
 
 
 def test_a_directory_that_is_not_there_is_not_made() -> None:
@@ -328,7 +393,7 @@ def test_a_shard_whose_images_were_read_again_and_again_is_repaired(out: Path) -
 
 def test_a_repair_that_is_interrupted_is_completed_by_the_next(out, monkeypatch) -> None:
     whole = all_files(out)
-    harm(out, SHARD, OTHER, DONE, "features.json")
+    harm(out, SHARD, OTHER, INDEX, "features.json")
     replace, calls = os.replace, []
 
     def interrupted(source, target, **folders) -> None:

@@ -133,7 +133,7 @@ class Plan:
         for split in SPLITS:
             kept, new = len(self.kept.get(split, ())), self.split_shards.get(split, 0)
             if kept or new:
-                first = 0 if self.kept else self.starts.get(split, 0)
+                first = self.starts.get(split, 0) - (kept if new else 0)
                 own[split] = [self.revisions.get(split, 1), first, kept + new]
         return own
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import POSITION_OF
 from tfrecorder.reading.commits import Commit
@@ -16,20 +17,37 @@ if TYPE_CHECKING:
 
 
 def position_of(newest: Commit | None, source: str) -> Any:
-    """The position that a source was read up to; None before its first batch."""
-    return None if newest is None else newest.manifest["positions"].get(source)
+    """The position that a source was read up to; None before its first batch.
+
+    Raises:
+        DatasetError: it was lost with the table that held it.
+    """
+    positions = {} if newest is None else newest.manifest["positions"]
+    if positions.get(source, positions.get("", "")) is None:  # as a repair notes it
+        raise _lost(source)
+    return positions.get(source)
+
+
+def _lost(source: str) -> DatasetError:
+    return DatasetError(
+        f"source {source}: how far it was read was lost with a damaged table, so rows would come "
+        "again. Stream it into another directory, or add its new rows with `tfrecorder.append`."
+    )
 
 
 def taken_positions(directory: str, newest: Commit | None, source: str) -> set[str]:
     """The positions of all rows that came from a source, as JSON.
 
     Raises:
-        DatasetError: a table cannot be read.
+        DatasetError: a table cannot be read, or was and is not known any more.
     """
     if position_of(newest, source) is None:
         return set()
     assert newest is not None
-    return set(_of_source(known_rows(directory, newest, POSITION_OF), source))
+    taken = set(_of_source(known_rows(directory, newest, POSITION_OF), source))
+    if "" in taken:  # so a repair marks the rows of a table that was lost
+        raise _lost(source)
+    return taken
 
 
 def positions_in(directory: str, source: str) -> list[str]:

@@ -1,39 +1,30 @@
-"""What a committed dataset says about itself: the plan, the done-records and the commit's list.
+"""What a committed dataset says about itself: `dataset_info.json`, and the chain of manifests.
 
-Each of these documents proves itself by its last field.  The list's checksums prove the plan's
-files and the done-records; a done-record proves its shard, index and lists.  If one of the three is
-damaged, the others show which.
+`dataset_info.json` names the newest commit; a manifest proves itself by its last field, and the
+done-records in it prove the shards with their indexes and tables.
 """
 
 from __future__ import annotations
 
-import functools
+import json
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import google_crc32c
-
 from tfrecorder import storage
-from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse_metadata
+from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.directory import exchange_begun
 from tfrecorder.output.done_records import DoneRecord, list_output
 from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.dataset import exchange_words
-from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import is_own
-from tfrecorder.schema.fields import from_json
+from tfrecorder.reading.commits import Commit, commit_at, is_own, read_commit
 from tfrecorder.verification.faults import Fault
+from tfrecorder.writing.manifest import manifest_of
 
 T = TypeVar("T")
-
-#: Records, bytes and CRC32C of a file as it was written, by these names; records of a shard only.
-Written = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -42,26 +33,50 @@ class Expectation:
 
     Attributes:
         directory: absolute or relative, as it was given.
-        plan: the staged plan, or if that is gone, what the commit's list says about it.
-        staged: True if it is the staged plan.
-        done: the done-records that are sound.
-        listed: by the name of a shard's file, what the commit's list says; empty if the list is
-            damaged.
-        files: by the name of a file of the plan, or of the lists of all shards, its size and CRC32C
-            from the commit's list; empty likewise.
+        note: the number and the plan's digest of the newest commit.
+        info: the values of `dataset_info.json`; None if it is damaged.
+        numbers: of the commits that the records come from, oldest first.
+        commits: those of them whose manifests are sound, by number.
+        done: the done-records in these.
+        shards: those to check, in the order of the commits; those of lost manifests come last.
+        every_shard: those of the whole dataset, also of later commits than these.
         faults: those found on the way.
+        pending: the plan of an operation under way, or of one whose cleaning up was interrupted.
         standing: by the name of a shard or of a file next to one, what a bucket's listing says
             about it; empty on a disk, which keeps no checksums.
     """
 
     directory: str
-    plan: Plan
-    staged: bool
+    note: tuple[int, str]
+    info: Mapping[str, Any] | None
+    numbers: Sequence[int]
+    commits: Mapping[int, Commit]
     done: Mapping[Shard, DoneRecord]
-    listed: Mapping[str, Written]
-    files: Mapping[str, Written]
+    shards: Sequence[Shard]
+    every_shard: Sequence[Shard]
     faults: tuple[Fault, ...]
+    pending: Plan | None = None
     standing: Mapping[str, storage.Description] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> list[int]:
+        """The commits whose manifests are damaged or gone."""
+        return [number for number in self.numbers if number not in self.commits]
+
+    @property
+    def last(self) -> Commit | None:
+        """The last of these commits, if its manifest is sound."""
+        return self.commits.get(self.numbers[-1])
+
+    def before(self, number: int) -> Mapping[str, Any] | None:
+        """The manifest before that of a commit, or what is known of it where it was replaced."""
+        if number - 1 in self.commits:
+            return self.commits[number - 1].manifest
+        manifest = self.commits[number].manifest if number in self.commits else {}
+        if "replaced" not in manifest:
+            return None
+        major = int(manifest["stated"].partition(".")[0])
+        return {"splits": manifest["replaced"], "stated": f"{major - 1}.0.0"}
 
     def path(self, name: str) -> str:
         """The path of a file of the dataset."""
@@ -75,164 +90,177 @@ class Expectation:
         """
         return storage.read_bytes(self.path(name))
 
+    def read_whole(self, name: str) -> bytes:
+        """The same; raises a DatasetError that names the file."""
+        with storage.failing_as(DatasetError, self.path(name)):
+            return self.read(name)
+
     def stands_as(self, name: str, crc32c: int | None) -> bool:
         """True if the store itself reports this checksum for a file, so it need not be read."""
         standing = self.standing.get(name)
         return crc32c is not None and standing is not None and standing.crc32c == crc32c
 
-    def written(self, shard: Shard) -> Written | None:
-        """A shard's file as it was written; None if neither its done-record nor the list is left.
 
-        If both are left they agree: a done-record that is not as the list says is not in `done`.
-        """
-        done = self.done.get(shard)
-        if done is None:
-            return self.listed.get(shard.file)
-        return {"records": done.records, "bytes": done.bytes, "crc32c": done.crc32c}
-
-
-def read_expectation(directory: str) -> Expectation:
+def read_expectation(directory: str, at: int | None = None) -> Expectation:
     """What a dataset says about itself.
 
+    Args:
+        at: the last commit to look at; None is the newest.
+
     Raises:
-        DatasetError: there is no committed dataset, or it was not written by this package.
+        DatasetError: there is no committed dataset, it was not written by this package, or nothing
+            of what it says about itself is left.
+        OptionError: `at` is not a whole number from 0.
     """
     refuse(directory)
-    metadata, plan = read_metadata(directory), read_plan(directory)
-    names = storage.names(os.path.join(directory, layout.DONE))
-    done_files = [f"{layout.DONE}/{name}" for name in names]
-    read = functools.partial(_read, directory, DoneRecord.from_json)
-    records = dict(zip(done_files, storage.each(read, done_files, directory), strict=True))
-    digests = {done.plan for done in records.values() if isinstance(done, DoneRecord)}
-    if not isinstance(metadata, Fault):
-        digests.add(metadata["plan"])
-    if isinstance(plan, Plan) and digests and plan.digest not in digests:
-        plan = Fault(layout.PLAN, "damaged", "it is not the plan of this dataset")
-    if isinstance(plan, Plan) and isinstance(metadata, dict) and metadata["plan"] != plan.digest:
-        metadata = Fault(layout.METADATA, "differs", "it belongs to another plan")
-    documents = (metadata, plan, *records.values())
-    faults = [document for document in documents if isinstance(document, Fault)]
-    staged = isinstance(plan, Plan)
-    if isinstance(plan, Fault):
-        if isinstance(metadata, Fault):
-            raise _nothing_left(directory, faults)
-        plan = _plan_of(metadata)
-    shards = [] if isinstance(metadata, Fault) else metadata["shards"]
-    sums = {shard["file"]: shard["done"] for shard in shards}
-    return Expectation(
+    faults: list[Fault] = []
+    pending = _read(directory, layout.PLAN, Plan.from_json, faults)
+    faults = [fault for fault in faults if fault.code != "missing"]
+    info = _read(directory, layout.COMMIT, _parsed_info, faults)
+    # A manifest is written before it is committed.
+    limit = math.inf if pending is None else pending.commit
+    numbers = [number for number in _numbers(directory) if number < limit]
+    note = parse_commit_note(info) or (max(numbers, default=0), "")
+    newest = _read_commit(directory, note[0], faults)
+    if newest is not None and note[1] not in ("", newest.digest):
+        words = f"it is not the one that {layout.COMMIT} names"
+        faults.append(Fault(layout.manifest(note[0]), "differs", words))
+        newest = None
+    if newest is None and info is None:
+        raise DatasetError(
+            f"{directory}: {faults[-1].file}: {faults[-1].message}; and {layout.COMMIT} is damaged "
+            "or gone, so nothing says what the dataset holds. Get access, or copy one of them again."
+        )
+    every_shard = listed = newest.shards if newest else layout.shards_of(_splits_of(info or {}))
+    if at is not None:
+        newest = commit_at(directory, newest or read_commit(directory, note[0]), at)
+        listed = newest.shards
+    last = newest.number if newest else note[0]
+    since = newest.manifest["since"] if newest else _since(directory, last, {*listed})
+
+    def read(number: int) -> Commit | None:
+        return _read_commit(directory, number, faults)
+
+    chain = [*storage.each(read, range(since, last), directory), newest]
+    commits = {commit.number: commit for commit in chain if commit is not None}
+    done = {shard: record for commit in commits.values() for shard, record in done_of(commit)}
+    expected = Expectation(
         directory=directory,
-        plan=plan,
-        staged=staged,
-        done=dict(_sound_done(plan, records, sums, faults)),
-        listed={shard["file"]: shard for shard in shards},
-        files={} if isinstance(metadata, Fault) else metadata["files"],
+        note=note,
+        info=info,
+        numbers=range(since, last + 1),
+        commits=commits,
+        done=done,
+        shards=[*done, *(shard for shard in listed if shard not in done)],
+        every_shard=every_shard,
         faults=tuple(faults),
-        standing={}
-        if storage.is_local(directory)
-        else list_output(directory, ("", *layout.SHARD_FOLDERS)),
+        pending=pending,
+        standing={} if storage.is_local(directory) else list_output(directory, every_shard),
     )
+    return replace(expected, faults=(*faults, *_differing(expected)))
 
 
-def read_metadata(directory: str) -> dict[str, Any] | Fault:
-    """The commit's list; or why it is not as it was written.
+def _read(directory: str, file: str, parsed: Callable[[bytes], T], faults: list[Fault]) -> T | None:
+    """A document; None, with a fault that is added to the others, if it is not as it was written.
 
     Raises:
         DatasetError: another version of the package wrote it.
     """
-    path = os.path.join(directory, layout.METADATA)
-    return _read(directory, functools.partial(parse_metadata, path=path), layout.METADATA)
-
-
-def read_plan(directory: str) -> Plan | Fault:
-    """The staged plan; or why it is not as it was written."""
-    return _read(directory, Plan.from_json, layout.PLAN)
-
-
-def _read(directory: str, parse: Callable[[bytes], T], file: str) -> T | Fault:
     try:
-        return parse(storage.read_bytes(os.path.join(directory, file)))
+        return parsed(storage.read_bytes(os.path.join(directory, file)))
     except storage.UnreadableError as error:
-        return unread(file, error)
-    except ValueError as error:
-        return Fault(file, "damaged", str(error))
+        faults.append(unread(file, error))
+    except (KeyError, TypeError, ValueError) as error:
+        faults.append(Fault(file, "damaged", str(error)))
+    return None
 
 
-def is_lost(directory: str) -> bool:
-    """True if neither the plan nor the commit's list is as it was written.
+def _parsed_info(data: bytes) -> dict[str, Any]:
+    info = parse(data)
+    if parse_commit_note(info) is None:
+        raise ValueError("it does not name its commit")
+    _splits_of(info)
+    return dict(info)
 
-    Raises:
-        DatasetError: they may not be read, which is no loss.
+
+def _splits_of(info: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """For each split, its revision and the number of its shards."""
+    splits = {}
+    for split in info["splits"]:
+        name = split["name"].upper()
+        first = split["filepathTemplate"].format(
+            SPLIT=name.lower(), SHARD_INDEX="00000", FILEFORMAT="tfrecord"
+        )
+        if (shard := layout.parse_shard(first)) is None or shard.split != name:
+            raise ValueError(f"its shards have other names than ours: {first}")
+        splits[name] = (shard.revision, len(split["shardLengths"]))
+    return splits
+
+
+def _numbers(directory: str) -> list[int]:
+    names = storage.names(os.path.join(directory, layout.COMMITS))
+    numbers = map(layout.commit_of, names)
+    return sorted(number for number in numbers if number is not None)
+
+
+def _since(directory: str, last: int, shards: Collection[Shard]) -> int:
+    """The commit that began a dataset whose newest manifest is lost, by the newest of the others.
+
+    If none is of these shards, it is the newest itself, as far as anybody knows.
     """
-    documents = (read_metadata(directory), read_plan(directory))
-    faults = [document for document in documents if isinstance(document, Fault)]
-    if any(fault.code == "unreadable" for fault in faults):
-        raise _nothing_left(directory, faults)
-    return len(faults) == len(documents)
+    for number in reversed(_numbers(directory)):
+        if number < last and (commit := _read_commit(directory, number, [])):
+            return int(commit.manifest["since"]) if {*commit.shards} <= {*shards} else last
+    return last
 
 
-def _nothing_left(directory: str, faults: list[Fault]) -> DatasetError:
-    for fault in faults:
-        if fault.code == "unreadable":
-            return DatasetError(f"{directory}: {fault.file}: {fault.message}. Get access first.")
-    return DatasetError(
-        f"{directory}: both {layout.PLAN} and {layout.METADATA} are damaged or gone, so there is "
-        f"nothing to check the shards against. Copy them again; or "
-        f"`{command('repair', layout.grown_of(directory))}` makes them again from the shards."
-    )
+def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | None:
+    file = layout.manifest(number)
+
+    def parsed(data: bytes) -> Commit:
+        manifest = parse_manifest(data, os.path.join(directory, file))
+        plan, commit = Plan.of(manifest), Commit(number, manifest)
+        is_whole = 0 <= manifest["since"] <= number == plan.commit
+        if not is_whole or plan.digest != commit.digest:
+            raise ValueError("its values are not those of its plan")
+        done_of(commit)
+        return commit
+
+    return _read(directory, file, parsed, faults)
 
 
-def _plan_of(metadata: Mapping[str, Any]) -> Plan:
-    """The plan as far as the commit's list has it, without the sources."""
-    shards = [layout.parse_shard(shard["file"]) for shard in metadata["shards"]]
-    return Plan(
-        rows=metadata["totals"]["rows"],
-        source_rows=metadata["source_rows"],
-        split_rows=metadata["split_rows"],
-        split_shards={shard.split: shard.count for shard in shards if shard},
-        fields=from_json(metadata["fields"]),
-        statistics=metadata["statistics"],
-        base="",
-        fingerprint="",
-        options=metadata["options"],
-        before=metadata.get("before"),
-        streams=metadata.get("streams"),
-        stands_for=metadata["plan"],
-    )
+def done_of(commit: Commit) -> list[tuple[Shard, DoneRecord]]:
+    """The shards of a commit with their done-records."""
+    records = (DoneRecord(**values) for values in commit.manifest["done"])
+    return list(zip(commit.own_shards, records, strict=True))
 
 
-def _sound_done(
-    plan: Plan,
-    records: Mapping[str, DoneRecord | Fault],
-    sums: Mapping[str, int],
-    faults: list[Fault],
-) -> Iterator[tuple[Shard, DoneRecord]]:
-    """The done-record of each shard, if it is the one that was written, as far as can be seen.
-
-    Args:
-        sums: for each shard, by its file, the CRC32C of its done-record, from the commit's list.
-    """
-    for shard in plan.shards:
-        done = records.get(shard.done)
-        if isinstance(done, Fault):
+def _differing(expected: Expectation) -> Iterator[Fault]:
+    """Find manifests that do not follow from their plans, done-records and the one before."""
+    for number, commit in expected.commits.items():
+        file, manifest, plan = layout.manifest(number), commit.manifest, Plan.of(commit.manifest)
+        done = dict(done_of(commit))
+        for shard, record in done.items():
+            kept, new = plan.kept.get(shard.split, ()), plan.split_shards.get(shard.split)
+            planned = plan.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
+            if not record.rows == planned == record.records + record.rejects:
+                words = (
+                    f"{planned:,} rows were planned for {shard.file}, and it has {record.rows:,}: "
+                    f"{record.records:,} records and {record.rejects:,} rejects"
+                )
+                yield Fault(file, "rows_lost", words)
+            if (record.plan, record.shard) != (plan.digest, shard.name):
+                yield Fault(file, "damaged", f"what it says of {shard.file} is of another")
+        before = expected.before(number)
+        if number - 1 in expected.lost:
             continue
-        if done is None:
-            faults.append(Fault(shard.done, "missing", "the shard's done-record is missing"))
-        elif (done.plan, done.shard) != (plan.digest, shard.name):
-            faults.append(Fault(shard.done, "damaged", "it names another plan or another shard"))
-        elif fault := other_crc(
-            shard.done, google_crc32c.value(done.to_json()), sums.get(shard.file)
-        ):
-            faults.append(fault)
-        else:
-            yield shard, done
-
-
-def parquet_errors() -> tuple[type[Exception], ...]:
-    """What reading a damaged Parquet file may raise."""
-    import pyarrow as pa
-
-    builtin = (ArithmeticError, LookupError, MemoryError, OSError, TypeError, ValueError)
-    return (*builtin, pa.ArrowException)
+        if before is not None and manifest["previous"] != before.get("plan", plan.previous):
+            yield Fault(file, "differs", "it follows another commit than the one before it")
+        made = json.loads(json.dumps(manifest_of(plan, done, before, manifest["lists"])))
+        made["abandoned"] = manifest["abandoned"]
+        for key in (key for key, value in made.items() if manifest[key] != value):
+            words = f"its {key!r} is not what follows from its plan and done-records"
+            yield Fault(file, "differs", words)
 
 
 def refuse(directory: str) -> None:
@@ -240,17 +268,15 @@ def refuse(directory: str) -> None:
     refusal = storage.refusal(storage.scheme(directory))
     if refusal is not None:
         raise DatasetError(f"{directory} cannot be read: {refusal}.")
-    try:
-        is_folder = storage.is_folder(directory)
-    except storage.UnreadableError as error:
-        raise DatasetError(f"{error}.") from error
-    if not is_folder:
-        raise DatasetError(f"{directory}: there is no such directory. Check the path.")
-    committed = storage.exists(os.path.join(directory, layout.COMMIT))
-    private = storage.exists(os.path.join(directory, layout.PRIVATE))
-    names = storage.names(directory)
-    if not private and not (committed and is_own(directory, names, STORED_FILES)):
-        if committed or any(".tfrecord" in name for name in names):
+    with storage.failing_as(DatasetError, directory):
+        if not storage.is_folder(directory):
+            raise DatasetError(f"{directory}: there is no such directory. Check the path.")
+        names = storage.names(directory)
+        is_committed = layout.COMMIT in names
+        is_pending = storage.exists(os.path.join(directory, layout.PLAN))
+        numbers = _numbers(directory)
+    if not is_own(names, names):
+        if is_committed or any(".tfrecord" in name for name in names):
             raise DatasetError(
                 f"{directory} was not written by tfrecorder: there is no {layout.PRIVATE}/ with "
                 "the checksums to compare with. `tfrecorder.load` and `tfrecorder.info` read it."
@@ -259,9 +285,7 @@ def refuse(directory: str) -> None:
             f"{directory} is not a dataset: it has no {layout.COMMIT}. Give the `output_dir` of "
             "a conversion."
         )
-    if not committed and exchange_begun(directory):
-        raise DatasetError(exchange_words(directory))
-    if not committed:
+    if not is_committed and (is_pending or not numbers):
         raise DatasetError(
             f"{directory} is not committed: it has no {layout.COMMIT}. Its conversion is under way "
             "or was interrupted: wait for it, or run the same conversion again to complete it."
@@ -283,19 +307,12 @@ def _special_file(directory: str) -> str | None:
     return None
 
 
-def other_sums(file: str, size: int, crc: int, known: Written | None) -> Fault | None:
-    """The fault of a file whose size or CRC32C is not the known one; None if none is known."""
-    if known is not None and size != known["bytes"]:
-        words = f"it has {size:,} bytes; {known['bytes']:,} were written"
-        return Fault(file, "size", words)
-    return other_crc(file, crc, None if known is None else known["crc32c"])
-
-
-def other_crc(file: str, crc: int, known: int | None) -> Fault | None:
-    """The fault of a file whose CRC32C is not the known one; None if none is known."""
-    if known is None or crc == known:
-        return None
-    return Fault(file, "checksum", f"its CRC32C is {crc:08x}; {known:08x} was written")
+def other_sums(file: str, sums: tuple[int, int], written: tuple[int, int]) -> Fault | None:
+    """The fault of a file whose size and CRC32C are not those written; None if they are."""
+    if sums[0] != written[0]:
+        return Fault(file, "size", f"it has {sums[0]:,} bytes; {written[0]:,} were written")
+    words = f"its CRC32C is {sums[1]:08x}; {written[1]:08x} was written"
+    return None if sums == written else Fault(file, "checksum", words)
 
 
 def unread(file: str, error: storage.UnreadableError | OSError) -> Fault:
@@ -307,13 +324,3 @@ def unread(file: str, error: storage.UnreadableError | OSError) -> Fault:
         reason = error.detail
     code = "missing" if is_missing else "unreadable"
     return Fault(file, code, f"it cannot be read: {reason}")
-
-
-def check_sums(expected: Expectation, file: str) -> Iterator[Fault]:
-    """Find a file that has not the size and CRC32C that the commit's list notes."""
-    try:
-        fault = other_sums(file, *storage.sums(expected.path(file)), expected.files.get(file))
-    except (storage.UnreadableError, OSError) as error:
-        fault = unread(file, error)
-    if fault:
-        yield fault

@@ -149,8 +149,8 @@ class VerificationReport(Report):
         if self.ok:
             return []
         remedy = (
-            f"`{command('repair', self.directory)}` rewrites the damaged files from the plan and "
-            "the sources."
+            f"`{command('repair', self.directory)}` rewrites the damaged files from each other "
+            "and the sources."
         )
         more = len(self._by_file()) - _SHOWN_FILES
         files = counted(more, "more file has", "more files have")

@@ -1,355 +1,358 @@
-"""Make our own files of a generation again where plan and metadata are both gone: from its records.
+"""Make tables and manifests again that are damaged or gone, as far as the records say.
 
-The public files prove the result: made again from it, each must be the same, byte for byte.
+A table follows from its shard's records and the lists of rows, a manifest from the tables of its
+shards.  What comes out is proved by the public files: made again from it, each must be the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import google_crc32c
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse
+from tfrecorder.format.documents import seal
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF
+from tfrecorder.format.plan_columns import BASE, POSITION_OF, RECORD_OF, REJECT_OF, source_of
 from tfrecorder.format.tfrecord import frame, read_records
-from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import claim
-from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow, fingerprint
-from tfrecorder.reading.dataset_files import STORED_FILES
-from tfrecorder.reading.generations import before_next, committed_directories, read_metadata
+from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow, placed, rows_of
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.row_lists import read_row_list
-from tfrecorder.reading.tfds_features import tfds_keys
-from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, class_field, fields_of, primary_image
-from tfrecorder.schema.keys import SOURCE_ID, Feature
-from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
+from tfrecorder.reading.shard_tables import opened_rows, read_columns
+from tfrecorder.schema.fields import Field, class_field, primary_image
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.kinds import Image
+from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
-from tfrecorder.verification.expectation import is_lost
-from tfrecorder.writing.commit import commit
+from tfrecorder.verification.common_files import LISTS, common_files
+from tfrecorder.verification.expectation import Expectation
+from tfrecorder.verification.public_fields import (
+    arrow_type,
+    empty_value,
+    fields_and_options,
+    planned_features,
+    value_of,
+    with_names,
+)
 from tfrecorder.writing.copying import loaded
+from tfrecorder.writing.manifest import manifest_of, sums_of
+from tfrecorder.writing.outcomes import COMMIT, index_of, table_of
 from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
-from tfrecorder.writing.tfds import DATASET_NAME, public_files
 
-#: What neither the records nor the public files hold.
-LOST = (
-    "the options of the conversion, which `tfrecorder.append` takes over: give it yours",
+_LOST_OF_TABLE = (
+    "{}: values and places of rejected rows, positions in streams, sums of the images' files"
+)
+_LOST_OF_COMMIT = "commit {}: its source, its own options, how often images were read again"
+_LOST_ALL = (
     "the columns' own names where the records have others: images, masks, boxes, an only label",
-    "of rejected rows their values and splits",
-    "where the images are, so that a shard that is damaged later cannot be written again",
-    "how far streams were read: a stream from the same source begins again",
+    "the options, which `tfrecorder.append` takes over: give it yours",
     "class names with white space at an end that no record has: they are as in the labels file",
 )
+_LOST_STREAMS = "how far streams were read: none can be continued in this directory"
 
-_COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/class": "mask_uri"}
-_BOXES = Field("boxes", kinds.Boxes(), "image/object")
-
-#: A planned row: its values by key.
+#: A row of a table, by column.
 Row = dict[str, Any]
 
 
-def rebuild_lost(directory: str, repair: Callable[[str], list[str]]) -> list[str]:
-    """Make our own files of the generations that lost both plan and metadata again.
+@dataclass
+class Remade:
+    """What is made again, and what that takes.
+
+    Attributes:
+        expected: with the manifests as they are now.
+        damaged: the shards whose tables are damaged.
+        said: the commit that each of the other tables names.
+        fields: the columns of the dataset.
+        options: of the commits that lost theirs.
+        rejects: the rows of `rejects.csv` that no table holds.
+        warnings: of suspects, by the number of the row.
+        files: the bytes of the tables, indexes and manifests, by name.
+        lost: what is not known any more, in words.
+    """
+
+    expected: Expectation
+    damaged: set[Shard]
+    said: dict[Shard, int] = field(default_factory=dict)
+    fields: tuple[Field, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    rejects: list[Sequence[str]] = field(default_factory=list)
+    warnings: dict[int, str] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+
+
+def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
+    """Make damaged tables of sound shards again, and lost manifests, whose shards must be sound.
 
     Args:
-        repair: repairs an earlier generation, on which a lost one builds; returns its files.
-
-    Returns:
-        The names of the files that were written.
+        damaged: the shards whose tables are damaged.
 
     Raises:
-        DatasetError: what is left does not say enough, or is damaged too; or is not readable.
+        DatasetError, UnreadableError, LookupError, TypeError, ValueError: what is left does not
+            say enough.
     """
-    every = committed_directories(directory)
-    lost = [number for number, folder in enumerate(every) if is_lost(folder)]
-    if not lost:
-        return []
-    written = []
-    with claim(directory, has_plan=0 not in lost):
-        for number, folder in enumerate(every[: lost[-1] + 1]):
-            files = _rebuild(directory, folder, number) if number in lost else repair(folder)
-            written += [os.path.join(layout.generation_of("", number), file) for file in files]
-    return written
-
-
-def remove_folders(paths: Iterable[str]) -> None:
-    """Remove the empty folders that stand where files belong."""
-    for path in paths:
-        if os.path.isdir(path) and not os.path.islink(path):
-            if os.listdir(path):
-                raise storage.UnwritableError(f"{path} is a folder with files; move it away")
-            os.rmdir(path)
-
-
-def _rebuild(directory: str, folder: str, number: int) -> list[str]:
-    before = None
-    if number:
-        earlier = layout.generation_of(directory, number - 1)
-        before = before_next(read_metadata(earlier, STORED_FILES))
-    # A generation names the plan of the one before it.
-    following = read_plan(layout.generation_of(directory, number + 1))
-    digest = (following.before or {}).get("plan", "") if following else ""
-    try:
-        return _from_records(folder, before, digest)
-    except (storage.UnreadableError, LookupError, OptionError, TypeError, ValueError) as error:
-        raise DatasetError(
-            f"{folder} cannot be repaired: {layout.PLAN} and {layout.METADATA} are lost, and its "
-            f"other files do not suffice to make them again: {error}. Copy {layout.PRIVATE}/ from "
-            "another copy of the dataset, or convert again."
-        ) from error
-
-
-def _from_records(directory: str, before: dict[str, Any] | None, digest: str) -> list[str]:
-    import pyarrow as pa
-
-    document, info = (_document(directory, name) for name in (layout.FEATURES, layout.COMMIT))
-    names = storage.names(directory)
-    shards = sorted(
-        filter(None, map(layout.parse_shard, names)),
-        key=lambda shard: (SPLITS.index(shard.split), shard.index),
-    )
-    counts = {shard.split: shard.count for shard in shards}
-    wanted = [
-        Shard(split, index, count) for split, count in counts.items() for index in range(count)
-    ]
-    if missing := [shard.file for shard in wanted if shard not in shards]:
-        raise ValueError(f"{missing[0]} is missing")
-    fields = _fields(document, layout.LABEL_MAP_CSV in names)
-    suspects = {int(row[0]): row[2] for row in read_row_list(directory, layout.SUSPECTS)}
-    tallies = {shard: Tally(class_field(fields), lambda rows: None, math.inf) for shard in shards}
-    rows = {
-        shard: list(_records(directory, shard, fields, tally, suspects))
-        for shard, tally in tallies.items()
-    }
-    split_rows = _add_rejects(directory, fields, tallies, rows)
-    planned = [row for shard in shards for row in rows[shard]]
-    splits = pd.Series([s.split for s in shards for _ in rows[s]], dtype=SPLIT_TYPE)
-    types = {name: pa.large_string() for name in (*COPY_OF, *REJECT_OF)}
-    types |= {feature.key: _type(feature) for feature in _planned(fields)} | dict.fromkeys(
-        (SOURCE_ID, COPY_OF.offset, COPY_OF.size), pa.int64()
-    )
-    columns = {key: pa.array([row[key] for row in planned], of) for key, of in types.items()}
-    fields = tuple(_with_names(directory, names, field, columns) for field in fields)
-    sound = [not row[REJECT_OF.reason] for row in planned]
-    values = {key: column.filter(pa.array(sound)) for key, column in columns.items()}
-    last = max(row[SOURCE_ID] for row in planned)
-    plan = Plan(
-        rows=len(planned),
-        source_rows=last + 1 - (before or {"rows": 0})["rows"],
-        split_rows=split_rows,
-        split_shards=counts,
-        fields=fields,
-        statistics=describe_columns(fields, values, splits[sound], missing={}),
-        base=storage.absolute(directory),
-        fingerprint=fingerprint(splits, columns),
-        options=_options(document, info),
-        before=before,
-        kind=PlanKind.COMPACTION,
-        stands_for=digest,
-    )
-    done = {
-        shard: tally.done_record(plan.digest, shard, len(rows[shard]))
-        for shard, tally in tallies.items()
-    }
-    for file, data in public_files(plan, done).items():
-        if storage.read_bytes(os.path.join(directory, file)) != data:
-            raise ValueError(f"{file} says something else than the records")
-    remove_folders(os.path.join(directory, file) for file in (layout.PLAN, layout.METADATA))
-    for shard, tally in tallies.items():
-        tally.publish(directory, shard)
-        sealed = replace(done[shard], beside=tally.beside)
-        storage.publish_bytes(directory, shard.done, sealed.to_json())
-        done[shard] = sealed
-    storage.remove(directory, layout.PLAN)
-    stage_plan(plan, pa.table(columns), directory)
-    commit(plan, done.values(), directory, max_reject_fraction=1.0)
-    beside = [file for shard in shards for file in (shard.done, *shard.beside.values())]
-    return [*beside, layout.PLAN, layout.PLAN_ROWS, layout.METADATA]
-
-
-def _document(directory: str, name: str) -> Any:
-    with storage.failing_as(ValueError, name):
-        return parse(storage.read_bytes(os.path.join(directory, name)))
-
-
-def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
-    """The columns that make these features, without the names of their classes."""
-    forms = document["featuresDict"]["features"]
-    features = {key.feature.key: key for key in tfds_keys(document)}
-    boxes, taken, columns = f"{_BOXES.key}/bbox", {SOURCE_ID}, {}
-    for key, tfds_key in features.items():
-        if key in taken:
-            continue
-        stem, _, last = key.rpartition("/")
-        column = stem
-        kind: kinds.Kind
-        if last == "encoded" and f"{stem}/format" in features:
-            column = f"{stem}_uri"
-            kind = (
-                kinds.Mask() if "encodingFormat" in forms[key].get("image", {}) else kinds.Image()
-            )
-        elif last == "label" and f"{stem}/text" in features:
-            kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
-        elif key in (boxes, *_BOXES.edges):
-            stem, column = _BOXES.key, _BOXES.column
-            label = "box_label" if f"{stem}/class/label" in features else None
-            tfds = boxes in features
-            kind = kinds.Boxes(label=label, background_class=background, tfds_features=tfds)
+    made = Remade(expected, {*damaged})
+    if not damaged and not expected.lost:
+        return made
+    made.fields, made.options = fields_and_options(expected)
+    _read_tables(made)
+    left = [shard for shard in expected.every_shard if shard not in expected.done]
+    for number in expected.numbers:
+        before, commit = made.expected.before(number), expected.commits.get(number)
+        if commit is None:
+            shards = _shards_of_lost(made, number, left)
+            left = [shard for shard in left if shard not in shards]
+            plan, done = _plan_and_done(made, number, shards)
+            lists = {file: sums_of(expected.read_whole(file)) for file in LISTS}
         else:
-            column, stem, kind = key, key, _kind(tfds_key.feature, forms[key])
-        column = _COLUMNS.get(stem, column)
-        columns[column] = kind
-        taken |= {feature.key for feature in Field(column, kind, stem).features}
-    return tuple(
-        replace(field, num_classes=features[field.label_key].classes or 0)
-        if field.label_key
-        else field
-        for field in fields_of(kinds.Schema(columns))
-    )
+            plan, lists = Plan.of(commit.manifest), commit.manifest["lists"]
+            done = {s: expected.done[s] for s in commit.own_shards}
+            for shard in made.damaged & {*done}:
+                rows, tally = _tallied(made, shard, done[shard].rejects)
+                beside = {
+                    **done[shard].beside,
+                    "table": _crc_of_table(made, plan, shard, rows, tally),
+                }
+                done[shard] = replace(done[shard], beside=beside)
+        manifest = json.loads(json.dumps(manifest_of(plan, done, before, lists)))
+        if commit is not None:
+            manifest["abandoned"] = commit.manifest["abandoned"]
+        commit = Commit(number, {**(commit.manifest if commit else {}), **manifest})
+        made.expected = replace(
+            made.expected,
+            commits=dict(sorted({**made.expected.commits, number: commit}.items())),
+            done={**made.expected.done, **done},
+        )
+        made.files[layout.manifest(number)] = seal(commit.manifest)
+    for file, data in common_files(made.expected).items() if expected.lost else ():
+        if (file != layout.COMMIT or expected.info) and expected.read(file) != data:
+            raise ValueError(f"{file} says something else than the records")
+    return made
 
 
-def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
-    """The kind of a column with one key."""
-    inner = form.get("sequence", {}).get("feature", form)
-    if feature.kind == "text":
-        kind = kinds.Text if inner["pythonClassName"].endswith(".Text") else kinds.Bytes
-        return kind(shape=feature.shape)
-    dtype = feature.kind if feature.kind in ("int64", "bool") else "float32"
-    return kinds.Number(dtype=dtype, shape=feature.shape)
+def _shards_of_lost(made: Remade, number: int, left: Sequence[Shard]) -> list[Shard]:
+    """The shards of a commit whose manifest is lost.
+
+    Args:
+        left: those of no commit before it, and of none whose manifest is sound.
+    """
+    if not (after := _after(made.expected, number)):
+        ends: Mapping[str, float] = {shard.split: math.inf for shard in left}
+    else:
+        before = {split: count for split, (_, count) in after["splits"].items()}
+        ends = before | {split: first for split, (_, first, _) in after["own"].items()}
+    return [
+        shard
+        for shard in left
+        if shard.index < ends.get(shard.split, 0) and made.said.get(shard, 0) <= number
+    ]
 
 
-def _planned(fields: Sequence[Field]) -> Iterator[Feature]:
-    """The keys of a record that come from the table."""
-    for field in fields:
-        is_image = isinstance(field.kind, (kinds.Image, kinds.Mask))
-        for feature in field.features:
-            if feature.key == field.uri_key if is_image else feature.key != field.tfds_boxes_key:
-                yield feature
+def _after(expected: Expectation, number: int) -> Mapping[str, Any]:
+    """The next manifest that is sound; empty if there is none."""
+    later = (commit.manifest for n, commit in expected.commits.items() if n > number)
+    return next(later, {})
 
 
-def _type(feature: Feature) -> Any:
+def _read_tables(made: Remade) -> None:
+    """Find the tables that cannot be read, and the rows of the lists that these must have held."""
+    directory, rejected = made.expected.directory, set[int]()
+    for shard in {*made.expected.every_shard} - made.damaged:
+        try:
+            rows = _table(made.expected, shard)
+            with opened_rows(directory, shard.table) as file:
+                made.said[shard] = int(file.schema_arrow.metadata[COMMIT.encode()])
+        except DatasetError:
+            made.damaged.add(shard)
+        else:
+            rejected.update(row[SOURCE_ID] for row in rows if row[REJECT_OF.reason])
+    with contextlib.suppress(DatasetError):  # then these are lost too
+        if made.damaged:
+            suspects = read_row_list(directory, layout.SUSPECTS)
+            made.warnings = {int(row[0]): row[2] for row in suspects}
+            listed = read_row_list(directory, layout.REJECTS)
+            made.rejects = [row for row in listed if int(row[0]) not in rejected]
+
+
+def _table(expected: Expectation, shard: Shard) -> list[Row]:
+    table = read_columns(expected.directory, shard.table, lambda schema: schema.names)
+    assert table is not None
+    return list(table.to_pylist())
+
+
+def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally]:
+    """The rows of a shard, records first, and what became of them.
+
+    Args:
+        rejects: how many rejected rows a damaged table held.
+
+    Raises:
+        ValueError: a record is damaged, or of another row than in the table.
+    """
+    fields, stands = made.fields, shard not in made.damaged
+    images = [field for field in fields if isinstance(field.kind, Image)]
+    wanted, first = list(planned_features(fields)), primary_image(fields)
+    known = _table(made.expected, shard) if stands else []
+    rejected = [row for row in known if row[REJECT_OF.reason]]
+    if not stands:
+        for text, uri, stage, reason in made.rejects[:rejects]:
+            row: Row = {key.key: empty_value(key) for key in wanted} | {SOURCE_ID: int(text)}
+            row |= dict(zip(REJECT_OF, (stage, reason), strict=True))
+            rejected.append(row | ({first.uri_key: uri} if first else {}))
+        del made.rejects[:rejects]
+    sound = [row for row in known if not row[REJECT_OF.reason]]
+    tally, rows = Tally(class_field(fields), lambda rows: None, math.inf), []
+    with (
+        storage.local_copy(made.expected.path(shard.file)) as copy,
+        open(copy, "rb") as file,
+    ):
+        for place, (_, data) in enumerate(read_records(file)):
+            record = parse_example(data)
+            number = int(bytes(record[SOURCE_ID][0]))
+            if stands and not (place < len(sound) and sound[place][SOURCE_ID] == number):
+                raise ValueError(f"{shard.table} is not of the records of {shard.file}")
+            row = (
+                sound[place]
+                if stands
+                else {
+                    SOURCE_ID: number,
+                    RECORD_OF.warning: made.warnings.get(number, ""),
+                    **{key.key: value_of(key, list(record[key.key])) for key in wanted},
+                }
+            )
+            warning = row[RECORD_OF.warning]
+            outcome = loaded(PlannedRow(number, "", row), frame([data]), record, images, warning)
+            sizes = [row.get(source_of(field).bytes) or 0 for field in fields]
+            tally.add_record(replace(outcome, input_bytes=sum(sizes) or outcome.input_bytes))
+            rows.append(row)
+    if len(rows) < len(sound):
+        raise ValueError(f"{shard.table} is not of the records of {shard.file}")
+    for row in rejected:
+        outcome_of = planned_reject(PlannedRow(row[SOURCE_ID], "", row))
+        assert outcome_of is not None
+        tally.add_reject(outcome_of)
+    return [*rows, *rejected], tally
+
+
+def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> int:
+    """The CRC32C of a shard's table, which is made again if it is damaged."""
     import pyarrow as pa
 
-    of_kind = {"float": pa.float32(), "text": pa.large_string(), "bytes": pa.large_binary()}
-    plain = of_kind.get(feature.kind, pa.int64())
-    return plain if feature.shape == () else pa.large_list(plain)
-
-
-def _records(
-    directory: str, shard: Shard, fields: Sequence[Field], tally: Tally, suspects: Mapping[int, str]
-) -> Iterator[Row]:
-    """The rows that became the records of a shard."""
-    images = [field for field in fields if isinstance(field.kind, kinds.Image)]
-    wanted = list(_planned(fields))
-    path = os.path.join(directory, shard.file)
-    with storage.local_copy(path) as copy, open(copy, "rb") as file:
-        for offset, data in read_records(file):
-            record, parts = parse_example(data), frame([data])
-            number = int(bytes(record[SOURCE_ID][0]))
-            row = {feature.key: _plain(feature, list(record[feature.key])) for feature in wanted}
-            uri = row[images[0].uri_key] if images else ""
-            warning = suspects.get(number, "")
-            outcome = loaded(PlannedRow(number, uri, row), parts, record, images, warning)
-            tally.add_record(outcome)
-            place = (shard.file, offset, outcome.size, warning, "")
-            yield {
-                **row,
-                SOURCE_ID: number,
-                **dict(zip(COPY_OF, place, strict=True)),
-                **dict.fromkeys(REJECT_OF, ""),
-            }
-
-
-def _plain(feature: Feature, values: list[Any]) -> Any:
-    if feature.kind == "text":
-        values = [bytes(value).decode() for value in values]
-    return values if feature.shape else values[0]
-
-
-def _add_rejects(
-    directory: str,
-    fields: Sequence[Field],
-    tallies: Mapping[Shard, Tally],
-    rows: Mapping[Shard, list[Row]],
-) -> dict[str, int]:
-    """Give each shard as many rejected rows as its plan must have had; return the rows by split.
-
-    Nothing says which rejected row was in which split.
-    """
-    rejects = read_row_list(directory, layout.REJECTS)
-    split_rows = {}
-    for split, of_split in itertools.groupby(rows, key=lambda shard: shard.split):
-        counts = [len(rows[shard]) for shard in of_split]
-        total = max(1, sum(counts))
-        while any(_size(total, len(counts), i) < count for i, count in enumerate(counts)):
-            total += 1
-        split_rows[split] = total
-    more = len(rejects) + sum(map(len, rows.values())) - sum(split_rows.values())
-    if more < 0:
-        raise ValueError(f"{layout.REJECTS} lists fewer rows than the shards lack")
-    split_rows[next(iter(split_rows))] += more
-    first = primary_image(fields)
-    nothing = {
-        feature.key: [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
-        for feature in _planned(fields)
+    if shard not in made.damaged:
+        return google_crc32c.value(made.expected.read(shard.table))
+    types = {SOURCE_ID: pa.int64()} | {
+        key.key: arrow_type(key) for key in planned_features(made.fields)
     }
-    waiting = iter(rejects)
-    for shard, of_shard in rows.items():
-        lacking = _size(split_rows[shard.split], shard.count, shard.index) - len(of_shard)
-        for number, uri, stage, reason in itertools.islice(waiting, lacking):
-            row = {**nothing, SOURCE_ID: int(number), REJECT_OF.stage: stage}
-            row |= {REJECT_OF.reason: reason} | dict.fromkeys(COPY_OF, "")
-            row |= {COPY_OF.offset: 0, COPY_OF.size: 0} | ({first.uri_key: uri} if first else {})
-            rejected = planned_reject(PlannedRow(int(number), uri, row))
-            assert rejected is not None
-            tallies[shard].add_reject(rejected)
-            of_shard.append(row)
-    return split_rows
+    types |= dict.fromkeys(POSITION_OF if plan.streams else (), pa.large_string())
+    # A position that is not known is "": of each source, one row at least says so.
+    for row, source in zip(rows, itertools.cycle(plan.streams or [""]), strict=False):
+        row |= dict(zip(POSITION_OF, (source, ""), strict=True))
+    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
+    made.files[shard.table] = table_of(plan, pa.table(columns), tally.outcomes)
+    made.lost.append(_LOST_OF_TABLE.format(shard.table))
+    return google_crc32c.value(made.files[shard.table])
 
 
-def _size(rows: int, shards: int, index: int) -> int:
-    start, stop = balanced_part(rows, index, shards)
-    return stop - start
+def _plan_and_done(
+    made: Remade, number: int, shards: Sequence[Shard]
+) -> tuple[Plan, dict[Shard, DoneRecord]]:
+    """The plan of a commit whose manifest is lost, and its done-records, from its shards.
+
+    It keeps the shards as they are: nothing says what was planned for each.
+    """
+    import pyarrow as pa
+
+    expected, fields = made.expected, made.fields
+    before, after = expected.before(number), _after(expected, number)
+    # Nothing says which of several damaged tables held which reject; some know how many they had.
+    known = [s for s in made.damaged if s in expected.done and s.table not in made.files]
+    others = sum(expected.done[shard].rejects for shard in known)
+    tallied = {shard: _tallied(made, shard, len(made.rejects) - others) for shard in shards}
+    rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
+    sound = [(split, row) for split, row in rows if not row.get(REJECT_OF.reason)]
+    if expected.note[0] not in expected.commits:
+        fields = tuple(with_names(expected, field, [row for _, row in sound]) for field in fields)
+    values = {
+        key.key: pa.array([row[key.key] for _, row in sound], arrow_type(key))
+        for key in planned_features(fields)
+    }
+    splits = pd.Series([split for split, _ in sound], dtype=SPLIT_TYPE)
+    following = after if after.get("commit") == number + 1 else {}
+    first = 0 if before is None else rows_of(before)
+    bases = {row.get(BASE, "") for _, row in rows}
+    options = dict((before or after or {"options": made.options})["options"])
+    if before is None:
+        stated = after["stated"] if after else (expected.info or {})["version"]
+        major, minor, _ = map(int, stated.split("."))
+        left = (made.said.get(s, 0) for s in expected.every_shard if s not in expected.done)
+        between = {said for said in left if number < said < after.get("commit", math.inf)}
+        options["version"] = f"{major}.{minor - bool(after.get('own')) - len(between)}.0"
+    plan = Plan(
+        rows=len(rows),
+        source_rows=max([first, *(row[SOURCE_ID] + 1 for _, row in rows)]) - first,
+        split_rows={},
+        split_shards={},
+        fields=fields,
+        statistics=describe_columns(fields, values, splits, missing={}),
+        base=bases.pop() if len(bases) == 1 else "",
+        fingerprint="",
+        options=options,
+        kind=PlanKind.CONVERSION if before is None else PlanKind.APPEND,
+        streams=_streams(made, tallied),
+        stands_for=following.get("previous") or expected.note[1] * (number == expected.note[0]),
+    )
+    plan = placed(plan, before, adds=True)
+    indexes: dict[str, list[int]] = {}
+    for shard in shards:
+        indexes.setdefault(shard.split, []).append(shard.index)
+    plan = replace(
+        plan,
+        commit=number,
+        starts={split: kept[0] for split, kept in indexes.items() if kept[0]},
+        kept={split: list(range(len(kept))) for split, kept in indexes.items()},
+        revisions={s.split: s.revision for s in expected.every_shard if s.revision != 1},
+    )
+    done = {}
+    for shard in layout.shards_of(plan.own):
+        of_shard, tally = tallied[shard]
+        made.files[shard.index_file] = index = index_of(tally.outcomes)
+        table = _crc_of_table(made, plan, shard, of_shard, tally)
+        beside = {"index": google_crc32c.value(index), "table": table}
+        done[shard] = replace(tally.done_record(plan.digest, shard), beside=beside)
+    made.lost.append(_LOST_OF_COMMIT.format(number))
+    made.lost += [_LOST_STREAMS] if plan.streams and "" in plan.streams else []
+    made.lost += _LOST_ALL if not expected.commits else ()
+    return plan, done
 
 
-def _with_names(
-    directory: str, names: Sequence[str], field: Field, columns: Mapping[str, Any]
-) -> Field:
-    """A column with the names of its classes: those in the records, else those in TFDS's file."""
-    if field.label_key is None or not field.num_classes:
-        return field
-    file = layout.labels_file(field.label_key)
-    if file not in names:
-        return replace(field, integer=True)
-    lines = storage.read_bytes(os.path.join(directory, file)).decode().split("\n")[:-1]
-    labels, texts = columns[field.label_key], columns[field.text_key or ""]
-    if field.features[-1].shape:
-        labels, texts = labels.flatten(), texts.flatten()
-    for label, text in set(zip(labels.to_pylist(), texts.to_pylist(), strict=True)):
-        if text and 0 <= label < len(lines):
-            lines[label] = text
-    return replace(field, names=tuple(lines), num_classes=len(lines))
+def _streams(
+    made: Remade, tallied: Mapping[Shard, tuple[list[Row], Tally]]
+) -> dict[str, Any] | None:
+    """How far the sources of streamed rows were read: up to the newest row of each.
 
-
-def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
-    forms = document["featuresDict"]["features"].values()
-    options = ConvertOptions().content_options()
-    if info["name"] != DATASET_NAME:
-        options |= {"name": info["name"], "version": info["version"]}
-    if any(form.get("tensor", {}).get("encoding") == "bytes" for form in forms):
-        options["image_format"] = "raw"
-    if any("boundingBox" in str(form) or "useColormap" in str(form) for form in forms):
-        options["tfds_features"] = True
-    return options
+    Where a table is lost, None stands for what nobody knows any more, and "" for every source.
+    """
+    if not made.damaged.isdisjoint(tallied):
+        return {"": {"to": None}}
+    rows = [row for of_shard, _ in tallied.values() for row in of_shard]
+    streams: dict[str, Any] = {}
+    for row in sorted(rows, key=lambda row: row[SOURCE_ID]):
+        if source := row.get(POSITION_OF.source):
+            position = row[POSITION_OF.position]
+            try:
+                streams[source] = {"to": json.loads(position)}
+            except ValueError:  # the text of a source without an order; any value will do
+                streams[source] = {"to": position}
+    return streams or None

@@ -1,49 +1,50 @@
 """`repair`: write missing and damaged files again, with exactly the bytes they had.
 
-A shard is written from the staged plan and the sources into a separate folder.  It takes its place
-only if its CRC32C is the original one.  The files of the commit follow from the plan and the
-done-records; the commit makes them again.
+A shard is written from the rows of its table and the sources into a separate folder.  It takes its
+place only if its CRC32C is the original one.  What follows from other files is made again from
+them: indexes, tables, manifests, and the files that a dataset has once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import os
 import tempfile
 import time
-import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
-from tfrecorder.errors import DatasetError, OutputError, SourceError
+from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
 from tfrecorder.format import layout
-from tfrecorder.format.csv_cells import value_of
+from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.tfrecord import read_places
-from tfrecorder.output.directory import claim, exchange_begun, refuse_foreign
-from tfrecorder.output.done_records import DoneRecord
-from tfrecorder.output.exchange import complete
-from tfrecorder.reading.generations import committed_directories
-from tfrecorder.storage import folders
-from tfrecorder.verification.commit_files import check_commit, check_gathered
+from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
+from tfrecorder.output.directory import claim, refuse_foreign
+from tfrecorder.output.staging import restage_rows
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.shard_tables import read_columns
+from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.verification.common_files import LISTS, common_files
 from tfrecorder.verification.expectation import Expectation, read_expectation, refuse
-from tfrecorder.verification.faults import Fault
-from tfrecorder.verification.rebuild import LOST, rebuild_lost, remove_folders
+from tfrecorder.verification.rebuild import Remade, remake
 from tfrecorder.verification.shard import ShardFindings
-from tfrecorder.verification.verify import Advance, byte_bar, check_all, no_bar, verify
+from tfrecorder.verification.verify import byte_bar, check_all, verify
 from tfrecorder.writing.attempt import Attempt
-from tfrecorder.writing.commit import commit
-from tfrecorder.writing.shards import REJECT_HEADER, Pool, rows_of_csv, to_csv, write_shard
+from tfrecorder.writing.commit import complete, replace_commit
+from tfrecorder.writing.manifest import sums_of
+from tfrecorder.writing.row_lists import whole_lists
+from tfrecorder.writing.shards import Pool, write_shard
 
-_NO_PLAN = (
-    "Copy that file from another copy of the dataset, or convert again with `overwrite=True`."
-)
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class RepairResult:
     Attributes:
         directory: the dataset directory, as it was given.
         files: the names of the files that were written again; empty if nothing was wrong.
-        lost: where the plan was lost and was made again from the records: what they do not hold.
+        lost: of what was made again from the records: what they do not hold.
         bytes: the size of these files.
         seconds: how long it took.
     """
@@ -75,7 +76,8 @@ class RepairResult:
         names = "".join(f"\n  {file}" for file in self.files)
         names += "".join(f"\nnot known any more: {words}" for words in self.lost)
         return (
-            f"{self.directory}: {counted(len(self.files), 'file')} written again, as before "
+            f"{self.directory}: {counted(len(self.files), 'file')} written again"
+            f"{'' if self.lost else ', as before'} "
             f"({counted(self.bytes, 'byte')}, {self.seconds:.1f} s):{names}"
         )
 
@@ -87,10 +89,10 @@ def repair(
 ) -> RepairResult:
     """Write the missing and damaged files of a dataset directory again, with the bytes they had.
 
-    It first checks everything that `verify` checks; sound files are not touched.  If an overwrite
-    was interrupted while its new dataset was replacing the old one, the overwrite is completed
-    first.  If plan and metadata are both lost, they are made again from the records, as far as
-    these hold them; `lost` of the result says what they do not.
+    It first checks everything that `verify` checks; sound files are not touched.  What an operation
+    left to do after its commit is done first; one that is not committed is left alone.  Tables and
+    manifests that are lost are made again from the records, as far as these hold them; `lost` of
+    the result says what they do not.
 
     Args:
         directory: the output_dir of a finished conversion.
@@ -112,29 +114,76 @@ def repair(
     """
     started = time.perf_counter()
     where = storage.given_path(directory)
+    folder = None if base is None else storage.absolute(storage.given_path(base))
+    lost: list[str] = []
     with storage.failing_as(DatasetError, where):
-        if exchange_begun(where):
-            with claim(where):
-                complete(where)
         refuse(where)
-        folder = None if base is None else storage.absolute(storage.given_path(base))
-        rebuilt = rebuild_lost(where, lambda path: _repair(read_expectation(path), folder))
-        _refuse_foreign(where)
-    try:
-        with claim(where):
-            files = [*rebuilt, *_repair_all(where, folder, progress)]
-    except OutputError as error:
-        # The system refuses to write (a link of ours has no errno).  If all is well, it need not.
-        if not getattr(error.__cause__, "errno", None) or not verify(where, progress=progress).ok:
-            raise
-        files = []
+        try:
+            # What is lost says which files are foreign: that is looked at later.
+            with claim(where, has_plan=False):
+                files = _repair(where, folder, is_shown(progress), lost)
+        except OutputError as error:
+            # The system refuses to write (a link of ours has no errno).  If all is well, it need
+            # not.
+            refused = getattr(error.__cause__, "errno", None)
+            if not refused or not verify(where, progress=progress).ok:
+                raise
+            files = []
     size = sum(storage.size_or_none(os.path.join(where, file)) or 0 for file in files)
-    seconds = time.perf_counter() - started
-    return RepairResult(where, tuple(files), size, seconds, LOST if rebuilt else ())
+    return RepairResult(where, tuple(files), size, time.perf_counter() - started, tuple(lost))
+
+
+def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> list[str]:
+    """Repair a dataset that is claimed; return the names of the files."""
+    expected = read_expectation(directory)
+    for fault in expected.faults:
+        if fault.code == "unreadable" or fault.file == layout.PLAN:  # which is no loss
+            raise DatasetError(f"{directory}: {fault.file}: {fault.message}. Get access first.")
+    is_known = expected.info is not None and not expected.lost
+    if is_known:
+        _refuse_foreign(directory)
+        if complete(directory):
+            expected = read_expectation(directory)
+        assert expected.last is not None
+        late = {*layout.shards_of(expected.last.manifest["abandoned"])} - {*expected.shards}
+        storage.remove_all(directory, [shard.file for shard in late])
+    with byte_bar(expected, shown) as advance:
+        findings, faults = check_all(expected, expected.shards, advance=advance)
+    if not faults:
+        return []
+    faulty = {fault.file for fault in faults}
+    made = _remade(expected, findings, faulty)
+    lost += made.lost
+    written = _publish(directory, made.files)
+    expected = read_expectation(directory)
+    shards = [f.shard for f in findings if f.sound or f.shard.table not in faulty]
+    indexes = [shard for shard in shards if shard.index_file in faulty]
+    written += _publish(directory, {s.index_file: _index(directory, s) for s in indexes})
+    damaged = [findings.shard for findings in findings if not findings.sound]
+    rewritten, refusals = _write_shards(expected, damaged, faulty, base)
+    written += rewritten
+    if refusals:
+        others = f" Other files were written again: {', '.join(sorted(written))}." * bool(written)
+        raise SourceError(
+            f"{directory} is not repaired, because sources have changed: "
+            f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
+            f"and repair again, or convert again with `overwrite=True`.{others}"
+        )
+    written += _write_common(expected, faulty)
+    storage.sync(directory, written)
+    _refuse_foreign(directory)
+    again = [f.shard for f in findings if faulty & {*f.shard.files}]
+    _, left = check_all(read_expectation(directory), again)
+    if left:
+        raise DatasetError(
+            f"{directory}: {left[0].file} is as it was written, but it is still wrong: "
+            f"{left[0]}. Writing it again does not help: convert again with `overwrite=True`, and "
+            "please report it."
+        )
+    return sorted({*written})
 
 
 def _refuse_foreign(directory: str) -> None:
-    _refuse_damaged_plan(directory, read_expectation(directory).faults)
     try:
         refuse_foreign(directory)
     except OutputError as error:
@@ -144,145 +193,134 @@ def _refuse_foreign(directory: str) -> None:
         ) from error
 
 
-def _repair_all(directory: str, base: str | None, progress: bool | None) -> list[str]:
-    """Repair each generation; return the names of the files below the dataset directory."""
-    written: list[str] = []
-    refused: SourceError | None = None
-    every = list(map(read_expectation, committed_directories(directory)))
-    with byte_bar(every, is_shown(progress)) as advance:
-        for number, expected in enumerate(every):
-            folder = layout.generation_of("", number)
-            try:
-                written += [os.path.join(folder, file) for file in _repair(expected, base, advance)]
-            except SourceError as error:
-                refused = refused or error
-    if refused is not None:
-        raise refused
-    return written
-
-
-def _repair(expected: Expectation, base: str | None, advance: Advance = no_bar) -> list[str]:
-    directory = expected.directory
-    shards, faults = check_all(expected, advance=advance)
-    if not faults:
-        return []
-    _refuse_damaged_plan(directory, faults)
-    faulty = {fault.file for fault in faults}
-    written = _write_indexes(expected, shards, faulty)
-    own_files = [{f.shard.file, f.shard.done, *f.shard.beside.values()} for f in shards]
-    groups = [group for group, own in enumerate(own_files) if own & faulty.difference(written)]
-    files, done, refusals = _write_shards(expected, shards, groups, base)
-    written += files
-    if refusals:
-        others = f" Other files were written again: {', '.join(sorted(written))}." * bool(written)
-        raise SourceError(
-            f"{directory} is not repaired, because sources have changed: "
-            f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
-            f"and repair again, or convert again with `overwrite=True`.{others}"
-        )
-    written += _commit_again(read_expectation(directory), done)
-    _, left = check_all(read_expectation(directory), [g for g, f in enumerate(shards) if f.faults])
-    if left:
+def _remade(
+    expected: Expectation, findings: Iterable[ShardFindings], faulty: Collection[str]
+) -> Remade:
+    """Lost manifests and damaged tables, made again from sound shards."""
+    tables = [f.shard for f in findings if f.sound and f.shard.table in faulty]
+    try:
+        for found in findings:
+            if not found.sound and found.shard not in expected.done:
+                raise ValueError(f"nothing proves what {found.shard.file} held, which is damaged")
+        return remake(expected, tables)
+    except (storage.UnreadableError, LookupError, TfrecorderError, TypeError, ValueError) as error:
         raise DatasetError(
-            f"{directory}: {left[0].file} is as it was written, but it is still wrong: "
-            f"{left[0]}. Writing it again does not help: convert again with `overwrite=True`, and "
-            "please report it."
-        )
-    return sorted(set(written))
+            f"{expected.directory} cannot be repaired: what is left does not suffice to make lost "
+            f"files again: {str(error).rstrip('.')}. Copy {layout.PRIVATE}/ from another copy of "
+            "the dataset, or convert again."
+        ) from error
 
 
-def _refuse_damaged_plan(directory: str, faults: Iterable[Fault]) -> None:
-    for fault in faults:
-        if fault.file in (layout.PLAN, layout.PLAN_ROWS):
-            raise DatasetError(
-                f"{directory} cannot be repaired: its plan is damaged or gone, so the order of its "
-                f"rows is not known: {fault.file}: {fault}. {_NO_PLAN}"
-            )
-
-
-def _write_indexes(
-    expected: Expectation, shards: Sequence[ShardFindings], faulty: Collection[str]
-) -> list[str]:
-    """Write damaged indexes of sound shards again: the shard shows where records begin."""
+def _publish(directory: str, files: Mapping[str, bytes]) -> list[str]:
+    """Write files that are not as they should be, in this order; return their names."""
     written = []
-    for findings in shards:
-        file = findings.shard.index_file
-        if findings.sound and file in faulty:
-            with storage.open_seekable(expected.path(findings.shard.file)) as shard:
-                places = read_places(shard, findings.bytes)
-                lines = "".join(f"{offset} {size}\n" for offset, size in places)
-            storage.publish_bytes(expected.directory, file, lines.encode())
-            written.append(file)
+    for file, data in files.items():
+        path = os.path.join(directory, file)
+        with contextlib.suppress(storage.UnreadableError):
+            if storage.read_bytes(path) == data:
+                continue
+        _make_way(path)
+        storage.publish_bytes(directory, file, data)
+        written.append(file)
     return written
+
+
+def _make_way(path: str) -> None:
+    """Remove the empty folder that stands where a file belongs, if there is one."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.rmdir(path)
+
+
+def _index(directory: str, shard: Shard) -> bytes:
+    """The index of a shard, from its table."""
+    table = read_columns(directory, shard.table, lambda _: [RECORD_OF.offset, RECORD_OF.size])
+    rows = table.to_pylist() if table is not None else []
+    places = (row.values() for row in rows if row[RECORD_OF.size] >= 0)
+    return "".join(f"{offset} {size}\n" for offset, size in places).encode()
 
 
 def _write_shards(
-    expected: Expectation,
-    shards: Sequence[ShardFindings],
-    groups: Sequence[int],
-    base: str | None,
-) -> tuple[list[str], list[DoneRecord], list[str]]:
-    """Write shards again; return the files that took their places, the done-records of these
-    shards, and a message for each that was refused."""
-    if not groups:
-        return [], [], []
-    if expected.plan.spooled:
-        files = (shards[group].shard.file for group in groups)
-        words = "its images came as bytes, which were kept only until the commit"
-        return [], [], [f"{file}: {words}" for file in files]
-    plan = expected.plan if base is None else dataclasses.replace(expected.plan, base=base)
+    expected: Expectation, damaged: Collection[Shard], faulty: Collection[str], base: str | None
+) -> tuple[list[str], list[str]]:
+    """Write damaged shards again from the rows of their tables.
+
+    Returns:
+        The files that took their places, and a message for each shard that was refused.
+    """
     written: list[str] = []
-    proved: list[DoneRecord] = []
     refusals: list[str] = []
     threads = cores()
-    with _folder_aside(expected) as folder, ThreadPool(threads) as executor:
-        pool = Pool(executor, threads)
-        for group in groups:
-            shard = plan.shards[group]
-            if (sums := expected.written(shard)) is None:
-                raise DatasetError(
-                    f"{expected.directory} cannot be repaired: for {shard.file} neither the "
-                    f"done-record nor {layout.METADATA} is left to prove the new file against. "
-                    "Convert again with `overwrite=True`."
-                )
-            done = write_shard(plan, group, Attempt(folder, shard, plan.digest), pool)
-            if (done.bytes, done.crc32c) == (sums["bytes"], sums["crc32c"]):
-                written += _take_places(expected, folder, shard, shards[group].sound)
-                proved.append(done)
-            else:
-                refusals.append(f"{shard.file}: {_difference(expected, folder, shard)}")
-            storage.remove(folder, shard.file)
-    return written, proved, refusals
-
-
-def _difference(expected: Expectation, folder: str, shard: Shard) -> str:
-    """Why a shard comes out different: the first row that became a reject, if one did."""
-    lists = (expected.path(shard.rejects), os.path.join(folder, shard.rejects))
-    before, now = (_bytes_or_none(path) or b"" for path in lists)
-    header = to_csv(REJECT_HEADER, [])
-    rejects = rows_of_csv(now.removeprefix(header))
-    for number, row in rejects if before.startswith(header) else ():
-        if row not in before:
-            _, uri, _, reason = next(csv.reader([row.decode()]))
-            return f"row {number}, image {value_of(uri)!r}, cannot be used now ({reason})"
-    return "an image has other bytes now, or another version of Pillow encodes it differently"
-
-
-@contextlib.contextmanager
-def _folder_aside(expected: Expectation) -> Iterator[str]:
-    """A local folder in which `write_shard` finds the rows of the plan.
-
-    It is on the disk of a local dataset, so that files need only be renamed.
-    """
-    directory, name = expected.directory, f"{layout.TMP}/repair-{uuid.uuid4().hex}"
+    owners = {shard: commit for commit in expected.commits.values() for shard in commit.own_shards}
     with contextlib.ExitStack() as stack:
-        if storage.is_local(directory):
-            folder = os.path.join(directory, name)
-            stack.callback(storage.remove, directory, name)
-        else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrecorder-"))
-        _copy(expected.path(layout.PLAN_ROWS), folder, layout.PLAN_ROWS)
-        yield folder
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrecorder-"))
+        pool = Pool(stack.enter_context(ThreadPool(threads)), threads) if damaged else None
+        for shard in damaged:
+            assert pool is not None
+            done = expected.done[shard]
+            try:
+                if shard.table in faulty:
+                    raise SourceError("its table is damaged too, which says what its rows were")
+                plan, rows = _plan_aside(expected, Plan.of(owners[shard].manifest), shard, base)
+                restage_rows(plan, rows, folder)
+                new = write_shard(plan, 0, Attempt(folder, shard, plan.digest), pool)
+                if (new.bytes, new.crc32c) != (done.bytes, done.crc32c):
+                    raise SourceError(_difference(folder, plan, shard, rows))
+            except SourceError as error:
+                refusals.append(f"{shard.file}: {error}")
+                continue
+            _copy(os.path.join(folder, shard.file), expected.directory, shard.file)
+            storage.remove(folder, shard.file)
+            written.append(shard.file)
+    return written, refusals
+
+
+def _plan_aside(
+    expected: Expectation, plan: Plan, shard: Shard, base: str | None
+) -> tuple[Plan, pa.Table]:
+    """A plan of one shard, and its rows as they were planned; what was a reject stays one.
+
+    Raises:
+        SourceError: images came as bytes.
+    """
+    import pyarrow as pa
+
+    table = read_columns(expected.directory, shard.table, lambda schema: schema.names)
+    assert table is not None
+    if any(any(table.column(name).to_pylist()) for name in spool_columns(table.column_names)):
+        raise SourceError("its images came as bytes, which were kept only until the commit")
+    bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
+    rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
+    if len({*bases}) > 1:  # then each path is given as that of a spooled image is
+        for field in plan.fields:
+            if isinstance(field.kind, (Image, Mask)):
+                uris = table.column(field.uri_key).to_pylist()
+                paths = pa.array(list(map(storage.resolve, uris, bases)), pa.large_string())
+                rows = rows.append_column(field.spool_key, paths)
+    alone = dataclasses.replace(
+        plan,
+        split_rows={shard.split: len(rows)},
+        split_shards={shard.split: 1},
+        starts={shard.split: shard.index},
+        base=bases[0],
+        kind=PlanKind.BATCH,
+        kept={},
+        previous="",
+        follows=None,
+        stands_for="",
+    )
+    return alone, rows
+
+
+def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:
+    """Why a shard comes out different: the first row that became a reject, if one did."""
+    now = read_columns(folder, shard.table, lambda schema: schema.names)
+    image = primary_image(plan.fields)
+    pairs = zip(before.to_pylist(), now.to_pylist() if now is not None else (), strict=True)
+    for old, new in pairs:
+        if (reason := new[REJECT_OF.reason]) and not old[REJECT_OF.reason]:
+            shown = f", image {new[image.uri_key]!r}," if image else ""
+            return f"row {new[SOURCE_ID]}{shown} cannot be used now ({reason})"
+    return "an image has other bytes now, or another version of Pillow encodes it differently"
 
 
 def _copy(path: str, directory: str, name: str) -> None:
@@ -291,41 +329,23 @@ def _copy(path: str, directory: str, name: str) -> None:
             storage.write_all(copy, data)
 
 
-def _take_places(old: Expectation, folder: str, shard: Shard, sound: bool) -> list[str]:
-    """Publish what is not in its place yet of a proved shard, the done-record last."""
-    moved = [] if sound else [shard.file]
-    for file in (*shard.beside.values(), shard.done):
-        if _bytes_or_none(old.path(file)) != storage.read_bytes(os.path.join(folder, file)):
-            moved.append(file)
-    for file in moved:
-        path = os.path.join(folder, file)
-        if storage.is_local(old.directory):
-            folders.move(old.directory, os.path.relpath(path, old.directory), file)
-        else:
-            _copy(path, old.directory, file)
-    return moved
-
-
-def _bytes_or_none(path: str) -> bytes | None:
-    try:
-        return storage.read_bytes(path)
-    except storage.UnreadableError:
-        return None
-
-
-def _commit_again(expected: Expectation, proved: Sequence[DoneRecord]) -> list[str]:
-    """Write all files of the commit if one is not as it must be; return those that were not.
-
-    Args:
-        proved: done-records just written again.  They may count other retries than before, and the
-            commit's list must then count the same.
-    """
-    by_name = {done.shard: done for done in (*expected.done.values(), *proved)}
-    done = {shard: by_name[shard.name] for shard in expected.plan.shards if shard.name in by_name}
-    faults = [*check_commit(expected, done), *check_gathered(expected)]
-    files = {fault.file for fault in (*expected.faults, *faults)} - {shard.done for shard in done}
-    remove_folders(map(expected.path, files))
-    if files:
-        # The conversion, which committed, has already judged the fraction.
-        commit(expected.plan, done.values(), expected.directory, max_reject_fraction=1.0)
-    return sorted(files)
+def _write_common(expected: Expectation, faulty: set[str]) -> list[str]:
+    """Write the files that a dataset has once, where they are not as they must be."""
+    directory, manifest = expected.directory, {**expected.commits[expected.note[0]].manifest}
+    files = {file: data for file, data in common_files(expected).items() if file in faulty}
+    info = files.pop(layout.COMMIT, None)
+    if not faulty.isdisjoint(LISTS):
+        lists = whole_lists(Plan.of(manifest), expected.shards, directory)
+        files |= lists
+        manifest["lists"] = {file: sums_of(data) for file, data in lists.items()}
+        files[layout.manifest(manifest["commit"])] = seal(manifest)
+    written = _publish(directory, files)
+    if info is not None:
+        path = expected.path(layout.COMMIT)
+        _make_way(path)
+        version = ""
+        with contextlib.suppress(storage.UnreadableError):
+            version = storage.read_versioned(path)[1]
+        replace_commit(directory, manifest, info, version)
+        written.append(layout.COMMIT)
+    return written

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import google_crc32c
 
@@ -20,14 +20,11 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import Place, walk
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.kinds import Image
 from tfrecorder.verification.expectation import Expectation, other_sums, unread
 from tfrecorder.verification.faults import Fault, at_most
-from tfrecorder.verification.side_files import (
-    check_lists,
-    check_rows,
-    compare_index,
-    read_index,
-)
+
+T = TypeVar("T")
 
 #: Decodes an encoded image as training does; returns its shape, or raises ValueError with a
 #: message.
@@ -60,7 +57,7 @@ class ShardFindings:
 
 def check_shard(
     expected: Expectation,
-    group: int,
+    shard: Shard,
     decode: Decode | None = None,
     advance: Callable[[int], None] = lambda size: None,
 ) -> ShardFindings:
@@ -68,17 +65,16 @@ def check_shard(
 
     Args:
         expected: what the directory must hold.
-        group: the shard's place in `expected.plan.shards`.
         decode: if given, every image is decoded with it too.
         advance: called with the number of bytes of each piece of the file.
     """
-    shard = expected.plan.shards[group]
-    faults, done = list(check_rows(expected, shard)), expected.done.get(shard)
+    done = expected.done.get(shard)
     if decode is None and done and _is_proved_by_listing(expected, shard, done):
         advance(done.bytes)
-        return ShardFindings(shard, done.records, done.bytes, True, tuple(faults))
-    places, index_faults = read_index(expected, shard)
-    faults += [*index_faults, *check_lists(expected, shard)]
+        return ShardFindings(shard, done.records, done.bytes, True)
+    faults: list[Fault] = []
+    _read_beside(expected, shard, "table", bytes, faults)
+    places = _read_beside(expected, shard, "index", _places, faults)
     try:
         findings = _check_file(expected, shard, places, decode, advance)
     except (storage.UnreadableError, OSError) as error:
@@ -88,9 +84,8 @@ def check_shard(
 
 def _is_proved_by_listing(expected: Expectation, shard: Shard, done: DoneRecord) -> bool:
     """True if the store itself reports the noted checksums for all of a shard's files."""
-    return expected.stands_as(shard.file, done.crc32c) and all(
-        expected.stands_as(shard.beside[name], crc) for name, crc in done.beside.items()
-    )
+    sums = {shard.file: done.crc32c, **{shard.beside[n]: crc for n, crc in done.beside.items()}}
+    return all(expected.stands_as(file, crc) for file, crc in sums.items())
 
 
 def _check_file(
@@ -102,30 +97,63 @@ def _check_file(
 ) -> ShardFindings:
     """Check the shard's file; if the store keeps its CRC32C, only a damaged file is fetched.
 
+    If its manifest is lost, the checksums of its records prove it.
+
     Raises:
         UnreadableError, OSError: the file cannot be read.
     """
-    written = expected.written(shard)
-    if decode is None and written and expected.stands_as(shard.file, written["crc32c"]):
-        advance(written["bytes"])
-        return ShardFindings(shard, written["records"], written["bytes"], True)
+    done = expected.done.get(shard)
+    if decode is None and done and expected.stands_as(shard.file, done.crc32c):
+        advance(done.bytes)
+        return ShardFindings(shard, done.records, done.bytes, True)
     path = expected.path(shard.file)
     with storage.local_copy(path) as copy, open(copy, "rb", buffering=_READ_BYTES) as file:
         size, crc = _sum(file, advance)
-        sound = written is not None and (size, crc) == (written["bytes"], written["crc32c"])
-        if written and sound and not decode and (places is None or shard in expected.done):
-            return ShardFindings(shard, written["records"], size, True)
+        changed = done and other_sums(shard.file, (size, crc), (done.bytes, done.crc32c))
+        if done and not (changed or decode):
+            return ShardFindings(shard, done.records, size, True)
         file.seek(0)
-        true, faults = _walk(file, size, shard, places or (), _decoder(expected.plan, decode))
-    if sound:
-        faults += compare_index(shard, places, true) if places is not None else []
-    elif written is None:
-        words = "no checksum is left to compare it with"
-        faults = [Fault(shard.file, "checksum", words), *faults]
-    else:
-        changed = filter(None, [other_sums(shard.file, size, crc, written)])
-        faults = [*changed, *(faults or _elsewhere(shard, places, true))]
-    return ShardFindings(shard, len(true), size, sound, tuple(faults))
+        true, faults = _walk(file, size, shard, places or (), _decoder(expected, decode))
+    is_sound = not (changed if done else faults)
+    if changed:
+        known = None if places is None else places[: len(true)]
+        faults = [changed, *(faults or _elsewhere(shard.file, known, true))]
+    elif not done:
+        faults += _elsewhere(shard.index_file, places, true)
+    return ShardFindings(shard, len(true), size, is_sound, tuple(faults))
+
+
+def _read_beside(
+    expected: Expectation,
+    shard: Shard,
+    name: str,
+    parsed: Callable[[bytes], T],
+    faults: list[Fault],
+) -> T | None:
+    """One of the files next to a shard; None, with a fault, if it is not as it was written."""
+    file, done = shard.beside[name], expected.done.get(shard)
+    try:
+        data = expected.read(file)
+        crc = google_crc32c.value(data)
+        if fault := done and other_sums(file, (0, crc), (0, done.beside[name])):
+            faults.append(fault)
+        else:
+            return parsed(data)
+    except storage.UnreadableError as error:
+        faults.append(unread(file, error))
+    except ValueError as error:
+        faults.append(Fault(file, "damaged", str(error)))
+    return None
+
+
+def _places(index: bytes) -> list[Place]:
+    """The places of a shard's records from its index."""
+    places = [
+        (int(a), int(b)) for a, _, b in (x.partition(" ") for x in index.decode().split("\n")[:-1])
+    ]
+    if "".join(f"{offset} {size}\n" for offset, size in places).encode() != index:
+        raise ValueError("it is not an index of lines `offset size`")
+    return places
 
 
 def _sum(file: BinaryIO, advance: Callable[[int], None]) -> tuple[int, int]:
@@ -154,25 +182,22 @@ def _walk(
     return true, faults
 
 
-def _elsewhere(
-    shard: Shard, places: Sequence[Place] | None, true: Sequence[Place]
-) -> Iterator[Fault]:
+def _elsewhere(file: str, places: Sequence[Place] | None, true: Sequence[Place]) -> Iterator[Fault]:
     """Where whole records were exchanged, lost or added: the first that the index has elsewhere."""
     if places is None:
         return
     for number, (met, listed) in enumerate(itertools.zip_longest(true, places)):
-        if met is not None and met != listed:
+        if met != listed:
             end = "no record is here" if listed is None else f"record {number} is at {listed}"
-            words = f"its checksums are right, but according to the index {end}, not at {met}"
-            yield Fault(shard.file, "differs", words, number, met[0])
+            words = f"according to the index {end}, not at {met}, whose checksums are right"
+            yield Fault(file, "differs", words, number, met[0] if met else listed[0])
             return
 
 
-def _decoder(plan: Plan, decode: Decode | None) -> _Decoding:
+def _decoder(expected: Expectation, decode: Decode | None) -> _Decoding:
     """The function that takes a record's data and says what is wrong with its images, in words."""
-    keys = [
-        feature.key.removesuffix("encoded") for feature in plan.features if feature.kind == "image"
-    ]
+    fields = Plan.of(expected.last.manifest).fields if decode and expected.last else ()
+    keys = [field.key for field in fields if isinstance(field.kind, Image)]
 
     def decoding(data: bytes) -> Iterator[str]:
         if decode is None:
@@ -180,9 +205,9 @@ def _decoder(plan: Plan, decode: Decode | None) -> _Decoding:
         try:
             record = parse_example(data)
             for key in keys:
-                if bytes(record[f"{key}format"][0]) != b"raw":
-                    sides = [int(record[f"{key}{name}"][0]) for name in ("height", "width")]
-                    yield from _fault_of(decode, record[f"{key}encoded"][0], sides)
+                if bytes(record[f"{key}/format"][0]) != b"raw":
+                    sides = [int(record[f"{key}/{name}"][0]) for name in ("height", "width")]
+                    yield from _fault_of(decode, record[f"{key}/encoded"][0], sides)
         except (IndexError, KeyError, TypeError, ValueError) as error:
             yield f"it is not a record of this dataset: {error}"
 

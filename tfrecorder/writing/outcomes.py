@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: The key under which a table names its form, and the number of this one.
 FORM, FORM_NUMBER = "tfrecorder.table/form", "1"
 
+#: The key under which it names the commit that it was written for.
+COMMIT = "tfrecorder.table/commit"
+
 #: Size and CRC32C of the files of a row that were read, by the keys of their columns.
 Sources = Mapping[str, tuple[int, int]]
 
@@ -68,7 +71,8 @@ def table_of(plan: Plan, rows: pa.Table, outcomes: Sequence[Outcome]) -> bytes:
     bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.base]
     if len(bases) == 1:
         columns.pop(BASE, None)
-    about = {FORM: FORM_NUMBER, BASE: bases[0] if len(bases) == 1 else ""}
+    base = bases[0] if len(bases) == 1 else ""
+    about = {FORM: FORM_NUMBER, COMMIT: str(plan.commit), BASE: base}
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns, metadata=about), sink, **parquet_options(plan.fields))
     return bytes(sink.getvalue())

@@ -61,6 +61,25 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
     return lists
 
 
+def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[str, bytes]:
+    """The lists as the tables of all shards of a dataset have them.
+
+    Args:
+        plan: of the newest commit.
+
+    Raises:
+        DatasetError: a table cannot be read.
+    """
+    numbers = read_tables(output_dir, shards, lambda _: [SOURCE_ID, REJECT_OF.reason])
+    pairs = [] if numbers is None else zip(*(c.to_pylist() for c in numbers.columns), strict=True)
+    won = {number for number, reason in pairs if not reason}  # perhaps by another attempt
+    rejects = {row[0]: row for row in _rows(plan, shards, output_dir, REJECT_OF)}
+    suspects = {row[0]: row for row in _rows(plan, shards, output_dir, (RECORD_OF.warning,))}
+    lost = [row for number, row in sorted(rejects.items()) if number not in won]
+    lists = {layout.REJECTS: lost, layout.SUSPECTS: [row for _, row in sorted(suspects.items())]}
+    return {name: to_csv(_HEADERS[name], rows) for name, rows in lists.items()}
+
+
 def _number(row: Row) -> int:
     return int(row[0])
 

@@ -126,7 +126,7 @@ def write_shard(
             tally.note()
 
         if file:
-            return _read_spooled(uri, os.path.join(spool, file), note)
+            return _read_spooled(uri, storage.resolve(file, spool), note)
         return read_image(uri, plan.base, note, pool.folders)
 
     if plan.kind is PlanKind.COMPACTION:

@@ -194,7 +194,7 @@ def stated_version(plan: Plan, previous: Mapping[str, Any] | None) -> str:
     """The version after a commit: data that are added raise the minor number, others the major."""
     if previous is None:
         return str(plan.options.get("version") or DATASET_VERSION)
-    if plan.follows is not None and not plan.split_rows:
+    if plan.follows is not None and not plan.own:
         return str(previous["version"])
     major, minor, _ = map(int, previous["version"].split("."))
     return f"{major + 1}.0.0" if plan.follows is None else f"{major}.{minor + 1}.0"
