@@ -22,8 +22,7 @@ from damage import (
     planned,
     restore,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support import PHOTOS, photo_frame, public_files
 from wall_cases import BEAM, TENSORFLOW, attempts_of
 
