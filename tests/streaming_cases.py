@@ -5,17 +5,16 @@ The inner law: a folder and a spool do at once what else takes time or many imag
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-from support import PHOTOS, records
+from support import PHOTOS, records, rejects
 
 import tfrecorder
 from tfrecorder import Unusable
@@ -73,23 +72,19 @@ def names_in(out: str | Path) -> Counter[str]:
 
 
 def rejects_of(out: str | Path) -> list[tuple[str, str]]:
-    """The uri and the reason of each reject of all generations."""
-    found = []
-    for directory in reversed(tfrecorder.generations(out)):
-        path = Path(directory, "rejects.csv")
-        if path.exists():
-            lines = list(csv.reader(io.StringIO(path.read_text())))[1:]
-            found += [(line[1], f"{line[2]}/{line[3].partition(':')[0]}") for line in lines]
-    return found
+    """The uri and the reason of each reject."""
+    found = rejects(out) if Path(out, "rejects.csv").exists() else pd.DataFrame()
+    return [
+        (row.image_uri, f"{row.stage}/{row.reason.partition(':')[0]}") for row in found.itertuples()
+    ]
 
 
 def contents_of(out: str | Path) -> dict[str, str]:
     """The SHA-256 of each record's image, by its name."""
-    found = {}
-    for directory in tfrecorder.generations(out):
-        for record in records(directory):
-            found[record["image/filename"].decode()] = digest(record["image/encoded"])
-    return found
+    return {
+        record["image/filename"].decode(): digest(record["image/encoded"])
+        for record in records(out)
+    }
 
 
 def digest(data: bytes) -> str:

@@ -210,7 +210,7 @@ def test_a_batch_ends_by_the_size_of_its_spool() -> None:
     rows = Rows(*map(image, range(6)))
     result = tfrecorder.stream(rows, "out", spool_size=most + 1, **TO_ITS_END)
     assert result.generations >= 3
-    assert not os.listdir("out/_tfrecorder/spool")
+    assert sorted(os.listdir("out/_tfrecorder")) == streams.KEPT
 
 
 # --------------------------------------------------------------------------- what ends a stream
@@ -240,7 +240,7 @@ def test_a_staged_batch_whose_spool_is_gone_is_read_again(tmp_path: Path) -> Non
     arguments = [Numbered(20), str(out), "stream"]
     moment = Moment(1, "_tfrecorder/plan.json")
     assert streams.convert_until(moment, *arguments, every_rows=10, until_idle=0)
-    next((out / "_tfrecorder/spool/00000").iterdir()).unlink()
+    next((out / "_tfrecorder/spool").iterdir()).unlink()
     assert tfrecorder.stream(Numbered(20), out, every_rows=20, **TO_ITS_END).generations == 1
     streams.check_whole(out, 20)
 
@@ -256,7 +256,7 @@ tfrecorder.stream(Numbered(35), "out", every_rows=10, progress=False)
 
 def test_ctrl_c_says_what_is_committed_and_loses_nothing() -> None:
     process = start(ENDLESS.format(tests=str(Path(__file__).parent)))
-    wait_for(lambda: Path("out/appended/00001/dataset_info.json").exists())
+    wait_for(Path("out/_tfrecorder/commits/00001.json").exists)
     press_ctrl_c(process)
     _, words = process.communicate(timeout=60)
     last = words.splitlines()[-1]
@@ -301,7 +301,7 @@ def test_a_source_that_fails_ends_the_stream_and_the_same_call_goes_on() -> None
 
 def test_two_streams_into_one_dataset_are_refused() -> None:
     process = start(ENDLESS.format(tests=str(Path(__file__).parent)))
-    wait_for(Path("out/appended/00002/dataset_info.json").exists)
+    wait_for(Path("out/_tfrecorder/commits/00002.json").exists)
     with pytest.raises(OutputError, match="another conversion is writing this directory"):
         tfrecorder.stream(Numbered(10), "out", **TO_ITS_END)
     process.kill()
@@ -314,12 +314,12 @@ def test_an_unfinished_append_and_an_unfinished_stream_refuse_each_other(tmp_pat
     frame.to_csv("table.csv", index=False)
     tfrecorder.convert(frame[:4], "out", progress=False)
     out = str(tmp_path / "out")
-    moment = Moment(1, "appended/00001/_tfrecorder/plan.json")
+    moment = Moment(1, "_tfrecorder/plan.json")
     assert streams.convert_until(moment, str(tmp_path / "table.csv"), out, "append")
     with pytest.raises(OutputError, match="unfinished append: complete it with the same append"):
         tfrecorder.stream(Numbered(10), out, **TO_ITS_END)
     tfrecorder.append("table.csv", out, progress=False)
-    moment = Moment(1, "appended/00002/_tfrecorder/plan.json")
+    moment = Moment(1, "_tfrecorder/plan.json")
     assert streams.convert_until(moment, Numbered(20), out, "stream", until_idle=0)
     with pytest.raises(OutputError, match="a batch of a stream from numbered"):
         tfrecorder.append(photo_frame(14).assign(label="a"), out, progress=False)
@@ -340,7 +340,7 @@ def test_a_stream_into_a_bucket(gcs: Any) -> None:
     assert tfrecorder.info(out).records == 21
     assert tfrecorder.verify(out, progress=False).ok
     assert not [name for name in gcs.names("gs://bkt/out/") if "/spool/" in name]
-    with pytest.raises(OutputError, match="by another stream or append"):
+    with pytest.raises(OutputError, match="by another operation since this one began"):
         _meet(out)
     tfrecorder.stream(Numbered(60, "other"), out, **TO_ITS_END)
     assert tfrecorder.info(out).records == 21 + 42 + 1

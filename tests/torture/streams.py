@@ -30,6 +30,9 @@ from torture.steps import Moment, convert_until
 ROWS, BATCH = 30, 10
 OPTIONS = {"every_rows": BATCH, "until_idle": 0}
 
+#: What is private of a dataset between two operations.
+KEPT = ["commits", "index", "lock", "tables"]
+
 WATCH = """
 import sys, tfrecorder
 tfrecorder.stream(sys.argv[1], sys.argv[2], every_seconds=0.5, every_rows=200, progress=False,
@@ -64,13 +67,18 @@ def kill_stream(moment: Moment, out: Path) -> str:
     found = _committed(out)
     if found:
         demand(tfrecorder.verify(out, progress=False).ok, f"{out}: verify finds faults")
+        behind = (out / "_tfrecorder/plan.json").exists()  # the list of rejects follows the commit
         rows = sum(names_in(out).values())
-        demand(rows == found * BATCH, f"{out}: {rows} rows in {found} generations")
+        demand(
+            rows == found * BATCH or (behind and rows == found * BATCH - 3),
+            f"{out}: {rows} rows in {found} generations",
+        )
+        demand(tfrecorder.info(out).records == 7 * found, f"{out}: other records")
     result = tfrecorder.stream(Numbered(ROWS), out, every_rows=BATCH, **TO_ITS_END)
     demand(result.newest == ROWS // BATCH - 1, f"{out}: {result.newest} is the newest generation")
     check_whole(out, ROWS)
-    left = os.listdir(out / "_tfrecorder/spool")
-    demand(not left, f"{out}: the spool keeps {left}")
+    left = os.listdir(out / "_tfrecorder")
+    demand(sorted(left) == KEPT, f"{out}: it keeps {left}")
     shutil.rmtree(out)
     return f"{found} committed" if killed else ""
 
@@ -163,8 +171,7 @@ def replace_while_watched(folder: Path, files: int, times: int, seed: int = 0) -
         tfrecorder.stream(incoming, out, **options)
     found = Counter(
         (record["image/filename"].decode(), digest(record["image/encoded"]))
-        for directory in tfrecorder.generations(out)
-        for record in records(directory)
+        for record in records(out)
     )
     demand(set(found.values()) == {1}, f"{out}: a version is there twice")
     demand(set(last.items()) <= found.keys(), f"{out}: the last version of a file is missing")

@@ -24,10 +24,11 @@ from tfrecorder.output.directory import (
     finished,
     plan_to_continue,
     reopen,
+    stage_next,
     standing_of,
 )
 from tfrecorder.output.done_records import read_all_done
-from tfrecorder.output.staging import restage_rows, stage_plan
+from tfrecorder.output.staging import restage_rows
 from tfrecorder.plan.next_commit import placed
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
@@ -218,7 +219,7 @@ def stage(rows: PlannedRows) -> Staged | Commit:
     if plan.spooled and pending:
         rows.spool(where, rows.planned.take(_numbers_of(plan, pending)))
     if staged is None:
-        stage_plan(plan, rows.planned, where)
+        stage_next(plan, rows.planned, where)
     else:
         plan = reopen(where, plan, rows.plan.base, pending)
         if pending:

@@ -8,17 +8,21 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.staging import read_plan
+from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.differences import describe_difference
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
 from tfrecorder.storage import folders
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,23 @@ def plan_to_continue(
         f"{'; '.join(differences)}; {output_dir} is a finished dataset. Give `overwrite=True` to "
         "replace it, or another `output_dir`; `tfrecorder.append` adds to it."
     )
+
+
+def stage_next(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+    """Stage a plan, which claims the next commit, and look whether that is still the next.
+
+    Raises:
+        OutputError: another operation claims it, or was committed in the meantime.
+    """
+    stage_plan(plan, planned, output_dir)
+    # Locally the lock is held.  On a bucket another one may have come and gone since we looked,
+    # and our shards would have the names of its shards.
+    if not storage.is_local(output_dir) and standing_of(output_dir).is_overtaken:
+        storage.remove(output_dir, layout.PLAN)
+        raise OutputError(
+            f"{output_dir} was written by another operation since this one began. Let only one "
+            "write there at a time, and run this one again. Nothing was written."
+        )
 
 
 def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -> Plan:

@@ -17,10 +17,10 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import clear, reopen, standing_of
+from tfrecorder.output.directory import clear, reopen, stage_next, standing_of
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.spool import Spool, is_whole
-from tfrecorder.output.staging import read_plan, stage_plan
+from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
@@ -47,6 +47,7 @@ class StreamedDataset:
         given: options about the records, by name.
         newest: its newest commit; None before the first.
         reached: how far the source was read, rows of the current batch included.
+        staged: the digest of the batch that was staged last.
         committed, rows, records, rejects: counts for what was committed since it was opened.
     """
 
@@ -54,11 +55,14 @@ class StreamedDataset:
     source: OpenedSource
     given: dict[str, Any]
     newest: Commit | None
-    reached: Reached
+    reached: Reached = field(init=False)
+    staged: str = ""
     committed: int = 0
     rows: int = 0
     records: int = 0
     rejects: Counter[str] = field(default_factory=Counter)
+    _inherited: ConvertOptions | None = None
+    _types: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def counts(self) -> str:
@@ -74,7 +78,10 @@ class StreamedDataset:
         """
         if self.newest is None:
             return ConvertOptions.of(self.given)
-        return inherited_options(self.where, self.newest, self.given)
+        # A stream changes none of them: looked up once.
+        if self._inherited is None:
+            self._inherited = inherited_options(self.where, self.newest, self.given)
+        return self._inherited
 
     def new_batch(self) -> Batch:
         options = self.options
@@ -123,9 +130,10 @@ class StreamedDataset:
         plan = dataclasses.replace(plan, spooled=spooled, remote=remote)
         plan = following(plan, self.newest, self.where)
         batch.spool.flush()
+        self.staged = plan.digest
         staged = read_plan(self.where)
         if staged is None:
-            stage_plan(plan, planned, self.where)
+            stage_next(plan, planned, self.where)
         elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
             raise OutputError(
                 f"{self.where} is being written by another stream or append. Let only one write "
@@ -144,24 +152,24 @@ class StreamedDataset:
             OutputError: what is staged there is not from a stream; or it cannot be written.
             UnreachableError: a disk or a service was away for more than two minutes.
         """
-        standing = standing_of(self.where)
-        plan, committed = standing.pending, standing.newest
-        if plan is None:
-            # After an outage the last attempt may have ended with the commit.
-            return committed is not None and self._count(committed)
-        if plan.kind is not PlanKind.BATCH:
-            kind = plan.kind.value
-            raise OutputError(
-                f"{self.where} holds an unfinished {kind}: complete it with the same {kind}, or "
-                "`tfrecorder.undo` abandons it."
-            )
-        if not (complete(self.where) or self._write(plan)):
-            # Its rows are read again: only a commit makes positions count.
-            clear(self.where, standing, keep_spool=True)
+        plan = None if complete(self.where) else read_plan(self.where)
+        if plan is not None:
+            if plan.kind is not PlanKind.BATCH:
+                kind = plan.kind.value
+                raise OutputError(
+                    f"{self.where} holds an unfinished {kind}: complete it with the same {kind}, "
+                    "or `tfrecorder.undo` abandons it."
+                )
+            self.staged = plan.digest
+            if not self._write(plan):
+                # Its rows are read again: only a commit makes positions count.
+                clear(self.where, standing_of(self.where), keep_spool=True)
+                return False
+        newest = newest_commit(self.where)
+        if newest is None or newest.digest != self.staged:
             return False
-        committed = newest_commit(self.where)
-        assert committed is not None
-        self._count(committed)
+        if self.newest is None or self.newest.number != newest.number:
+            self._count(newest)
         return True
 
     def drop_replaced(self, batch: Batch) -> list[str]:
@@ -193,24 +201,20 @@ class StreamedDataset:
         finish(task, [*filter(None, done.values()), *written], 1.0)
         return True
 
-    def _count(self, committed: Commit) -> bool:
-        """Note the newest commit; False if it was noted before."""
-        if self.newest is not None and self.newest.number == committed.number:
-            return False
+    def _count(self, committed: Commit) -> None:
         self.newest = committed
         totals = committed.manifest["totals"]
         self.committed += 1
         self.rows += totals["rows"]
         self.records += totals["records"]
         self.rejects.update(totals["reasons"])
-        return True
 
     def _target(self) -> Target:
         if self.newest is None:
             return Target(self.where, (), {}, 0)
         manifest = self.newest.manifest
-        types = types_of(self.where, self.newest.shards[0])
-        return Target(self.where, from_json(manifest["fields"]), types, rows_of(manifest))
+        self._types = self._types or types_of(self.where, self.newest.shards[0])
+        return Target(self.where, from_json(manifest["fields"]), self._types, rows_of(manifest))
 
 
 def open_streamed(where: str, source: OpenedSource, given: dict[str, Any]) -> StreamedDataset:
@@ -225,8 +229,8 @@ def open_streamed(where: str, source: OpenedSource, given: dict[str, Any]) -> St
         OptionError: an option does not fit the dataset.
     """
     newest = own_dataset(where) if storage.exists(os.path.join(where, layout.COMMIT)) else None
-    dataset = StreamedDataset(where, source, given, newest, reached(source, where, newest))
-    if dataset.complete():
-        dataset.reached = reached(source, where, dataset.newest)
+    dataset = StreamedDataset(where, source, given, newest)
+    dataset.complete()
+    dataset.reached = reached(source, where, dataset.newest)
     storage.remove(where, layout.SPOOL)  # what is in it was never planned
     return dataset

@@ -61,18 +61,22 @@ def commit(
     sums = sums | {file: sums_of(data) for file, data in lists.items()}
     manifest = manifest_of(plan, by_shard, before, sums)
     _check_standing(plan, by_shard, output_dir)
+    described: dict[str, bytes] = {}
     if before is not None and plan.rewrites and not covers(manifest, before):
         if not covers(before, manifest):
             # No file of features or labels fits both.  Better no dataset than a wrong one.
             storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
             version = ""
     else:
-        _publish_all(output_dir, _descriptions(plan, by_shard))
+        described = _descriptions(plan, by_shard)
+        if before is None:  # readers of a dataset with rejects want their list
+            described, lists = {**described, **lists}, {}
+        _publish_all(output_dir, described)
     into_place(output_dir, plan)
     info = dataset_info_json(plan, by_shard, None if previous is None else previous.info)
     files = [file for shard in by_shard for file in shard.files]
-    replace_commit(output_dir, manifest, info, version, files)
-    _finish(output_dir, plan, manifest)
+    replace_commit(output_dir, manifest, info, version, [*files, *described])
+    _finish(output_dir, plan, manifest, lists)
 
 
 def replace_commit(
@@ -102,8 +106,7 @@ def replace_commit(
         if is_other and _versioned(output_dir, layout.COMMIT)[1] != version:
             raise storage.OtherStandsError
         standing = storage.publish_over(output_dir, name, own, standing)
-        described = _descriptive(storage.names(output_dir)) if storage.is_local(output_dir) else []
-        storage.sync(output_dir, [*files, name, *described])
+        storage.sync(output_dir, [*files, name])
         try:
             storage.publish_over(output_dir, layout.COMMIT, info, version)
         except storage.OtherStandsError:
@@ -141,11 +144,20 @@ def complete(output_dir: str) -> bool:
     return True
 
 
-def _finish(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> None:
-    """What follows the commit of a plan: the lists, and everything that is not needed any more."""
+def _finish(
+    output_dir: str,
+    plan: Plan,
+    manifest: Mapping[str, Any],
+    lists: Mapping[str, bytes] | None = None,
+) -> None:
+    """What follows the commit of a plan: the lists, and everything that is not needed any more.
+
+    Args:
+        lists: those still to be written; None gathers them again.
+    """
     records = [DoneRecord(**values) for values in manifest["done"]]
     done = dict(zip(layout.shards_of(plan.own), records, strict=True))
-    files = lists_of(plan, done, output_dir)
+    files = dict(lists_of(plan, done, output_dir) if lists is None else lists)
     gone: set[str] = set()
     if plan.rewrites:
         files |= _descriptions(plan, done)
