@@ -138,10 +138,9 @@ def _put_shards(server: Any, plan: Any) -> None:
     from tfrecorder import storage
     from tfrecorder.output.done_records import DoneRecord
     from tfrecorder.output.staging import read_footer, read_row_group
-    from tfrecorder.writing.outcomes import Outcome, index_of, table_of
+    from tfrecorder.writing.outcomes import Outcomes
 
     footer = read_footer(OUT)
-    rejected = Outcome(-1, -1, "", "read", "not_found: 404 Not Found", {})
 
     def put(at: int) -> None:
         shard = plan.shards[at]
@@ -150,11 +149,13 @@ def _put_shards(server: Any, plan: Any) -> None:
         records = rows - rejects
         data = bytes(RECORD * records)
         sources = {"image": (88_000, 1)}
-        places = [RECORD * number for number in range(records)]
-        outcomes = [Outcome(place, RECORD, "", "", "", sources) for place in places]
-        outcomes += [rejected] * rejects
+        outcomes = Outcomes(plan.fields)
+        for number in range(records):
+            outcomes.add_record(RECORD * number, RECORD, "", sources)
+        for _ in range(rejects):
+            outcomes.add_reject("read", "not_found: 404 Not Found", {})
         planned = read_row_group(OUT, at, footer)
-        files = {"index": index_of(outcomes), "table": table_of(plan, planned, outcomes)}
+        files = {"index": outcomes.index(), "table": outcomes.table(plan, planned)}
         server.put(f"{OUT}/{shard.file}", data)
         for name, file in shard.beside.items():
             server.put(f"{OUT}/{file}", files[name])

@@ -31,7 +31,7 @@ from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import opened_rows, read_columns
-from tfrecorder.schema.fields import Field, class_field, primary_image
+from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Image
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -48,7 +48,7 @@ from tfrecorder.verification.public_fields import (
 )
 from tfrecorder.writing.copying import loaded
 from tfrecorder.writing.manifest import manifest_of, sums_of
-from tfrecorder.writing.outcomes import COMMIT, index_of, table_of
+from tfrecorder.writing.outcomes import COMMIT
 from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
 
@@ -214,7 +214,7 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
             rejected.append(row | ({first.uri_key: uri} if first else {}))
         del made.rejects[:rejects]
     sound = [row for row in known if not row[REJECT_OF.reason]]
-    tally, rows = Tally(class_field(fields), lambda rows: None, math.inf), []
+    tally, rows = Tally(fields, lambda rows: None, math.inf), []
     with (
         storage.local_copy(made.expected.path(shard.file)) as copy,
         open(copy, "rb") as file,
@@ -261,7 +261,7 @@ def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], t
     for row, source in zip(rows, itertools.cycle(plan.streams or [""]), strict=False):
         row |= dict(zip(POSITION_OF, (source, ""), strict=True))
     columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
-    made.files[shard.table] = table_of(plan, pa.table(columns), tally.outcomes)
+    made.files[shard.table] = tally.outcomes.table(plan, pa.table(columns))
     made.lost.append(_LOST_OF_TABLE.format(shard.table))
     return google_crc32c.value(made.files[shard.table])
 
@@ -328,7 +328,7 @@ def _plan_and_done(
     done = {}
     for shard in layout.shards_of(plan.own):
         of_shard, tally = tallied[shard]
-        made.files[shard.index_file] = index = index_of(tally.outcomes)
+        made.files[shard.index_file] = index = tally.outcomes.index()
         table = _crc_of_table(made, plan, shard, of_shard, tally)
         beside = {"index": google_crc32c.value(index), "table": table}
         done[shard] = replace(tally.done_record(plan.digest, shard), beside=beside)

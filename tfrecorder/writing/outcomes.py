@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tfrecorder.format.plan_columns import (
     BASE,
@@ -14,6 +14,7 @@ from tfrecorder.format.plan_columns import (
     source_of,
 )
 from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Image, Mask
 
 if TYPE_CHECKING:
@@ -25,54 +26,66 @@ FORM, FORM_NUMBER = "tfrecorder.table/form", "1"
 #: The key under which it names the commit that it was written for.
 COMMIT = "tfrecorder.table/commit"
 
+#: What the table says of each row.
+_OF_ROW = (*RECORD_OF, *REJECT_OF)
+
 #: Size and CRC32C of the files of a row that were read, by the keys of their columns.
 Sources = Mapping[str, tuple[int, int]]
 
 
-class Outcome(NamedTuple):
-    """What became of a row; the first five are as in `RECORD_OF` and `REJECT_OF`."""
+class Outcomes:
+    """What became of the rows of a shard, in the order of its plan.
 
-    offset: int
-    size: int
-    warning: str
-    stage: str
-    reason: str
-    sources: Sources
-
-
-def index_of(outcomes: Iterable[Outcome]) -> bytes:
-    """A line `offset size` for each record."""
-    return "".join(f"{row.offset} {row.size}\n" for row in outcomes if row.size >= 0).encode()
-
-
-def table_of(plan: Plan, rows: pa.Table, outcomes: Sequence[Outcome]) -> bytes:
-    """The table of a shard: its planned rows, and what became of each; the same for the same rows.
-
-    Args:
-        rows: the row group of the shard.
-        outcomes: of these rows, in their order.
+    In flat lists of plain values: Python's garbage collector would look at an object for each row.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    columns = dict(zip(rows.column_names, rows.columns, strict=True))
-    for name in COPY_OF:
-        columns.pop(name, None)
-    names = (*RECORD_OF, *REJECT_OF)
-    for name, cells in zip(names, list(zip(*outcomes, strict=True))[: len(names)], strict=True):
-        columns[name] = pa.array(cells, pa.large_string() if isinstance(cells[0], str) else "int64")
-    for field in plan.fields:
-        of_file = source_of(field)
-        # Of a row that is copied they are known already.
-        if isinstance(field.kind, (Image, Mask)) and of_file.bytes not in columns:
-            facts = (row.sources.get(field.key, (None, None)) for row in outcomes)
-            for name, cells in zip(of_file, zip(*facts, strict=True), strict=True):
-                columns[name] = pa.array(cells, "int64")
-    bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.base]
-    if len(bases) == 1:
-        columns.pop(BASE, None)
-    base = bases[0] if len(bases) == 1 else ""
-    about = {FORM: FORM_NUMBER, COMMIT: str(plan.commit), BASE: base}
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns, metadata=about), sink, **parquet_options(plan.fields))
-    return bytes(sink.getvalue())
+    def __init__(self, fields: Iterable[Field]) -> None:
+        files = [field for field in fields if isinstance(field.kind, (Image, Mask))]
+        self._keys = [field.key for field in files]
+        self._sources = [name for field in files for name in source_of(field)]
+        self._cells: list[Any] = []
+        self._facts: list[int | None] = []
+
+    def __len__(self) -> int:
+        return len(self._cells) // len(_OF_ROW)
+
+    def add_record(self, offset: int, size: int, warning: str, sources: Sources) -> None:
+        self._cells += (offset, size, warning, "", "")
+        self._add_sources(sources)
+
+    def add_reject(self, stage: str, reason: str, sources: Sources) -> None:
+        self._cells += (-1, -1, "", stage, reason)
+        self._add_sources(sources)
+
+    def _add_sources(self, sources: Sources) -> None:
+        for key in self._keys:
+            self._facts += sources.get(key, (None, None))
+
+    def index(self) -> bytes:
+        """A line `offset size` for each record."""
+        offsets, sizes = (self._cells[at :: len(_OF_ROW)] for at in range(2))
+        places = zip(offsets, sizes, strict=True)
+        return "".join(f"{offset} {size}\n" for offset, size in places if size >= 0).encode()
+
+    def table(self, plan: Plan, rows: pa.Table) -> bytes:
+        """The table of the shard, given the rows that were planned; the same for the same rows."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        planned = dict(zip(rows.column_names, rows.columns, strict=True))
+        columns = {name: column for name, column in planned.items() if name not in COPY_OF}
+        for at, name in enumerate(_OF_ROW):
+            cells = self._cells[at :: len(_OF_ROW)]
+            kind = pa.large_string() if isinstance(cells[0], str) else pa.int64()
+            columns[name] = pa.array(cells, kind)
+        for at, name in enumerate(self._sources):
+            if name not in columns:  # else the row is copied, and its source known from before
+                columns[name] = pa.array(self._facts[at :: len(self._sources)], pa.int64())
+        bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.base]
+        if len(bases) == 1:
+            columns.pop(BASE, None)
+        base = bases[0] if len(bases) == 1 else ""
+        about = {FORM: FORM_NUMBER, COMMIT: str(plan.commit), BASE: base}
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(columns, metadata=about), sink, **parquet_options(plan.fields))
+        return bytes(sink.getvalue())

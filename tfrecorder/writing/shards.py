@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from threading import Semaphore
@@ -30,7 +30,7 @@ from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Label
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.copying import record_copier
-from tfrecorder.writing.outcomes import Outcome, index_of, table_of
+from tfrecorder.writing.outcomes import Outcomes
 from tfrecorder.writing.rows import Loaded, Rejected, row_loader, streamed
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def write_shard(
     output_dir, shard = attempt.output_dir, attempt.shard
     is_local, together = storage.is_local(output_dir), _together(pool.threads)
     pause = PROGRESS_SECONDS if is_local else REMOTE_SECONDS
-    tally = Tally(class_field(plan.fields), report, pause)
+    tally = Tally(plan.fields, report, pause)
 
     spool = os.path.join(output_dir, layout.SPOOL)
 
@@ -218,8 +218,10 @@ def _widened(extremes: Extremes, values: tuple[int, ...]) -> Extremes:
 class Tally:
     """Counts and side files of a shard under way."""
 
-    def __init__(self, labels: Field | None, report: Callable[[int], None], seconds: float) -> None:
-        self._labels = labels
+    def __init__(
+        self, fields: Sequence[Field], report: Callable[[int], None], seconds: float
+    ) -> None:
+        self._labels = class_field(fields)
         self._report, self._reported, self._seconds = report, time.monotonic(), seconds
         self.retries = 0
         self.reasons: Counter[str] = Counter()
@@ -230,7 +232,7 @@ class Tally:
         self.further: dict[str, Extremes] = {}
         self.records = self.suspects = self.oriented = self.input_bytes = 0
         self.bytes = self.crc = 0
-        self.outcomes: list[Outcome] = []
+        self.outcomes = Outcomes(fields)
         self.beside: dict[str, int] = {}
 
     def add_record(self, outcome: Loaded) -> None:
@@ -243,8 +245,7 @@ class Tally:
             classes = outcome.row.values[self._labels.label_key or ""]
             self.classes.update({classes} if isinstance(self._labels.kind, Label) else set(classes))
         warning = (outcome.image and outcome.image.warning) or ""
-        sources = outcome.sources
-        self.outcomes.append(Outcome(self.bytes, outcome.size, warning, "", "", sources))
+        self.outcomes.add_record(self.bytes, outcome.size, warning, outcome.sources)
         self.bytes += outcome.size
         for part in outcome.parts:
             self.crc = google_crc32c.extend(self.crc, part)
@@ -264,7 +265,7 @@ class Tally:
         reject = outcome.reject
         self.retries += outcome.retries
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
-        self.outcomes.append(Outcome(-1, -1, "", reject.stage, str(reject), outcome.sources))
+        self.outcomes.add_reject(reject.stage, str(reject), outcome.sources)
         self.note()
 
     def note(self) -> None:
@@ -284,8 +285,8 @@ class Tally:
     ) -> None:
         """Write the files next to the shard, given its planned rows."""
         files = {
-            shard.index_file: index_of(self.outcomes),
-            shard.table: table_of(plan, rows, self.outcomes),
+            shard.index_file: self.outcomes.index(),
+            shard.table: self.outcomes.table(plan, rows),
         }
         self.beside = {
             name: google_crc32c.value(files[file]) for name, file in shard.beside.items()
