@@ -216,7 +216,7 @@ def test_a_manifest_is_made_again_of_the_tables(bench, files) -> None:
     after = unseal((bench / MANIFEST).read_bytes())
     for key in ("plan", "own", "done", "totals", "class_counts", "image_shapes", "image_sides"):
         assert after[key] == before[key], key
-    for key in ("statistics", "source_rows", "base", "stated", "lists", "contents"):
+    for key in ("source_rows", "base", "stated", "lists", "contents"):
         assert after[key] == before[key], key
     assert repair(bench).files == ()
     restore(bench, files)

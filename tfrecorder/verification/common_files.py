@@ -46,8 +46,8 @@ def _info_before(expected: Expectation) -> Mapping[str, Any] | None:
         if shard in own:
             continue
         name = shard.split.lower()
-        split = splits.setdefault(name, {"name": name, "numBytes": 0, "shardLengths": []})
-        split["filepathTemplate"] = layout.template(shard.revision)
+        fixed = {"name": name, "filepathTemplate": layout.template(shard.revision)}
+        split = splits.setdefault(name, {**fixed, "numBytes": 0, "shardLengths": []})
         split["numBytes"] += done.bytes
         split["shardLengths"].append(str(done.records))
     for split in splits.values():

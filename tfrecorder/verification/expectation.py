@@ -129,7 +129,7 @@ def read_expectation(directory: str, at: int | None = None) -> Expectation:
     if newest is None and info is None:
         raise DatasetError(
             f"{directory}: {faults[-1].file}: {faults[-1].message}; and {layout.COMMIT} is damaged "
-            "or gone, so nothing says what the dataset holds. Get access, or copy one of them again."
+            "or gone, so nothing says what the dataset holds. Get access, or copy one again."
         )
     every_shard = listed = newest.shards if newest else layout.shards_of(_splits_of(info or {}))
     if at is not None:

@@ -207,12 +207,6 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     wanted, first = list(planned_features(fields)), primary_image(fields)
     known = _table(made.expected, shard) if stands else []
     rejected = [row for row in known if row[REJECT_OF.reason]]
-    if not stands:
-        for text, uri, stage, reason in made.rejects[:rejects]:
-            row: Row = {key.key: empty_value(key) for key in wanted} | {SOURCE_ID: int(text)}
-            row |= dict(zip(REJECT_OF, (stage, reason), strict=True))
-            rejected.append(row | ({first.uri_key: uri} if first else {}))
-        del made.rejects[:rejects]
     sound = [row for row in known if not row[REJECT_OF.reason]]
     tally, rows = Tally(fields, lambda rows: None, math.inf), []
     with (
@@ -240,6 +234,13 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
             rows.append(row)
     if len(rows) < len(sound):
         raise ValueError(f"{shard.table} is not of the records of {shard.file}")
+    if not stands:
+        count = rejects or int(not rows)  # no shard was planned without a row
+        for text, uri, stage, reason in made.rejects[:count]:
+            row = {key.key: empty_value(key) for key in wanted} | {SOURCE_ID: int(text)}
+            row |= dict(zip(REJECT_OF, (stage, reason), strict=True))
+            rejected.append(row | ({first.uri_key: uri} if first else {}))
+        del made.rejects[:count]
     for row in rejected:
         outcome_of = planned_reject(PlannedRow(row[SOURCE_ID], "", row))
         assert outcome_of is not None
@@ -280,7 +281,11 @@ def _plan_and_done(
     # Nothing says which of several damaged tables held which reject; some know how many they had.
     known = [s for s in made.damaged if s in expected.done and s.table not in made.files]
     others = sum(expected.done[shard].rejects for shard in known)
-    tallied = {shard: _tallied(made, shard, len(made.rejects) - others) for shard in shards}
+    pending = {shard for shard in made.damaged if shard not in expected.done}
+    tallied = {}
+    for shard in shards:
+        pending.discard(shard)
+        tallied[shard] = _tallied(made, shard, 0 if pending else len(made.rejects) - others)
     rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
     sound = [(split, row) for split, row in rows if not row.get(REJECT_OF.reason)]
     if expected.note[0] not in expected.commits:
