@@ -380,12 +380,10 @@ def test_a_commit_that_ended_before_its_spool_was_removed() -> None:
     plan = Path("out/_tfrecorder/plan.json")
     claim = plan.read_bytes()
     shutil.copytree("out/_tfrecorder/spool", "spool")
-    plan = Path("out/_tfrecorder/plan.json").read_bytes()
     tfrecorder.commit("out")
     assert not spooled()
     plan.write_bytes(claim)  # which goes last
     shutil.copytree("spool", "out/_tfrecorder/spool", dirs_exist_ok=True)
-    Path("out/_tfrecorder/plan.json").write_bytes(plan)  # it goes last
     assert Path("out/dataset_info.json").exists()
     assert spooled()
     assert tfrecorder.convert(frame, "out", num_shards=1, progress=False).was_finished
