@@ -21,6 +21,7 @@ from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress, progress_bar
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.commits import read_commit
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit, complete
 from tfrecorder.writing.limit_errors import limits_explained
@@ -114,9 +115,16 @@ class Worker:
             storage.accessing(task.access),
             _failure_noted(task, shard.name),
         ):
-            self._staged.read()  # fails if another conversion has put its own there
-            # A disk that fails briefly loses the shard that is being written: start it again.
-            done = storage.retried(settle, os.path.join(task.output_dir, shard.file))
+            try:
+                self._staged.read()  # fails if another conversion has put its own there
+                # A disk that fails briefly loses the shard that is being written: start it again.
+                done = storage.retried(settle, os.path.join(task.output_dir, shard.file))
+            except OutputError:
+                # Unless another process has committed the plan meanwhile.
+                if not is_in_place(task.output_dir, task.commit, task.digest):
+                    raise
+                commit = read_commit(task.output_dir, task.commit)
+                return DoneRecord(**commit.manifest["done"][commit.own_shards.index(shard)])
             if noted:
                 storage.remove(task.output_dir, shard.progress)
             return done
