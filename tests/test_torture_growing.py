@@ -1,50 +1,53 @@
-"""Appends and compactions that are killed at any moment: the short form of `make torture`."""
+"""Changes to a dataset that are ended at any moment: the short form of `make torture`."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 from torture import growing, places
 from torture.steps import Moment
 
+CHANGES = ["append", "retry_rejects", "compact in place", "compact", "overwrite"]
+
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> growing.Grown:
-    return growing.make_grown(tmp_path_factory.mktemp("grown") / "material")
+def changes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, growing.Change]:
+    return growing.make_changes(tmp_path_factory.mktemp("changes") / "material")
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_is_killed_just_before_its_commit(changes, name, tmp_path) -> None:
+    moment = Moment(0, "dataset_info.json")
+    assert growing.end(changes[name], moment, tmp_path / "out") == "before"
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_is_killed_just_after_its_commit(changes, name, tmp_path) -> None:
+    moment = Moment(1, "dataset_info.json")
+    assert growing.end(changes[name], moment, tmp_path / "out") == "after"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spared", [0, 1, 6, 20])
-def test_an_append_that_is_killed_leaves_what_was_there(
-    grown: growing.Grown, tmp_path: Path, spared: int
-) -> None:
-    assert growing.kill_append(Moment(spared), grown, tmp_path / "out") == "before"
-
-
-def test_an_append_that_is_killed_after_its_commit_adds_nothing_again(
-    grown: growing.Grown, tmp_path: Path
-) -> None:
-    moment = Moment(1, "appended/00002/dataset_info.json")
-    assert growing.kill_append(moment, grown, tmp_path / "out") == "after"
-
-
-@pytest.mark.parametrize(("spared", "found"), [(0, "old"), (1, "between"), (12, "between")])
-def test_an_overwrite_of_generations_that_is_killed(
-    grown: growing.Grown, tmp_path: Path, spared: int, found: str
-) -> None:
-    moment = Moment(spared, "dataset_info.json")
-    assert growing.kill_overwrite(moment, grown, tmp_path / "out") == found
-
-
-@pytest.mark.parametrize("spared", [1, 9])
-def test_a_compaction_that_is_killed(grown: growing.Grown, tmp_path: Path, spared: int) -> None:
-    assert growing.kill_compact(Moment(spared), grown, tmp_path / "out") == "before"
+@pytest.mark.parametrize(
+    ("sent", "abandons"),
+    [(signal.SIGKILL, False), (signal.SIGINT, False), (signal.SIGKILL, True)],
+)
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_is_ended_at_some_moments(changes, name, sent, abandons, tmp_path) -> None:
+    found = [
+        growing.end(changes[name], Moment(spared, sent=sent), tmp_path / str(spared), abandons)
+        for spared in (1, 6, 12)
+    ]
+    assert "before" in found
 
 
 @pytest.mark.slow
-def test_a_bucket_that_refuses_at_any_moment_of_an_append(tmp_path: Path) -> None:
-    assert set(growing.refuse_everywhere(tmp_path, step=20)) >= {"before"}
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_bucket_that_refuses_at_some_moments(changes, name: str, tmp_path: Path) -> None:
+    found = growing.refuse_everywhere(tmp_path / "bucket", changes[name], step=11)
+    assert "before" in found
 
 
 def test_rows_of_any_spelling_are_neither_lost_nor_added_twice(tmp_path: Path) -> None:

@@ -1,73 +1,96 @@
-"""Appends, compactions, and overwrites of generations, killed before each change that they make.
+"""What adds to a dataset and what rewrites it, ended before any change that it makes to a name.
 
-After each kill the generations before the append stand untouched, and all of its rows are there or
-none; the same call then completes it, to the bytes of an append that nobody disturbed.
+By SIGKILL or by Ctrl-C on a disk, and by a bucket that refuses.  Then readers find the dataset
+before it or after it, by the public files alone.  The same call completes it, to the bytes of one
+that nobody disturbed; or `undo` abandons it, and it can be made anew.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from gcs.control import Gcs, in_process
-from support import photo_frame
+from support import PHOTOS, photo_frame, serialized
 
 import tfrecorder
-from tfrecorder import DatasetError, TfrecorderError
+from tfrecorder import TfrecorderError
 from torture.counts import Count, demand
 from torture.faults import client_of_its_own
 from torture.steps import Moment, convert_until
 
-#: Rows of generation 0, of generation 1, and of the table that is appended, the first rows of which
-#: are there already.
-FIRST, SECOND, TABLE = 12, 4, 24
-NEW_ROWS = TABLE - FIRST - SECOND
-
-WHAT = {"num_shards": 2, "max_reject_fraction": 0.5}
-OPTIONS = {**WHAT, "progress": False}
-QUIET = {"num_shards": 2, "progress": False}
+ROWS = 24
+OPTIONS = {"num_shards": 2, "max_reject_fraction": 0.5}
 BUCKET_OUT = "gs://bkt/sets/out"
 
 
 @dataclass(frozen=True)
-class Grown:
-    """A dataset before and after an append that nobody disturbed.
+class Change:
+    """One change to a dataset.
 
     Attributes:
-        before: of two generations.
-        after: of three.
-        table: the CSV that was appended.
-        fresh: the table alone, converted.
-        compacted: the three generations as one.
+        verb: a function of the package.
+        source: its first argument; None for the dataset itself.
+        before: the dataset that is changed; None if the change makes one.
+        after: the dataset after a change that nobody disturbed.
+        options: of the call.
     """
 
-    before: Path
+    verb: str
+    source: Path | None
+    before: Path | None
     after: Path
-    table: Path
-    fresh: Path
-    compacted: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, out: Path | str) -> tfrecorder.ConversionResult:
+        where = (out,) if self.source is None else (self.source, out)
+        return getattr(tfrecorder, self.verb)(*where, progress=False, **self.options)
+
+    def complete(self, out: Path | str, found: str, files: Mapping[str, bytes]) -> None:
+        """Make it again; but what nothing is left of would be overwritten once more."""
+        is_done = found == "after" and "_tfrecorder/plan.json" not in files
+        if not (is_done and "overwrite" in self.options):
+            self.make(out)
 
 
-def make_grown(folder: Path) -> Grown:
+def make_changes(folder: Path) -> dict[str, Change]:
+    """By name; each of a dataset of two generations with a reject, whose image is there by now."""
     folder.mkdir(parents=True)
-    names = ("before", "after", "table.csv", "fresh", "compacted")
-    grown = Grown(*(folder / name for name in names))
-    frame = photo_frame(TABLE)
-    frame.loc[20:, "split"] = "TEST"
-    frame.loc[22:, "label"] = "a new class"
-    frame.loc[18, "image_uri"] = str(folder / "missing.jpg")
-    frame.to_csv(grown.table, index=False)
-    tfrecorder.convert(frame[:FIRST], grown.before, **OPTIONS)
-    tfrecorder.append(frame[: FIRST + SECOND], grown.before, **OPTIONS)
-    shutil.copytree(grown.before, grown.after)
-    tfrecorder.append(grown.table, grown.after, **OPTIONS)
-    tfrecorder.convert(grown.table, grown.fresh, **OPTIONS)
-    tfrecorder.compact(grown.after, grown.compacted, **QUIET)
-    return grown
+    frame = photo_frame(ROWS).assign(label=["brick", "cat"] * (ROWS // 2))
+    frame.loc[8:11, "split"] = frame.loc[20:, "split"] = "TEST"
+    frame.loc[3, "image_uri"] = str(folder / "late.jpg")
+    more, known, before = folder / "more.csv", folder / "known.csv", folder / "before"
+    frame.to_csv(more, index=False)
+    frame[:16].to_csv(known, index=False)
+    tfrecorder.convert(frame[:12], before, progress=False, **OPTIONS)
+    tfrecorder.append(known, before, progress=False, **OPTIONS)
+    shutil.copy(PHOTOS[-1], folder / "late.jpg")
+    changes = {
+        "append": Change("append", more, before, folder / "append", OPTIONS),
+        "retry_rejects": Change(
+            "append", known, before, folder / "retry", {**OPTIONS, "retry_rejects": True}
+        ),
+        "compact in place": Change("compact", None, before, folder / "compact", {"num_shards": 1}),
+        "compact": Change("compact", before, None, folder / "elsewhere", {"num_shards": 1}),
+        "overwrite": Change(
+            "convert", more, before, folder / "overwrite", {**OPTIONS, "overwrite": True}
+        ),
+    }
+    for change in changes.values():
+        if change.before is not None:
+            shutil.copytree(change.before, change.after)
+        change.make(change.after)
+    return changes
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
@@ -76,100 +99,129 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
 
 
-def state(out: Path | str, found: dict[str, bytes], grown: Grown) -> str:
-    """What a reader finds: "before" or "after".
+def public_records(files: Mapping[str, bytes], folder: Path) -> Counter[bytes]:
+    """The records of a dataset as another tool reads it: the shards that its commit lists.
 
     Raises:
-        BrokenError: something else, or a file of an earlier generation was touched.
+        BrokenError: a shard is missing, or has more or fewer records than the commit says.
     """
-    for name, data in files_of(grown.before).items():
-        demand(found.get(name) == data, f"{out}: {name} was touched")
-    info = tfrecorder.info(out)
-    names = {2: "before", 3: "after"}
-    demand(len(info.generations) in names, f"{out}: {len(info.generations)} generations")
-    name = names[len(info.generations)]
-    wanted = FIRST + SECOND + (NEW_ROWS - 1 if name == "after" else 0)
-    demand(info.records == wanted, f"{out}: {info.records} records {name} the append")
-    demand(tfrecorder.verify(out, progress=False).ok, f"{out}: verify finds faults {name} it")
-    return name
+    found: Counter[bytes] = Counter()
+    folder.mkdir(exist_ok=True)
+    for split in json.loads(files["dataset_info.json"])["splits"]:
+        for number, length in enumerate(split["shardLengths"]):
+            name = split["filepathTemplate"].format(
+                SPLIT=split["name"], SHARD_INDEX=f"{number:05d}", FILEFORMAT="tfrecord"
+            )
+            demand(name in files, f"{name} is listed and missing")
+            (folder / "shard").write_bytes(files[name])
+            read = serialized(folder / "shard")
+            demand(len(read) == int(length), f"{name} has {len(read)} records, not {length}")
+            found.update(read)
+    return found
 
 
-def check_completed(found: dict[str, bytes], grown: Grown, out: Path | str) -> None:
-    wanted = files_of(grown.after)
+def state(files: Mapping[str, bytes], out: Path | str, change: Change, folder: Path) -> str:
+    """What readers find: "before" or "after".
+
+    Raises:
+        BrokenError: something else.
+    """
+    if change.before is None and "dataset_info.json" not in files:
+        return "before"
+    commit = tfrecorder.generations(out)[0]
+    sides = {"before": change.before, "after": change.after}
+    sides = {name: side for name, side in sides.items() if side is not None}
+    fitting = [name for name, side in sides.items() if tfrecorder.generations(side)[0] == commit]
+    demand(len(fitting) == 1, f"{out} is at commit {commit}")
+    side = sides[fitting[0]]
+    found = public_records(files, folder)
+    demand(found == public_records(files_of(side), folder), f"{out} is not as {fitting[0]} it")
+    demand(tfrecorder.info(out).records == found.total(), f"{out}: info counts others")
+    return fitting[0]
+
+
+def _placeless(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Files with manifests without what says where the dataset is."""
+    manifests = {name: json.loads(files[name]) for name in files if "/commits/" in name}
+    for values in manifests.values():
+        for key in ("base", "remote", "crc32c"):
+            values.pop(key, None)
+    return {**files, **manifests}
+
+
+def check_completed(files: Mapping[str, bytes], out: Path | str, change: Change) -> None:
+    found, wanted = _placeless(files), _placeless(files_of(change.after))
     differing = [name for name in found.keys() | wanted if found.get(name) != wanted.get(name)]
-    demand(not differing, f"{out}: after the same call these files differ: {differing}")
+    demand(not differing, f"{out}: after the same call these files differ: {sorted(differing)}")
 
 
-def kill_append(moment: Moment, grown: Grown, out: Path) -> str:
-    """Append, kill, look, append again, compare; what was found after the kill, "" without one."""
-    shutil.copytree(grown.before, out)
-    killed = convert_until(moment, str(grown.table), str(out), "append", **WHAT)
-    found = state(out, files_of(out), grown)
-    again = tfrecorder.append(grown.table, out, **OPTIONS)
-    demand((again.rows_there == TABLE) == (found == "after"), f"{out}: rows went in twice")
-    check_completed(files_of(out), grown, out)
-    shutil.rmtree(out)
-    return found if killed else ""
+def end(change: Change, moment: Moment, folder: Path, abandons: bool = False) -> str:
+    """Make a change, end it, look, and make it again; what was found, "" if it was not ended.
 
+    Args:
+        folder: for the dataset; new.
+        abandons: abandon what is pending before it is made again.
 
-def kill_overwrite(moment: Moment, grown: Grown, out: Path) -> str:
-    """The same of an overwrite, by which all generations go."""
-    shutil.copytree(grown.after, out)
-    killed = convert_until(moment, str(grown.table), str(out), overwrite=True, **WHAT)
-    found = _state_of_overwrite(out, grown)
-    if found != "new":
-        tfrecorder.convert(grown.table, out, overwrite=True, **OPTIONS)
-    demand(_state_of_overwrite(out, grown) == "new", f"{out}: not the new dataset")
-    demand(not (out / "appended").exists(), f"{out}: generations are left over")
-    shutil.rmtree(out)
-    return found if killed else ""
+    Raises:
+        BrokenError: a promise was broken; the dataset is left in `folder` as it was found.
+    """
+    out = folder / "out"
+    folder.mkdir(parents=True)
 
+    def public(directory: Path) -> Counter[bytes]:
+        return public_records(files_of(directory), folder / "aside")
 
-def kill_compact(moment: Moment, grown: Grown, out: Path) -> str:
-    """The same of a compaction, which changes nothing of what it copies."""
-    before = files_of(grown.after)
-    killed = convert_until(moment, str(grown.after), str(out), "compact", num_shards=2)
-    committed = (out / "dataset_info.json").exists()
-    if committed:
+    if change.before is not None:
+        shutil.copytree(change.before, out)
+    source = out if change.source is None else change.source
+    ended = convert_until(moment, str(source), str(out), change.verb, **change.options)
+    found = state(files_of(out), out, change, folder / "aside")
+    pending = (out / "_tfrecorder/plan.json").exists()
+    if abandons and pending and found == "before" and change.before is not None:
+        tfrecorder.undo(out)
+        demand(public(out) == public(change.before), f"{out}: undo changed it")
+        change.make(out)
+        demand(public(out) == public(change.after), f"{out} is another")
+        globbed = Counter(data for path in out.glob("*.tfrecord") for data in serialized(path))
+        demand(globbed == public(out), f"{out}: a glob finds others")
+    else:
+        change.complete(out, found, files_of(out))
+        check_completed(files_of(out), out, change)
+    if 0:
         demand(tfrecorder.verify(out, progress=False).ok, f"{out}: verify finds faults")
-    tfrecorder.compact(grown.after, out, num_shards=2, progress=False)
-    differing = files_of(out).items() ^ files_of(grown.compacted).items()
-    demand(not differing, f"{out}: other files or bytes: {sorted({name for name, _ in differing})}")
-    demand(files_of(grown.after) == before, f"{grown.after}: the old dataset was touched")
-    shutil.rmtree(out)
-    return "" if not killed else "after" if committed else "before"
+    shutil.rmtree(folder)
+    return found if ended else ""
 
 
-def _state_of_overwrite(out: Path, grown: Grown) -> str:
-    try:
-        generations = len(tfrecorder.info(out).generations)
-    except DatasetError as error:
-        demand("`tfrecorder repair" in str(error), str(error))
-        return "between"
-    demand(generations in (1, 3), f"{out}: {generations} generations")
-    whole, files = grown.after if generations == 3 else grown.fresh, files_of(out)
-    for name, data in files_of(whole).items():
-        demand(files.get(name) == data, f"{out}: {name} is of another dataset")
-    return "old" if generations == 3 else "new"
+def end_everywhere(
+    folder: Path, change: Change, sent: int = signal.SIGKILL, abandons: bool = False
+) -> list[str]:
+    """End a change before each of its changes of a name in turn; what was found each time."""
+    ends = (
+        end(change, Moment(number, sent=sent), folder / str(number), abandons)
+        for number in itertools.count()
+    )
+    return list(itertools.takewhile(bool, ends))
 
 
-def refuse_append(gcs: Gcs, answered: int, grown: Grown) -> str:
-    """An append to a bucket that refuses every request but so many; "" if that was enough."""
+def refuse(gcs: Gcs, answered: int, change: Change, folder: Path) -> str:
+    """A change in a bucket that refuses every request but so many; "" if that was enough."""
     for name in gcs.names(f"{BUCKET_OUT}/"):
         gcs.delete(f"gs://bkt/{name}")
-    gcs.put_folder(BUCKET_OUT, grown.before)
+    if change.before is not None:
+        gcs.put_folder(BUCKET_OUT, change.before)
     gcs.inject("status", status=403, object="bkt/sets/out*", spared=answered)
     refused = True
     try:
-        tfrecorder.append(grown.table, BUCKET_OUT, **OPTIONS)
+        change.make(BUCKET_OUT)
         refused = False
     except TfrecorderError:
         pass
     finally:
         gcs.mend()
-    found = state(BUCKET_OUT, _in_bucket(gcs), grown)
-    tfrecorder.append(grown.table, BUCKET_OUT, **OPTIONS)
-    check_completed(_in_bucket(gcs), grown, BUCKET_OUT)
+    found = state(_in_bucket(gcs), BUCKET_OUT, change, folder)
+    change.complete(BUCKET_OUT, found, _in_bucket(gcs))
+    check_completed(_in_bucket(gcs), BUCKET_OUT, change)
     return found if refused else ""
 
 
@@ -178,41 +230,31 @@ def _in_bucket(gcs: Gcs) -> dict[str, bytes]:
     return {name.removeprefix("sets/out/"): gcs.get(f"gs://bkt/{name}") for name in names}
 
 
-def refuse_everywhere(folder: Path, step: int = 1) -> list[str]:
+def refuse_everywhere(folder: Path, change: Change, step: int = 1) -> list[str]:
     """A bucket that refuses from each request on in turn; what was found after each time."""
-    grown = make_grown(folder / "material")
-    found: list[str] = []
+    folder.mkdir(parents=True)
     with in_process() as gcs, patch.dict(os.environ, gcs.environment()), client_of_its_own():
         gcs.create_bucket("bkt")
-        while one := refuse_append(gcs, len(found) * step, grown):
-            found.append(one)
-    return found
-
-
-def kill_everywhere(folder: Path, kill: Callable[[Moment, Grown, Path], str]) -> list[str]:
-    """Kill before each change in turn; what was found after each kill.
-
-    Raises:
-        BrokenError: a promise was broken; the directory is left in `folder` as it was found.
-    """
-    grown = make_grown(folder / "material")
-    found: list[str] = []
-    while one := kill(Moment(len(found)), grown, folder / "out"):
-        found.append(one)
-    return found
+        ends = (
+            refuse(gcs, number, change, folder / "aside") for number in itertools.count(0, step)
+        )
+        return list(itertools.takewhile(bool, ends))
 
 
 def grow(folder: Path) -> list[Count]:
     """Everything, and the counts."""
-    attacks: dict[str, Callable[[Path], list[str]]] = {
-        "appends killed before each change": lambda at: kill_everywhere(at, kill_append),
-        "overwrites of generations, killed too": lambda at: kill_everywhere(at, kill_overwrite),
-        "compactions, killed too": lambda at: kill_everywhere(at, kill_compact),
-        "appends to a bucket that refuses": refuse_everywhere,
-    }
+    changes = make_changes(folder / "material")
     counts = []
-    for number, (name, attack) in enumerate(attacks.items()):
-        found = attack(folder / str(number))
-        note = ", ".join(f"{found.count(one)} {one}" for one in dict.fromkeys(found))
-        counts.append(Count(name, len(found), len(found) * TABLE, 0, note))
+    for name, change in changes.items():
+        at = folder / name
+        kinds = {
+            "killed": partial(end_everywhere, at / "killed", change),
+            "ended by Ctrl-C": partial(end_everywhere, at / "int", change, sent=signal.SIGINT),
+            "killed and abandoned": partial(end_everywhere, at / "undo", change, abandons=True),
+            "refused by a bucket": partial(refuse_everywhere, at / "bucket", change),
+        }
+        for how, attack in kinds.items():
+            found = attack()
+            note = ", ".join(f"{found.count(one)} {one}" for one in dict.fromkeys(found))
+            counts.append(Count(f"{name}, {how}", len(found), len(found) * ROWS, 0, note))
     return counts

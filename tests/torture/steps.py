@@ -1,7 +1,8 @@
-"""Killing a conversion before any single change that it makes to the names in a folder.
+"""Ending a conversion before any single change that it makes to the names in a folder.
 
-A process of this Python counts its own renames and removals, which the interpreter announces to an
-audit hook, and sends itself SIGKILL before the one that was asked for: nothing is tidied up.
+A process of this Python counts its own renames, links and removals, which the interpreter announces
+to an audit hook, and sends itself a signal before the one that was asked for.  After SIGKILL
+nothing is tidied up.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 #: Audit events of what changes names, and at which of their arguments the file descriptors of
 #: folders begin that their paths are relative to.
-CHANGES = {"os.rename": 2, "os.remove": 1, "os.rmdir": 1}
+CHANGES = {"os.rename": 2, "os.link": 2, "os.remove": 1, "os.rmdir": 1}
 
 #: Imported once, by the process that all others are forked from.
 _SLOW_IMPORTS = ["torture.steps", "pyarrow.parquet", "apache_beam"]
@@ -23,41 +24,49 @@ _SLOW_IMPORTS = ["torture.steps", "pyarrow.parquet", "apache_beam"]
 
 @dataclass(frozen=True)
 class Moment:
-    """When a process is killed.
+    """When a process is ended.
 
     Attributes:
         spared: so many changes are made before the one that is not.
         after: count from the first change of this name below the folder, which counts; "" is any.
+        sent: the signal; SIGINT is what Ctrl-C sends.
     """
 
     spared: int
     after: str = ""
+    sent: int = signal.SIGKILL
 
 
 def convert_until(
     moment: Moment, source: str, out: str, verb: str = "convert", **options: Any
 ) -> bool:
-    """A conversion in another process: True where it was killed, False where it ended before.
+    """A conversion in another process: True where the signal ended it, False where it was done.
 
     Args:
-        source: a CSV.
+        source: a CSV, or a dataset; `out` itself for what is done in place.
         out: an absolute path; changes below it count.
-        verb: or "append".
+        verb: or "append", or "compact".
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_SLOW_IMPORTS)
     process = context.Process(target=_convert, args=(moment, source, out, verb, options))
     process.start()
     process.join(600)
-    assert process.exitcode in (0, -signal.SIGKILL), f"it ended with {process.exitcode}"
+    assert process.exitcode in (0, -moment.sent), f"it ended with {process.exitcode}"
     return process.exitcode != 0
 
 
 def _convert(moment: Moment, source: str, out: str, verb: str, options: dict[str, Any]) -> None:
     import tfrecorder
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_Killer(moment, os.path.realpath(out)).hear)
-    getattr(tfrecorder, verb)(source, out, progress=False, **options)
+    where = (source,) if source == out else (source, out)
+    try:
+        getattr(tfrecorder, verb)(*where, progress=False, **options)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 class _Killer:
@@ -70,7 +79,7 @@ class _Killer:
         first = CHANGES.get(event)
         if first is None:
             return
-        paths, folders = arguments[: 2 if event == "os.rename" else 1], arguments[first:]
+        paths, folders = arguments[:first], arguments[first:]
         changed = [_path(*one) for one in zip(paths, folders, strict=False)]
         below = [path for path in changed if path.startswith(f"{self._folder}/")]
         wanted = f"{self._folder}/{self._moment.after}"
@@ -78,7 +87,7 @@ class _Killer:
         if not below or not self._counts:
             return
         if self._changes == self._moment.spared:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._moment.sent)
         self._changes += 1
 
 
