@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,59 @@ def test_an_append_in_between_and_a_compaction_keep_the_position() -> None:
     result = tfrecorder.stream(Numbered(40), "compacted", **TO_ITS_END)
     assert result.rows == 10
     assert sum(names_in("compacted").values()) == 43
+
+
+def test_what_happens_between_two_batches_keeps_positions_and_rows(tmp_path: Path) -> None:
+    out, options = tmp_path / "out", {"source_options": {"settle": 0}, **TO_ITS_END}
+    for step in range(4):
+        _put(f"a/{step}.jpg", step)
+        assert tfrecorder.stream("in", out, **options).rows == 1
+        moment = Moment(1, "_tfrecorder/plan.json")
+        rows, every = Numbered(10 * (step + 1)), {"every_rows": 10, "until_idle": 0}
+        assert streams.convert_until(moment, rows, str(out), "stream", **every)
+        assert tfrecorder.undo(out).kind == "stream"
+        assert tfrecorder.stream(rows, out, **TO_ITS_END).rows == 10
+        frame = photo_frame(3).assign(label="a")
+        tfrecorder.append(frame, out, duplicates="keep", progress=False)
+        tfrecorder.compact(out, num_shards=1, progress=False)
+    names = names_in(out)
+    assert sum(names.values()) == 4 * (1 + 10 + 3)
+    assert {f"{step}.jpg" for step in range(4)} == {n[2:] for n in names if n.startswith("a/")}
+    assert tfrecorder.status(out).streams == {"numbered": 40, f"folder:{Path('in').absolute()}": 4}
+    assert tfrecorder.verify(out, progress=False).ok
+
+
+def test_a_stream_finishes_what_an_append_left_behind_its_commit(tmp_path: Path) -> None:
+    out, table = tmp_path / "out", tmp_path / "table.csv"
+    tfrecorder.stream(Numbered(10), out, **TO_ITS_END)
+    photo_frame(3).assign(label="a").to_csv(table, index=False)
+    moment, more = Moment(1, "dataset_info.json"), {"duplicates": "keep"}
+    assert streams.convert_until(moment, str(table), str(out), "append", **more)
+    result = tfrecorder.stream(Numbered(20), out, **TO_ITS_END)
+    assert (result.rows, result.generations, result.newest) == (10, 1, 2)
+    assert sorted(os.listdir(out / "_tfrecorder")) == streams.KEPT
+    assert sum(names_in(out).values()) == 23
+
+
+def test_the_200th_batch_opens_and_lists_what_the_20th_did() -> None:
+    counts: list[Counter[str]] = []
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("open", "os.listdir", "os.scandir", "os.rename", "os.remove") and counts:
+            counts[-1][event] += 1
+
+    class Counted(Rows):
+        def rows(self, position: Any) -> Iterator[tuple[Any, Any]]:
+            for at in range(position or 0, 201):
+                counts.append(Counter())
+                yield image(at), at + 1
+
+    sys.addaudithook(hear)
+    result = tfrecorder.stream(Counted(), "out", every_rows=1, **TO_ITS_END)
+    found = counts[:-1]
+    counts.clear()
+    assert result.generations == 201
+    assert found[199] == found[19]
 
 
 def test_splits_follow_the_uri_or_a_column() -> None:
@@ -344,6 +399,20 @@ def test_a_stream_into_a_bucket(gcs: Any) -> None:
         _meet(out)
     tfrecorder.stream(Numbered(60, "other"), out, **TO_ITS_END)
     assert tfrecorder.info(out).records == 21 + 42 + 1
+
+
+@pytest.mark.slow
+def test_a_claim_that_another_operation_overtook_is_given_up(gcs: Any) -> None:
+    """As where its process is killed before it looks whether the commit is still the one it saw."""
+    out, frame = "gs://bkt/out", photo_frame(3).assign(label="a")
+    tfrecorder.stream(Numbered(10), out, **TO_ITS_END)
+    tfrecorder.append(frame, out, duplicates="keep", stage_only=True, progress=False)
+    claim = gcs.get(f"{out}/_tfrecorder/plan.json")
+    tfrecorder.undo(out)
+    gcs.put(f"{out}/_tfrecorder/plan.json", claim)
+    assert tfrecorder.stream(Numbered(20), out, **TO_ITS_END).rows == 10
+    assert tfrecorder.info(out).records == 14
+    assert tfrecorder.verify(out, progress=False).ok
 
 
 def _meet(out: str) -> None:
