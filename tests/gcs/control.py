@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gcs.faults import Fault, matches
+from gcs.objects import Store
 from gcs.server import ADMIN, serve
 from gcs.service import Service
 
@@ -136,9 +137,9 @@ def _place(uri: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def in_thread() -> Iterator[Gcs]:
+def in_thread(store: Store | None = None) -> Iterator[Gcs]:
     """A server in this process."""
-    url, server = serve(Service())
+    url, server = serve(Service(store))
     try:
         yield Gcs(url)
     finally:

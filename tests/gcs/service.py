@@ -68,8 +68,8 @@ def _refused(operation: str, target: str, answer: Answer) -> Call:
 class Service:
     """The state of one server, and its answers."""
 
-    def __init__(self) -> None:
-        self.store = Store()
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = store or Store()
         self.sessions = Sessions(self.store)
         self.journal = Journal()
         self.rules: dict[str, Rule] = {}

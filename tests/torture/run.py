@@ -36,10 +36,10 @@ from torture import (
     hostile_records,
     hostile_streams,
     hostile_tables,
+    kills,
     limits,
     lost,
     outages,
-    overwrites,
     places,
     streams,
     topics,
@@ -107,8 +107,8 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
 
     return {
         "crashes": attack_conversions,
-        "overwrites": lambda: overwrites.overwrite(folder / "overwrites"),
         "growing": lambda: growing.grow(folder / "growing"),
+        "kills": lambda: kills.kill(folder / "kills"),
         "places": lambda: places.attack(folder / "places", options.often // 4, options.seed),
         "disks": attack_disks,
         "faults": lambda: faults.disturb(options.often, ROWS // 3, folder / "faults", options.seed),

@@ -153,7 +153,7 @@ def public_names(standing: Standing) -> set[str]:
         shards = [*standing.newest.shards, *itertools.chain(*map(layout.shards_of, gone))]
         names |= _public_names(Plan.of(manifest), shards)
     if standing.pending is not None:
-        names |= _public_names(standing.pending, standing.pending.shards)
+        names |= _public_names(standing.pending, layout.shards_of(standing.pending.own))
     return names
 
 
@@ -281,14 +281,15 @@ def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None
         keep_spool: keep the images that came as bytes; their names say what they hold.
     """
     pending, newest = standing.pending, standing.newest
-    shards = set() if pending is None else {*pending.shards}
+    shards = set() if pending is None else {*layout.shards_of(pending.own)}
     if newest is not None:
         shards |= {*layout.shards_of(newest.manifest["abandoned"])}
         shards -= {*newest.shards}
     names = {file for shard in shards for file in shard.files}
     if pending is not None and newest is None:
-        names |= _public_names(pending, ())
-    names &= {*storage.names(output_dir), *_names_in(output_dir, layout.INDEX, layout.TABLES)}
+        names |= {*_public_names(pending, ()), layout.manifest(pending.commit)}
+    private = _names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS)
+    names &= {*storage.names(output_dir), *private}
     remove_leftovers(output_dir, names, keep_spool)
 
 

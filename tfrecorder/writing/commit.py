@@ -62,12 +62,12 @@ def commit(
     manifest = manifest_of(plan, by_shard, before, sums)
     _check_standing(plan, by_shard, output_dir)
     described: dict[str, bytes] = {}
-    if before is not None and plan.rewrites and not covers(manifest, before):
-        if not covers(before, manifest):
-            # No file of features or labels fits both.  Better no dataset than a wrong one.
-            storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
-            version = ""
-    else:
+    narrows = before is not None and plan.rewrites and not covers(manifest, before)
+    if narrows and not covers(before or {}, manifest):
+        # No file of features or labels fits both.  Better no dataset than a wrong one.
+        storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
+        version, narrows = "", False
+    if not narrows:  # otherwise the old files fit both, and are replaced after the commit
         described = _descriptions(plan, by_shard)
         if before is None:  # readers of a dataset with rejects want their list
             described, lists = {**described, **lists}, {}
@@ -155,8 +155,7 @@ def _finish(
     Args:
         lists: those still to be written; None gathers them again.
     """
-    records = [DoneRecord(**values) for values in manifest["done"]]
-    done = dict(zip(layout.shards_of(plan.own), records, strict=True))
+    done = _done_of(plan, manifest)
     files = dict(lists_of(plan, done, output_dir) if lists is None else lists)
     gone: set[str] = set()
     if plan.rewrites:
@@ -166,16 +165,26 @@ def _finish(
     remove_leftovers(output_dir, gone)
 
 
+def _done_of(plan: Plan, manifest: Mapping[str, Any]) -> dict[Shard, DoneRecord]:
+    """The done-records of a commit by their shards."""
+    records = [DoneRecord(**values) for values in manifest["done"]]
+    return dict(zip(layout.shards_of(plan.own), records, strict=True))
+
+
 def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
     """The files of the dataset that a commit replaced."""
-    names = storage.names(output_dir)
     gone = {file for shard in layout.shards_of(manifest["replaced"]) for file in shard.files}
-    gone |= {*_descriptive(names)} - {*class_files(Plan.of(manifest)), layout.FEATURES}
+    gone |= _outdated(output_dir, Plan.of(manifest))
     for name in storage.names(os.path.join(output_dir, layout.COMMITS)):
         number = layout.commit_of(name)
         if number is not None and number < manifest["commit"]:
             gone.add(layout.manifest(number))
     return {*gone, layout.ROWS}
+
+
+def _outdated(output_dir: str, plan: Plan) -> set[str]:
+    """Files of another commit than a plan's that say what records hold."""
+    return {*_descriptive(storage.names(output_dir))} - {*class_files(plan), layout.FEATURES}
 
 
 def _descriptive(names: Iterable[str]) -> list[str]:
@@ -262,8 +271,12 @@ def abandon(output_dir: str, standing: Standing) -> None:
     if previous is not None and previous.digest == pending.digest:
         raise OutputError(f"{output_dir}: the operation was committed in the meantime.")
     if previous is not None:
+        before = Plan.of(previous.manifest)
+        if pending.rewrites:
+            _publish_all(output_dir, _descriptions(before, _done_of(before, previous.manifest)))
+            storage.remove_all(output_dir, _outdated(output_dir, before))
         nothing = dataclasses.replace(
-            Plan.of(previous.manifest),
+            before,
             kind=PlanKind.UNDO,
             rows=0,
             source_rows=0,
