@@ -33,10 +33,13 @@ from tfrecorder.cli.main import main
 from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame, read_records
+from tfrecorder.output.done_records import read_all_done
+from tfrecorder.output.staging import read_plan
 from tfrecorder.schema.schema_file import write_schema
 from tfrecorder.storage import services, stores
 from tfrecorder.storage.patience import patience
 from tfrecorder.validation.report import CODES
+from tfrecorder.writing.commit import commit
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 CSV = SAMPLES / "photos.csv"
@@ -127,6 +130,14 @@ def written(source: Any, output_dir: str | Path = "out", **options: Any) -> None
     """A conversion whose shards are all written, and which is not committed."""
     tfrecorder.stage(source, output_dir, **options)
     tfrecorder.work(output_dir, progress=False)
+
+
+def commit_late(output_dir: str) -> None:
+    """What is staged and written is committed as a job does it that was launched long ago."""
+    plan = read_plan(output_dir)
+    assert plan is not None
+    done = read_all_done(output_dir, plan.shards, plan.digest).values()
+    commit(plan, [record for record in done if record], output_dir, 1.0)
 
 
 def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:

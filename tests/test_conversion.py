@@ -220,6 +220,21 @@ def test_the_number_of_shards(options: dict[str, Any], shards: tuple[int, ...]) 
 
 
 @pytest.mark.slow
+def test_more_shards_than_tfds_reads_are_refused_before_anything_is_written() -> None:
+    frame = photo_frame(100_000)
+    words = error_of(OutputError, frame, num_shards=100_000, progress=False)
+    assert "would have 100,000 shards in TRAIN, and TFDS reads at most 99,999" in words
+    assert "give a larger `shard_size`, or fewer `num_shards`. Nothing was written." in words
+    assert public_files("out") == {}
+    convert(photo_frame(2), num_shards=2)
+    before = public_files("out")
+    with pytest.raises(OutputError, match=r"100,001 shards in TRAIN.*`tfrecorder compact \S*out`"):
+        tfrecorder.append(frame.iloc[1:], "out", num_shards=99_999, duplicates="keep")
+    assert public_files("out") == before
+    assert not Path("out/_tfrecorder/plan.json").exists()
+
+
+@pytest.mark.slow
 def test_rows_are_shuffled_across_shards_unless_order_is_asked_for(frame: pd.DataFrame) -> None:
     uris = frame.image_uri.tolist()
     convert(frame, "ordered", shuffle=False, num_shards=4)

@@ -36,6 +36,7 @@ from support import (
     shorten_pauses,
     start,
     wait_for,
+    written,
 )
 
 import tfrecorder
@@ -339,11 +340,10 @@ def test_read_rejects_of_older_datasets_are_tried_again() -> None:
     frame = make_images(Path("images"), 20)
     image = Path.cwd() / frame["image_uri"][7]
     image.rename("kept")
-    tfrecorder.convert(frame, "out", num_shards=1)
+    written(frame, num_shards=1)
     done = Path("out/_tfrecorder/done/train-00000.json")
     # As a version wrote it for which a time-out was a reject.
     done.write_text(done.read_text().replace("read/not_found", "read/read_failed"))
-    Path("out/dataset_info.json").unlink()
     Path("kept").rename(image)
     assert tfrecorder.convert(frame, "out", num_shards=1).rejects == {}
 

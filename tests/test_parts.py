@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import signal
@@ -14,12 +15,14 @@ from typing import Any
 
 import pytest
 from gcs.control import Gcs
+from growing_cases import table
 from support import (
     COMMAND,
     CSV,
     PHOTOS,
     SAMPLES,
     done_shards,
+    invoke,
     photo_frame,
     public_files,
     rejects,
@@ -110,6 +113,62 @@ def test_what_is_repeated_is_passed_over() -> None:
     assert (written.was_finished, repeated.was_finished) == (False, True)
     assert tfrecorder.work("out", part=(2, 2)).shards_before == 4
     assert tfrecorder.stage(CSV, "out", num_shards=3).committed
+
+
+def all_files(out: str) -> dict[str, bytes]:
+    paths = [path for path in Path(out).rglob("*") if path.is_file()]
+    return {str(path.relative_to(out)): path.read_bytes() for path in paths}
+
+
+def grown(out: str) -> None:
+    tfrecorder.convert(table(0, 12), out, num_shards=2, progress=False)
+    tfrecorder.append(table(12, 6, label="zebra"), out, num_shards=1, progress=False)
+
+
+def more(out: str, **options: Any) -> Any:
+    rows = table(18, 9).assign(split=["TRAIN", "TRAIN", "TEST"] * 3)
+    return tfrecorder.append(rows, out, num_shards=2, progress=False, **options)
+
+
+def merge(out: str, **options: Any) -> Any:
+    return tfrecorder.compact(out, num_shards=2, progress=False, **options)
+
+
+@pytest.mark.parametrize("operation", [more, merge])
+def test_an_append_and_a_compaction_in_parts_are_those_of_one_call(operation: Any) -> None:
+    for out in ("out", "whole"):
+        grown(out)
+    before = public_files("out")
+    staged = operation("out", stage_only=True)
+    assert (staged.committed, staged.shards_done, staged.output_dir) == (False, 0, "out")
+    for number in (3, 1, 2):
+        assert tfrecorder.work("out", part=(number, 3)).shards == len(
+            range(number, staged.shards + 1, 3)
+        )
+        assert public_files("out") == before, "nothing new is seen before the commit"
+    assert tfrecorder.info("out").records == 18
+    result, whole = tfrecorder.commit("out"), operation("whole")
+    assert dataclasses.replace(result, seconds=0) == dataclasses.replace(
+        whole, seconds=0, output_dir="out", was_finished=False
+    )
+    assert all_files("out") == all_files("whole"), "also those of _tfrecorder/"
+    assert tfrecorder.verify("out").ok
+
+
+@pytest.mark.parametrize("verb", ["append", "compact"])
+def test_the_command_stages_them_too(verb: str) -> None:
+    for out in ("out", "whole"):
+        grown(out)
+    table(18, 9).to_csv("more.csv", index=False)
+    words = ["append", "more.csv"] if verb == "append" else ["compact"]
+    staged = invoke(*words, "out", "--stage-only", "--num-shards", 2)
+    assert staged.exit_code == 0, staged.output
+    assert f"the same {'append' if verb == 'append' else 'compaction'}, run again" in staged.output
+    for part in ("2/2", "1/2"):
+        assert invoke("work", "out", "--part", part, "--quiet").exit_code == 0
+    assert invoke("commit", "out").exit_code == 0
+    assert invoke(*words, "whole", "--num-shards", 2).exit_code == 0
+    assert all_files("out") == all_files("whole")
 
 
 def test_a_conversion_ends_what_was_staged_and_begun() -> None:

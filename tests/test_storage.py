@@ -242,6 +242,25 @@ def test_a_folder_that_may_not_be_listed_is_told_once(faulty, monkeypatch):
     assert error_of(SourceError, "faulty://in") == f"faulty://in {words}"
 
 
+def test_where_nothing_is_replaced_conditionally_a_dataset_does_not_grow():
+    tfrecorder.convert(photo_frame(3), "memory://out")
+    before = storage.sizes("memory://out")
+    grow = {
+        "append": lambda: tfrecorder.append(photo_frame(5), "memory://out"),
+        "stage": lambda: tfrecorder.append(photo_frame(5), "memory://out", stage_only=True),
+    }
+    for begin in grow.values():
+        with pytest.raises(OutputError) as caught:
+            begin()
+        words = str(caught.value)
+        assert words.startswith("memory://out cannot be added to: memory:// cannot replace")
+        assert words.endswith("or keep the dataset on a disk, gs://, s3:// or az://.")
+        assert "\n" not in words
+        assert storage.sizes("memory://out") == before
+        with pytest.raises(DatasetError, match="nothing is pending"):
+            tfrecorder.undo("memory://out")
+
+
 def test_what_may_not_be_looked_at_is_not_taken_for_missing(plain_user):
     tfrecorder.convert(photo_frame(3), "locked/out")
     Path("locked/data.csv").write_text("image_uri\na.jpg\n")

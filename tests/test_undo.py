@@ -12,14 +12,11 @@ import pytest
 import tensorflow_datasets as tfds
 from gcs.control import Gcs
 from growing_cases import QUIET, table
-from support import error_of, invoke, photo_frame, public_files
+from support import commit_late, error_of, invoke, photo_frame, public_files
 from torture.steps import Moment, convert_until
 
 import tfrecorder
 from tfrecorder import DatasetError, OutputError
-from tfrecorder.output.done_records import read_all_done
-from tfrecorder.output.staging import read_plan
-from tfrecorder.writing.commit import commit
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -129,12 +126,8 @@ def test_what_was_abandoned_can_be_done_again(operation: str) -> None:
 
 def refuse_late(out: str) -> None:
     """The commit of a plan that was abandoned, as a job and as a user come to it."""
-    plan = read_plan(out)
-    assert plan is not None
-    done = [one for one in read_all_done(out, plan.shards, plan.digest).values() if one]
-    assert len(done) == len(plan.shards)
     with pytest.raises(OutputError, match=r"this one was abandoned\. Nothing was committed"):
-        commit(plan, done, out, 1.0)
+        commit_late(out)
     with pytest.raises(DatasetError, match="no conversion is staged here"):
         tfrecorder.commit(out)
 
