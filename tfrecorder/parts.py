@@ -31,13 +31,12 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import require
 from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim, standing_of
-from tfrecorder.output.done_records import DoneRecord, add_up, read_all_done
+from tfrecorder.output.done_records import DoneRecord, add_up, committed_done, read_all_done
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, counts_in_words, read_result
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.commits import newest_commit
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish, write_here
 
@@ -274,10 +273,8 @@ def _nothing_staged(where: str) -> DatasetError:
 def _done(where: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
     """The records of those shards that are done."""
     with storage.failing_as(OutputError, where):
-        newest = newest_commit(where)
-        if newest is not None and newest.digest == plan.digest:
-            all_done = (DoneRecord(**values) for values in newest.manifest["done"])
-            return {s: done for s, done in zip(plan.shards, all_done, strict=True) if s in shards}
+        if committed := committed_done(where, plan.digest):
+            return {shard: committed[shard.name] for shard in shards}
         records = read_all_done(where, shards, plan.digest)
     return {shard: record for shard, record in records.items() if record is not None}
 

@@ -13,6 +13,7 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
+from tfrecorder.reading.commits import newest_commit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +174,14 @@ def read_all_done(
 
 
 _SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
+
+
+def committed_done(output_dir: str, plan_digest: str) -> dict[str, DoneRecord]:
+    """The done-records of the newest commit, by shard, if it is that of a plan; else none."""
+    newest = newest_commit(output_dir)
+    if newest is None or newest.digest != plan_digest:
+        return {}
+    return {values["shard"]: DoneRecord(**values) for values in newest.manifest["done"]}
 
 
 def add_up(done: Iterable[DoneRecord]) -> Counts:

@@ -30,7 +30,7 @@ from tfrecorder import storage
 from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.errors import OutputError
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import DoneRecord, read_done
+from tfrecorder.output.done_records import DoneRecord, committed_done, read_done
 from tfrecorder.output.staging import staged_plan
 
 #: How many times an attempt starts, each time overtaken by another.
@@ -83,6 +83,7 @@ class Attempt:
         """
         if storage.is_local(self.output_dir):
             self._look()
+            self._look_at_commit()
 
     def is_held(self) -> bool:
         return self._held
@@ -123,7 +124,14 @@ class Attempt:
             raise ShardDoneError(done)
         return standing
 
+    def _look_at_commit(self) -> None:
+        """Give up if the shard is committed, whose done-record went then."""
+        done = committed_done(self.output_dir, self._plan_digest).get(self.shard.name)
+        if done is not None:
+            raise ShardDoneError(done)
+
     def _claim(self, version: str) -> None:
+        self._look_at_commit()
         # It may belong to another plan, which has replaced ours.
         staged_plan(self.output_dir, self._plan_digest)
         self._version = version
@@ -165,6 +173,8 @@ def settled(
             return other.done
         except FileNotFoundError:
             # A commit, or another plan, has removed the temporary files, including ours.
+            if shard.name in (committed := committed_done(output_dir, plan_digest)):
+                return committed[shard.name]
             staged_plan(output_dir, plan_digest)
             if (done := read_done(output_dir, shard, plan_digest)) is None:
                 raise
