@@ -23,8 +23,12 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit, commit_at, is_own, read_commit
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
+from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
 
 T = TypeVar("T")
+
+#: Of these files a manifest has the checksums.
+LISTS = (layout.REJECTS, layout.SUSPECTS)
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def read_expectation(directory: str, at: int | None = None) -> Expectation:
             f"{directory}: {faults[-1].file}: {faults[-1].message}; and {layout.COMMIT} is damaged "
             "or gone, so nothing says what the dataset holds. Get access, or copy one again."
         )
-    every_shard = listed = newest.shards if newest else layout.shards_of(_splits_of(info or {}))
+    every_shard = listed = newest.shards if newest else _shards_of(info or {})
     if at is not None:
         newest = commit_at(directory, newest or read_commit(directory, note[0]), at)
         listed = newest.shards
@@ -179,22 +183,19 @@ def _parsed_info(data: bytes) -> dict[str, Any]:
     info = parse(data)
     if parse_commit_note(info) is None:
         raise ValueError("it does not name its commit")
-    _splits_of(info)
+    _shards_of(info)
     return dict(info)
 
 
-def _splits_of(info: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """For each split, its revision and the number of its shards."""
-    splits = {}
-    for split in info["splits"]:
-        name = split["name"].upper()
-        first = split["filepathTemplate"].format(
-            SPLIT=name.lower(), SHARD_INDEX="00000", FILEFORMAT="tfrecord"
-        )
-        if (shard := layout.parse_shard(first)) is None or shard.split != name:
-            raise ValueError(f"its shards have other names than ours: {first}")
-        splits[name] = (shard.revision, len(split["shardLengths"]))
-    return splits
+def _shards_of(info: Mapping[str, Any]) -> list[Shard]:
+    """The shards that are listed; those of another tool, whose names are others, are none."""
+    parts = {"SHARD_INDEX": "{:05d}", "FILEFORMAT": "tfrecord"}
+    named = (
+        split["filepathTemplate"].format(SPLIT=split["name"], **parts).format(index)
+        for split in info["splits"]
+        for index in range(len(split["shardLengths"]))
+    )
+    return [shard for shard in map(layout.parse_shard, named) if shard]
 
 
 def _numbers(directory: str) -> list[int]:
@@ -261,6 +262,42 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         for key in (key for key, value in made.items() if manifest[key] != value):
             words = f"its {key!r} is not what follows from its plan and done-records"
             yield Fault(file, "differs", words)
+
+
+def common_files(expected: Expectation) -> dict[str, bytes]:
+    """Each file that follows from the newest manifest, `dataset_info.json` from all of them.
+
+    Empty if `expected` is not of the newest commit, or if its manifest is lost.
+    """
+    last = expected.last
+    if last is None or last.number != expected.note[0]:
+        return {}
+    plan = Plan.of(last.manifest)
+    done = {shard: expected.done[shard] for shard in last.own_shards}
+    files = {layout.FEATURES: features_json(plan, done.values()), **class_files(plan)}
+    if not expected.lost:
+        files[layout.COMMIT] = dataset_info_json(plan, done, _info_before(expected))
+    return files
+
+
+def _info_before(expected: Expectation) -> Mapping[str, Any] | None:
+    """What the `dataset_info.json` before the newest one said, as far as the new one needs it."""
+    number = expected.note[0]
+    if (before := expected.before(number)) is None:
+        return None
+    own = {*expected.commits[number].own_shards}
+    splits: dict[str, Any] = {}
+    for shard, done in sorted(expected.done.items()):
+        if shard in own:
+            continue
+        name = shard.split.lower()
+        fixed = {"name": name, "filepathTemplate": layout.template(shard.revision)}
+        split = splits.setdefault(name, {**fixed, "numBytes": 0, "shardLengths": []})
+        split["numBytes"] += done.bytes
+        split["shardLengths"].append(str(done.records))
+    for split in splits.values():
+        split["numBytes"] = str(split["numBytes"])
+    return {"version": before["stated"], "splits": list(splits.values())}
 
 
 def refuse(directory: str) -> None:

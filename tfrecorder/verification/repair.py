@@ -8,13 +8,12 @@ them: indexes, tables, manifests, and the files that a dataset has once.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores
@@ -32,8 +31,13 @@ from tfrecorder.reading.shard_tables import read_columns
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Image, Mask
-from tfrecorder.verification.common_files import LISTS, common_files
-from tfrecorder.verification.expectation import Expectation, read_expectation, refuse
+from tfrecorder.verification.expectation import (
+    LISTS,
+    Expectation,
+    common_files,
+    read_expectation,
+    refuse,
+)
 from tfrecorder.verification.rebuild import Remade, remake
 from tfrecorder.verification.shard import ShardFindings
 from tfrecorder.verification.verify import byte_bar, check_all, verify
@@ -139,14 +143,15 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     for fault in expected.faults:
         if fault.code == "unreadable" or fault.file == layout.PLAN:  # which is no loss
             raise DatasetError(f"{directory}: {fault.file}: {fault.message}. Get access first.")
-    is_known = expected.info is not None and not expected.lost
-    if is_known:
+    if expected.last is not None and expected.info is not None and not expected.lost:
         _refuse_foreign(directory)
-        if complete(directory):
-            expected = read_expectation(directory)
-        assert expected.last is not None
-        late = {*layout.shards_of(expected.last.manifest["abandoned"])} - {*expected.shards}
+        under_way = expected.pending.shards if expected.pending else ()
+        late = {*layout.shards_of(expected.last.manifest["abandoned"])}
+        late -= {*expected.shards, *under_way}
         storage.remove_all(directory, [shard.file for shard in late])
+        with contextlib.suppress(DatasetError):  # of what is damaged: it is done at the end
+            if complete(directory):
+                expected = read_expectation(directory)
     with byte_bar(expected, shown) as advance:
         findings, faults = check_all(expected, expected.shards, advance=advance)
     if not faults:
@@ -156,10 +161,10 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     lost += made.lost
     written = _publish(directory, made.files)
     expected = read_expectation(directory)
-    shards = [f.shard for f in findings if f.sound or f.shard.table not in faulty]
-    indexes = [shard for shard in shards if shard.index_file in faulty]
+    damaged = [f.shard for f in findings if not f.sound]
+    hopeless = {shard.index_file for shard in damaged if shard.table in faulty}
+    indexes = [f.shard for f in findings if f.shard.index_file in faulty - hopeless]
     written += _publish(directory, {s.index_file: _index(directory, s) for s in indexes})
-    damaged = [findings.shard for findings in findings if not findings.sound]
     rewritten, refusals = _write_shards(expected, damaged, faulty, base)
     written += rewritten
     if refusals:
@@ -171,6 +176,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         )
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
+    complete(directory)
     _refuse_foreign(directory)
     again = [f.shard for f in findings if faulty & {*f.shard.files}]
     _, left = check_all(read_expectation(directory), again)
@@ -249,18 +255,18 @@ def _write_shards(
     """
     written: list[str] = []
     refusals: list[str] = []
-    threads = cores()
+    if not damaged:
+        return written, refusals
     owners = {shard: commit for commit in expected.commits.values() for shard in commit.own_shards}
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfrecorder-"))
-        pool = Pool(stack.enter_context(ThreadPool(threads)), threads) if damaged else None
+    threads = cores()
+    with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder, ThreadPool(threads) as run:
+        pool = Pool(run, threads)
         for shard in damaged:
-            assert pool is not None
             done = expected.done[shard]
             try:
                 if shard.table in faulty:
                     raise SourceError("its table is damaged too, which says what its rows were")
-                plan, rows = _plan_aside(expected, Plan.of(owners[shard].manifest), shard, base)
+                plan, rows = _plan_aside(expected, owners[shard].manifest, shard, base)
                 restage_rows(plan, rows, folder)
                 new = write_shard(plan, 0, Attempt(folder, shard, plan.digest), pool)
                 if (new.bytes, new.crc32c) != (done.bytes, done.crc32c):
@@ -275,7 +281,7 @@ def _write_shards(
 
 
 def _plan_aside(
-    expected: Expectation, plan: Plan, shard: Shard, base: str | None
+    expected: Expectation, manifest: Mapping[str, Any], shard: Shard, base: str | None
 ) -> tuple[Plan, pa.Table]:
     """A plan of one shard, and its rows as they were planned; what was a reject stays one.
 
@@ -291,24 +297,15 @@ def _plan_aside(
     bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
     rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
     if len({*bases}) > 1:  # then each path is given as that of a spooled image is
-        for field in plan.fields:
+        for field in Plan.of(manifest).fields:
             if isinstance(field.kind, (Image, Mask)):
                 uris = table.column(field.uri_key).to_pylist()
                 paths = pa.array(list(map(storage.resolve, uris, bases)), pa.large_string())
                 rows = rows.append_column(field.spool_key, paths)
-    alone = dataclasses.replace(
-        plan,
-        split_rows={shard.split: len(rows)},
-        split_shards={shard.split: 1},
-        starts={shard.split: shard.index},
-        base=bases[0],
-        kind=PlanKind.BATCH,
-        kept={},
-        previous="",
-        follows=None,
-        stands_for="",
-    )
-    return alone, rows
+    place: dict[str, Any] = {"kept": {}, "previous": "", "follows": None, "stands_for": ""}
+    place |= {"split_rows": {shard.split: len(rows)}, "split_shards": {shard.split: 1}}
+    place |= {"starts": {shard.split: shard.index}, "base": bases[0], "kind": PlanKind.BATCH}
+    return Plan.of({**manifest, **place}), rows
 
 
 def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:

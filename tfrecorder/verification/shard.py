@@ -148,9 +148,7 @@ def _read_beside(
 
 def _places(index: bytes) -> list[Place]:
     """The places of a shard's records from its index."""
-    places = [
-        (int(a), int(b)) for a, _, b in (x.partition(" ") for x in index.decode().split("\n")[:-1])
-    ]
+    places = [(int(offset), int(size)) for offset, size in map(bytes.split, index.splitlines())]
     if "".join(f"{offset} {size}\n" for offset, size in places).encode() != index:
         raise ValueError("it is not an index of lines `offset size`")
     return places

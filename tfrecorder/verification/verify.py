@@ -6,21 +6,24 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores, map_ahead
 from tfrecorder.display.bars import bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format.layout import Shard
-from tfrecorder.verification.common_files import LISTS, check_common, common_files
-from tfrecorder.verification.expectation import Expectation, read_expectation
+from tfrecorder.verification.expectation import (
+    LISTS,
+    Expectation,
+    common_files,
+    other_sums,
+    read_expectation,
+    unread,
+)
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
 from tfrecorder.writing.tfds import image_shape
-
-#: The shard, its index and its table.
-FILES_OF_A_SHARD = 3
 
 #: Called with the number of bytes that were read.
 Advance = Callable[[int], None]
@@ -74,10 +77,10 @@ def verify(
         with byte_bar(expected, is_shown(progress)) as advance:
             decoder = _decoder(expected) if decode else None
             shards, faults = check_all(expected, expected.shards, decoder, advance)
-    of_shards, common = FILES_OF_A_SHARD * len(shards), {*common_files(expected), *LISTS}
+    common = {*common_files(expected), *LISTS}
     return VerificationReport(
         directory=where,
-        files=of_shards + len(expected.numbers) + len(common),
+        files=sum(len(f.shard.files) for f in shards) + len(expected.numbers) + len(common),
         records=sum(findings.records for findings in shards),
         bytes=sum(findings.bytes for findings in shards),
         seconds=time.perf_counter() - started,
@@ -109,7 +112,57 @@ def check_all(
         findings = list(map_ahead(pool, check, shards, ahead=2 * threads))
     faults = [*expected.faults, *(fault for checked in findings for fault in checked.faults)]
     # Those of a shard are no more already: what stands for the others is not counted with them.
-    return findings, _sorted([*faults, *at_most(check_common(expected))])
+    return findings, _sorted([*faults, *at_most(_check_common(expected))])
+
+
+def _check_common(expected: Expectation) -> Iterator[Fault]:
+    """Find common files that are not what they must be, and shards that are not of the dataset."""
+    reported = {fault.file for fault in expected.faults}
+    made = common_files(expected)
+    for file, wanted in made.items():
+        if file in reported:
+            continue
+        try:
+            data = expected.read(file)
+        except storage.UnreadableError as error:
+            yield unread(file, error)
+            continue
+        if data != wanted:
+            yield Fault(file, "differs", _first_difference(data, wanted))
+    if made and expected.last is not None:
+        for file in LISTS:
+            yield from _check_sums(expected, file, expected.last.manifest["lists"][file])
+    yield from _check_names(expected)
+
+
+def _check_sums(expected: Expectation, file: str, written: Mapping[str, int]) -> Iterator[Fault]:
+    sums = written["bytes"], written["crc32c"]
+    try:
+        fault = other_sums(file, storage.sums(expected.path(file)), sums)
+    except (storage.UnreadableError, OSError) as error:
+        fault = unread(file, error)
+    if fault:
+        yield fault
+
+
+def _first_difference(data: bytes, wanted: bytes) -> str:
+    """The first line that differs between two texts, in words."""
+    texts = (text.decode(errors="backslashreplace").split("\n") for text in (data, wanted))
+    for number, (line, wanted_line) in enumerate(zip(*texts, strict=False), 1):
+        if line != wanted_line:
+            return f"line {number} is {line.strip()[:60]!r}, not {wanted_line.strip()[:60]!r}"
+    return f"it has {len(data):,} bytes, but must have {len(wanted):,}"
+
+
+def _check_names(expected: Expectation) -> Iterator[Fault]:
+    """Shards in the directory that belong neither to the dataset nor to what is under way."""
+    shards = {shard.file for shard in expected.every_shard}
+    if expected.pending is not None:
+        shards |= {shard.file for shard in expected.pending.shards}
+    for name in storage.names(expected.directory):
+        if name not in shards and ".tfrecord" in name and not name.startswith("."):
+            words = "this dataset does not list it, but readers of *.tfrecord would include it"
+            yield Fault(name, "foreign_shard", words)
 
 
 def _sorted(faults: list[Fault]) -> list[Fault]:
