@@ -160,7 +160,7 @@ class StreamedDataset:
                     f"{self.where} holds an unfinished {kind}: complete it with the same {kind}, "
                     "or `tfrecorder.undo` abandons it."
                 )
-            self.staged = plan.digest
+            self.staged = self.staged or plan.digest  # of an earlier call
             if not self._write(plan):
                 # Its rows are read again: only a commit makes positions count.
                 clear(self.where, standing_of(self.where), keep_spool=True)
