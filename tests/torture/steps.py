@@ -61,7 +61,7 @@ def _convert(moment: Moment, source: str, out: str, verb: str, options: dict[str
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_Killer(moment, os.path.realpath(out)).hear)
-    where = (source,) if source == out else (source, out)
+    where = (source,) if isinstance(source, str) and source == out else (source, out)
     try:
         getattr(tfrecorder, verb)(*where, progress=False, **options)
     except KeyboardInterrupt:
