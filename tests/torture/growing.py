@@ -173,8 +173,8 @@ def end(change: Change, moment: Moment, folder: Path, abandons: bool = False) ->
 
     if change.before is not None:
         shutil.copytree(change.before, out)
-    source = out if change.source is None else change.source
-    ended = convert_until(moment, str(source), str(out), change.verb, **change.options)
+    source = change.source and str(change.source)
+    ended = convert_until(moment, source, str(out), change.verb, **change.options)
     found = state(files_of(out), out, change, folder / "aside")
     pending = (out / "_tfrecorder/plan.json").exists()
     if abandons and pending and found == "before" and change.before is not None:

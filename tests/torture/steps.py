@@ -38,12 +38,12 @@ class Moment:
 
 
 def convert_until(
-    moment: Moment, source: str, out: str, verb: str = "convert", **options: Any
+    moment: Moment, source: Any, out: str, verb: str = "convert", **options: Any
 ) -> bool:
     """A conversion in another process: True where the signal ended it, False where it was done.
 
     Args:
-        source: a CSV, or a dataset; `out` itself for what is done in place.
+        source: the first argument; None if `out` is that, for what is done in place.
         out: an absolute path; changes below it count.
         verb: or "append", or "compact".
     """
@@ -56,12 +56,12 @@ def convert_until(
     return process.exitcode != 0
 
 
-def _convert(moment: Moment, source: str, out: str, verb: str, options: dict[str, Any]) -> None:
+def _convert(moment: Moment, source: Any, out: str, verb: str, options: dict[str, Any]) -> None:
     import tfrecorder
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_Killer(moment, os.path.realpath(out)).hear)
-    where = (source,) if isinstance(source, str) and source == out else (source, out)
+    where = (out,) if source is None else (source, out)
     try:
         getattr(tfrecorder, verb)(*where, progress=False, **options)
     except KeyboardInterrupt:
