@@ -39,6 +39,9 @@ QUIET: dict[str, Any] = {"progress": False}
 #: What is there for a process alone, and not for what follows it.
 PASSING = ("lock", "tmp/", "progress/")
 
+#: What no reader looks at.
+PENDING = ("plan.", "done/", "spool/", "waiting/train", "waiting/test", "waiting/validation")
+
 
 def rows(first: int, end: int, *labels: str) -> pd.DataFrame:
     """Some of twenty images, one in four of them for the test."""
@@ -142,7 +145,12 @@ class Disk:
 
 
 class Bucket(Store):
-    """A dataset in a bucket of a loopback server."""
+    """A dataset in a bucket of a loopback server.
+
+    Attributes:
+        held: the first upload whose name ends so waits, once it has `reached` the server, until it
+            is `released`.
+    """
 
     out = "gs://bkt/sets/out"
 
@@ -150,6 +158,8 @@ class Bucket(Store):
         super().__init__()
         self.create_bucket("bkt")
         self._states: list[Files] | None = None
+        self.held = ""
+        self.reached, self.released = threading.Event(), threading.Event()
 
     def files(self) -> Files:
         with self._lock:
@@ -175,6 +185,10 @@ class Bucket(Store):
     def put(self, upload: Upload, data: bytes) -> StoredObject:
         if self._states is not None:
             keep(self._states, self.files())
+        if self.held and upload.name.endswith(self.held):
+            self.held = ""
+            self.reached.set()
+            self.released.wait(120)
         return super().put(upload, data)
 
     def delete(self, bucket: str, name: str, preconditions: Preconditions) -> None:
@@ -189,8 +203,8 @@ def keep(states: list[Files], files: Files) -> None:
         states.append(files)
 
 
-def lasting(files: Files) -> Files:
-    private = tuple(f"_tfrecorder/{name}" for name in PASSING)
+def lasting(files: Files, but: tuple[str, ...] = PASSING) -> Files:
+    private = tuple(f"_tfrecorder/{name}" for name in but)
     return {name: data for name, data in files.items() if not name.startswith(private)}
 
 
@@ -300,10 +314,12 @@ def attack(
     folder.mkdir(parents=True)
     attacked = Attacked(OPERATIONS[name], place, folder)
     seen: list[int | None] = []
+    visible = None
     for number, state in enumerate(attacked.states):
         try:
             if not all(number % step for step in (steps[0], steps[2])):
-                seen.append(attacked.look(state))
+                before, visible = visible, lasting(state, PASSING + PENDING)
+                seen.append(seen[-1] if before == visible else attacked.look(state))
             # After its end an overwrite would begin once more.
             if number % steps[1] == 0 and state is not attacked.states[-1]:
                 attacked.complete(state)
