@@ -214,8 +214,9 @@ def test_a_remedy_that_shows_a_command_can_be_typed(name: str) -> None:
     assert invoke("repair", name).exit_code == 0
     refused = invoke("convert", name, "out")
     assert f"`{shlex.join(['tfrecorder', 'info', name])}` shows it" in refused.stderr
-    for file in ("metadata.json", "plan.json"):
-        Path(name, "_tfrecorder", file).unlink()
+    manifest = Path(name, "_tfrecorder/commits/00000.json")
+    for harm in (lambda: manifest.write_text("{}"), manifest.unlink):
+        harm()
         assert shlex.join(["tfrecorder", "repair", name]) in invoke("info", name).stderr
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from damage import reseal
 from PIL import Image
-from support import photo_frame, records
+from support import photo_frame, records, written
 
 import tfrecorder
 
@@ -224,8 +224,7 @@ SHARD, DONE = Path(f"out/{FIRST}.tfrecord"), Path(f"out/_tfrecorder/done/{FIRST}
 @pytest.fixture
 def _written():
     """A conversion of two shards that are written, and not committed."""
-    tfrecorder.convert(photo_frame(4), "out", num_shards=2)
-    os.remove("out/dataset_info.json")
+    written(photo_frame(4), num_shards=2)
     assert tfrecorder.status("out").shards_done == 2
 
 

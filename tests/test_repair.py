@@ -21,6 +21,7 @@ from damage import (
     make_dataset,
     planned,
     restore,
+    unseal,
 )
 from hypothesis import given, settings, strategies as st
 from support import PHOTOS, photo_frame, public_files
@@ -28,7 +29,6 @@ from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import DatasetError, OutputError, SourceError, repair, verify
-from tfrecorder.format.documents import unseal
 
 OTHER = "train-00001.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"

@@ -1,4 +1,7 @@
-"""One table a shard: what became of each row, and what an append or a compaction makes of it."""
+"""One table a shard: what became of each row, and what an append or a compaction makes of it.
+
+The inner law: the columns of a table, and which rows an append takes for known.
+"""
 
 import dataclasses
 import shutil
