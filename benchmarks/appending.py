@@ -3,16 +3,22 @@
     appending.py [--data DIR] [--rounds N] [--quick]
 
 What the larger dataset adds is the look at the uris that are there. Then a row is appended for the
-tenth and for the thousandth time, and the dataset that grew 1,000 times is opened. The datasets are
-made once and kept: pictures of 1,000 files under a million paths, stored as they are, without a
-check. To append 1,000 times takes some 10 minutes.
+tenth and for the thousandth time, and the dataset that grew 1,000 times is opened. A stream commits
+its tenth batch and its 10,000th. A dataset is opened that has all the shards that a split may have;
+they are holes in files, since none is read. The datasets are made once and kept: pictures of 1,000
+files under a million paths, stored as they are, without a check. To append 1,000 times takes some
+10 minutes, and to stream 10,000 batches some 15.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import harness
 from harness import Bar, Case, Numbers, Timed
@@ -23,6 +29,9 @@ ADDED = 1000
 GENERATIONS = 1000
 FEW_GENERATIONS = 10
 QUICK_GENERATIONS = 20
+BATCHES = 10_000
+QUICK_BATCHES = 40
+SHARDS = 99_999
 
 SECONDS_BAR = 3.0
 MEMORY_BAR = 300.0
@@ -51,8 +60,8 @@ def add(images: str, dataset: str, first: int, count: int) -> Timed:
     return run
 
 
-def opened(dataset: str) -> Timed:
-    """`load` of a dataset, without reading a record."""
+def opened(dataset: str, by: str = "load") -> Timed:
+    """`load` of a dataset, without reading a record; or `info`, which needs no TensorFlow."""
     import tensorflow
 
     import tfrecorder.loading.load
@@ -62,7 +71,7 @@ def opened(dataset: str) -> Timed:
     def run() -> Numbers:
         import tfrecorder
 
-        tfrecorder.load(dataset, "TRAIN")
+        tfrecorder.info(dataset) if by == "info" else tfrecorder.load(dataset, "TRAIN")
         return {}
 
     return run
@@ -114,6 +123,73 @@ def make_generations(images: str, folder: Path, count: int) -> str:
     return dataset
 
 
+class OneByOne:
+    """A stream of images: the position is the number of the next."""
+
+    name = "one by one"
+
+    def __init__(self, images: str, count: int) -> None:
+        self._images, self._count = images, count
+
+    def rows(self, position: Any) -> Iterator[tuple[Any, Any]]:
+        for number in range(position or 0, self._count):
+            path = f"{self._images}/{number // ADDED}/{number % ADDED}.jpg"
+            yield {"image_uri": path, "label": "one", "split": "TRAIN"}, number + 1
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def stream(images: str, dataset: str | Path, count: int) -> None:
+    """A batch a row, to the stream's end."""
+    import tfrecorder
+
+    source = OneByOne(images, count)
+    tfrecorder.stream(source, dataset, every_rows=1, until_idle=0, progress=False)
+
+
+def batch(images: str, dataset: str, number: int) -> Timed:
+    """Commit the next batch, to a copy of a streamed dataset."""
+    import apache_beam
+
+    import tfrecorder.streaming.stream
+
+    del apache_beam, tfrecorder
+    grown = f"{dataset}-grown"
+    shutil.rmtree(grown, ignore_errors=True)
+    shutil.copytree(dataset, grown, copy_function=os.link)
+
+    def run() -> Numbers:
+        stream(images, grown, number)
+        return {}
+
+    return run
+
+
+def make_wide(images: str, folder: Path) -> str:
+    """A dataset of one record in each of 99,999 shards, all but the first of which are holes."""
+    from tfrecorder.format.documents import parse_manifest, seal
+
+    info_file, manifest_file = "dataset_info.json", "_tfrecorder/commits/00000.json"
+    if (folder / info_file).exists():
+        return str(folder)
+    stream(images, made := folder.with_suffix(".made"), 1)
+    info = json.loads((made / info_file).read_text())
+    (split,) = info["splits"]
+    size = int(split["numBytes"])
+    split |= {"shardLengths": ["1"] * SHARDS, "numBytes": str(size * SHARDS)}
+    manifest = parse_manifest((made / manifest_file).read_bytes(), "manifest")
+    manifest["splits"]["TRAIN"][1] = SHARDS
+    shard = (made / "train-00000.tfrecord").stat().st_size
+    for number in range(1, SHARDS):
+        with open(made / f"train-{number:05d}.tfrecord", "wb") as file:
+            file.truncate(shard)
+    (made / manifest_file).write_bytes(seal(manifest))
+    (made / info_file).write_text(json.dumps(info))
+    made.rename(folder)
+    return str(folder)
+
+
 def main(arguments: list[str] | None = None) -> bool:
     parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -141,9 +217,17 @@ def main(arguments: list[str] | None = None) -> bool:
         options = {"images": images, "dataset": dataset, "first": ADDED + times, "count": 1}
         cases.append(Case(f"for the {times:,}th time", "appending:add", options))
     cases.append(Case(f"{grown:,} generations", "appending:opened", {"dataset": dataset}))
+    batches = QUICK_BATCHES if chosen.quick else BATCHES
+    for times in (FEW_GENERATIONS, batches):
+        streamed = str(data / f"streamed-{times}-times")
+        stream(images, streamed, times - 1)
+        options = {"images": images, "dataset": streamed, "number": times}
+        cases.append(Case(f"the {times:,}th batch", "appending:batch", options))
+    wide = {"dataset": make_wide(images, data / "appending-wide"), "by": "info"}
+    cases.append(Case(f"{SHARDS:,} shards", "appending:opened", wide))
     results = harness.run_rounds(cases, rounds, data)
     print(harness.table(results, ["seconds", "cpu", "peak_mb"]), "\n")
-    few, large, tenth, last, many_times = results
+    few, large, tenth, last, many_times, tenth_batch, last_batch, widest = results
     more = {key: large.median(key) - few.median(key) for key in ("seconds", "peak_mb")}
     bars = [
         Bar("appended to 1,000,000 rows, s more", more["seconds"], SECONDS_BAR, at_least=False),
@@ -154,6 +238,13 @@ def main(arguments: list[str] | None = None) -> bool:
             TIMES_BAR,
             at_least=False,
         ),
+        Bar(
+            "the last batch, times the tenth",
+            last_batch.median("cpu") / tenth_batch.median("cpu"),
+            TIMES_BAR,
+            at_least=False,
+        ),
+        Bar("opening 99,999 shards, s of CPU", widest.median("cpu"), OPENING_BAR, at_least=False),
         Bar(
             "opening 1,000 generations, s",
             many_times.median("seconds"),
