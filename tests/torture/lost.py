@@ -21,8 +21,15 @@ from torture.faults import client_of_its_own
 
 RECORDS = 30
 
-#: What can be lost, below each generation.
-PLACES = ("_tfrecorder/metadata.json", "_tfrecorder/plan.json", "_tfrecorder")
+#: What can be lost: the manifest of each commit, what is beside a shard, all of it.
+PLACES = (
+    *(f"_tfrecorder/commits/0000{number}.json" for number in range(3)),
+    "_tfrecorder/tables/train-00000.parquet",
+    "_tfrecorder/index/train-00002.tfrecord.idx",
+    "_tfrecorder/commits",
+    "_tfrecorder/tables",
+    "_tfrecorder",
+)
 
 
 def _ways(path: Path) -> dict[str, Callable[[], None]]:
@@ -55,6 +62,9 @@ READERS: dict[str, Callable[[str], int]] = {
 #: Of a damaged dataset `verify` counts the records of sound shards; TensorFlow reads gs:// itself.
 OF_ANY_STORE = {name: read for name, read in READERS.items() if name not in ("verify", "load")}
 
+#: Where all was lost, nothing says what was there before the newest commit.
+OF_RECORDS = {name: read for name, read in READERS.items() if name != "generations"}
+
 
 def _faults(out: str, readers: dict[str, Callable[[str], int]] = READERS) -> Iterator[str]:
     """What readers give of a damaged dataset that is not all of it, nor an error in words."""
@@ -72,7 +82,7 @@ def _faults(out: str, readers: dict[str, Callable[[str], int]] = READERS) -> Ite
 
 
 def make_grown(folder: Path) -> Path:
-    """A dataset of three generations."""
+    """A dataset of three commits."""
     tfrecorder.convert(table(0, 10), folder, num_shards=2, **QUIET)
     for number in (1, 2):
         tfrecorder.append(table(10 * number, 10), folder, **QUIET)
@@ -80,7 +90,7 @@ def make_grown(folder: Path) -> Path:
 
 
 def lose(folder: Path, step: int = 1) -> list[Count]:
-    """Lose each place of each generation in every way, read it, repair it, and read it again.
+    """Lose each place in every way, read it, repair it, and read it again.
 
     Args:
         step: try only each step-th loss.
@@ -91,35 +101,28 @@ def lose(folder: Path, step: int = 1) -> list[Count]:
     """
     clean, out = make_grown(folder / "clean"), folder / "out"
     public = public_files(clean)
-    folders = ("", "appended/00001", "appended/00002")
-    places = [os.path.join(one, place) for one in folders for place in PLACES]
-    losses = [(place, way) for place in (*places, *folders[1:]) for way in _ways(clean)]
+    losses = [(place, way) for place in PLACES for way in _ways(clean)]
     broken, repaired = [], 0
     for place, way in losses[::step]:
         shutil.copytree(clean, out)
         path = out / place
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         _ways(path)[way]()
-        faults = [] if _is_undone(place, way) else list(_faults(str(out)))
+        faults = list(_faults(str(out)))
         try:
             tfrecorder.repair(out, progress=False)
         except TfrecorderError:
             pass
         else:
-            repaired += not _is_undone(place, way)
-            if not _is_undone(place, way) and public_files(out) != public:
-                faults.append("repair: other public files than before")
+            repaired += 1
+            if public_files(out) != public or [*_faults(str(out), OF_RECORDS)]:
+                faults.append("repair: other public files or records than before")
         broken += [f"{way} in the place of {place}: {fault}" for fault in faults]
         shutil.rmtree(out)
     demand(not broken, "\n".join(broken))
     shutil.rmtree(folder)
     words = f"each read in {len(READERS)} ways; repair mended {repaired}"
     return [Count("losses of private files", len(losses[::step]), len(losses[::step]), 0, words)]
-
-
-def _is_undone(place: str, way: str) -> bool:
-    """Without its last generation, a dataset is as it was before that append."""
-    return place == "appended/00002" and way in ("nothing", "an empty folder")
 
 
 @contextlib.contextmanager
@@ -147,9 +150,9 @@ def shut(folder: Path) -> list[Count]:
         os.chmod(open_to_all, 0o755)
         out = Path(open_to_all, "out")
         shutil.copytree(clean, out)
-        os.rename(out / "_tfrecorder/metadata.json", out / "away")
+        os.rename(out / PLACES[2], out / "away")
         list(_faults(str(out)))  # imports all that is needed: packages may be closed to others
-        os.rename(out / "away", out / "_tfrecorder/metadata.json")
+        os.rename(out / "away", out / PLACES[2])
         demand(not [*_faults(str(out))], "a sound dataset")
         for path in (out, *out.rglob("*")):
             mode = path.stat().st_mode

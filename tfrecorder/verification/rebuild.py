@@ -50,7 +50,7 @@ _LOST_OF_TABLE = "{}: of rejects the values; positions in streams; sums of the i
 _LOST_OF_COMMIT = "commit {}: its source, its own options, how often images were read again"
 _LOST_ALL = (
     "the columns' own names where the records have others: images, masks, boxes, an only label",
-    "the options, which `tfrecorder.append` takes over: give it yours",
+    "the commits before it, for `at=`, and the options, which `tfrecorder.append` takes over",
     "class names with white space at an end that no record has: they are as in the labels file",
 )
 _LOST_STREAMS = "how far streams were read: none can be continued in this directory"

@@ -230,20 +230,5 @@ def class_files(plan: Plan) -> dict[str, bytes]:
     return files
 
 
-def public_files(
-    plan: Plan, done: Mapping[Shard, DoneRecord], previous: Mapping[str, Any] | None
-) -> dict[str, bytes]:
-    """The public files that follow from a plan and the done-records of all its shards.
-
-    Args:
-        previous: as for `dataset_info_json`.
-    """
-    return {
-        layout.FEATURES: features_json(plan, done.values()),
-        layout.COMMIT: dataset_info_json(plan, done, previous),
-        **class_files(plan),
-    }
-
-
 def json_bytes(document: Any) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
