@@ -389,19 +389,16 @@ def with_rejects(gcs: Gcs, shards: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_verify_asks_only_for_the_done_record_of_each_shard(photos: Gcs) -> None:
+def test_verify_asks_nothing_of_each_shard(photos: Gcs) -> None:
     asked = {}
     for shards in (2, 24):
         out = with_rejects(photos, shards)
         photos.forget_requests()
         report = tfrecorder.verify(out, progress=True)
         assert report.ok, report
-        assert report.files > 5 * shards
-        assert photos.count("download", "*/done/train-*") == shards
+        assert report.files > 3 * shards
         asked[shards] = sorted(
-            (what, how.replace(out[5:], ""))
-            for what, how, *_ in photos.requests()
-            if "/done/train-" not in how
+            (what, how.replace(out[5:], "")) for what, how, *_ in photos.requests()
         )
     assert asked[24] == asked[2]
     assert len(asked[24]) < 40

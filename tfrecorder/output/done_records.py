@@ -109,6 +109,11 @@ def list_output(output_dir: str, shards: Collection[Shard]) -> Files:
         paths = [os.path.join(output_dir, name) for name in names]
         described = storage.each(storage.describe, paths, output_dir)
         return {name: file for name, file in zip(names, described, strict=True) if file is not None}
+    return list_folders(output_dir)
+
+
+def list_folders(output_dir: str) -> Files:
+    """What there is of all shards in an output directory."""
 
     def files_of(folder: str) -> Files:
         files = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)

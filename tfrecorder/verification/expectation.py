@@ -18,7 +18,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import DoneRecord, list_output
+from tfrecorder.output.done_records import DoneRecord, list_folders
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit, commit_at, is_own, read_commit
 from tfrecorder.verification.faults import Fault
@@ -159,7 +159,7 @@ def read_expectation(directory: str, at: int | None = None) -> Expectation:
         every_shard=every_shard,
         faults=tuple(faults),
         pending=pending,
-        standing={} if storage.is_local(directory) else list_output(directory, every_shard),
+        standing={} if storage.is_local(directory) else list_folders(directory),
     )
     return replace(expected, faults=(*faults, *_differing(expected)))
 
