@@ -98,8 +98,8 @@ class DoneRecord(Counts):
 Files = Mapping[str, storage.Description]
 
 #: Of so many shards each file is asked for; of more of them, the folders are listed, on a bucket
-#: with a request per 1,000 files.  What is added to a large dataset is nearly always less.
-FEW_SHARDS = 64
+#: with a request per 1,000 files.  A batch of a stream has no more, and may be the 10,000th.
+FEW_SHARDS = 4
 
 
 def list_output(output_dir: str, shards: Collection[Shard]) -> Files:

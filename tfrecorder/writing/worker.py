@@ -16,12 +16,11 @@ from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import is_in_place
-from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.done_records import DoneRecord, committed_done
 from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress, progress_bar
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
 from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.commits import read_commit
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit, complete
 from tfrecorder.writing.limit_errors import limits_explained
@@ -121,10 +120,10 @@ class Worker:
                 done = storage.retried(settle, os.path.join(task.output_dir, shard.file))
             except OutputError:
                 # Unless another process has committed the plan meanwhile.
-                if not is_in_place(task.output_dir, task.commit, task.digest):
+                committed = committed_done(task.output_dir, task.digest)
+                if shard.name not in committed:
                     raise
-                commit = read_commit(task.output_dir, task.commit)
-                return DoneRecord(**commit.manifest["done"][commit.own_shards.index(shard)])
+                return committed[shard.name]
             if noted:
                 storage.remove(task.output_dir, shard.progress)
             return done
