@@ -117,12 +117,14 @@ def public_files(output_dir: str | Path) -> dict[str, bytes]:
 
 
 def content_files(output_dir: str | Path) -> dict[str, bytes]:
-    """Public files of a dataset but its commit, its shards named as in their first revision.
+    """Public files of a dataset, without what says which commit they are of.
 
-    What later operations write has these bytes too.
+    What later operations write, or another plan of the same records, has these bytes too.
     """
     files = public_files(output_dir)
-    del files["dataset_info.json"]
+    info = json.loads(files["dataset_info.json"])
+    del info["version"], info["releaseNotes"]
+    files["dataset_info.json"] = re.sub(r"-r[0-9]+-", "-", json.dumps(info)).encode()
     return {re.sub(r"-r[0-9]+-", "-", name): data for name, data in files.items()}
 
 

@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from kind_cases import convert, values
 from object_cases import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels
 from record_laws import check_records
-from support import PHOTOS, invoke, public_files, records
+from support import PHOTOS, content_files, invoke, public_files, records
 
 import tfrecorder
 from tfrecorder import Boxes, Image, Label, Schema, Split
@@ -216,7 +216,7 @@ def test_a_schema_and_the_command_line_say_the_same() -> None:
         split=Split(), image_uri=Image(), boxes=Boxes(unit="pixel", background_class=True)
     )
     convert(in_pixels(), "other", schema=schema, shuffle=False)
-    assert public_files("other") == public_files(out)
+    assert content_files("other") == content_files(out)
     in_pixels().to_csv("boxes.csv", index=False)
     Path("schema.yaml").write_text(
         "split: split\nimage_uri: image\n"
@@ -226,7 +226,7 @@ def test_a_schema_and_the_command_line_say_the_same() -> None:
     for number, more in enumerate([["--background-class"], ["--schema", "schema.yaml"]]):
         ended = invoke(*words, f"c{number}", *more)
         assert ended.exit_code == 0, ended.output
-        assert public_files(f"c{number}") == public_files(out)
+        assert content_files(f"c{number}") == content_files(out)
 
 
 def test_only_boxes_reserve_a_class() -> None:

@@ -27,6 +27,7 @@ from support import (
     run,
     shorten_patience,
     shorten_pauses,
+    written,
 )
 
 import tfrecorder
@@ -142,10 +143,9 @@ def test_images_here_and_output_elsewhere_and_the_other_way_round(memory):
 
 @pytest.mark.slow
 def test_a_conversion_elsewhere_continues_and_refuses_another_plan(memory):
-    tfrecorder.convert(CSV, "memory://out", num_shards=2)
+    written(CSV, "memory://out", num_shards=2)
     shard = "/out/train-00000.tfrecord"
     before = memory.cat_file(shard)
-    memory.rm_file("/out/dataset_info.json")
     memory.rm_file(shard)
     words = error_of(tfrecorder.errors.OutputError, CSV, "memory://out", num_shards=3)
     assert "`num_shards` was 2 and now is 3" in words
@@ -173,9 +173,9 @@ def test_nothing_is_lost_where_one_request_in_twenty_fails(faulty):
     assert (result.records, result.rejects) == (400, {})
     assert result.bytes > here.bytes / 2
     faulty.share = 0
-    metadata = json.loads(system.cat_file("/out/_tfrecorder/metadata.json"))
+    manifest = json.loads(system.cat_file("/out/_tfrecorder/commits/00000.json"))
     assert faulty.faults > 20
-    assert metadata["totals"]["retries"] >= 5
+    assert manifest["totals"]["retries"] >= 5
     assert tfrecorder.verify("faulty://out").ok
 
 
