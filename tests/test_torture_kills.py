@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from power_cut import recorded, strace
 from torture import kills
 from torture.counts import BrokenError
 
@@ -39,3 +40,37 @@ def test_a_state_that_is_neither_old_nor_new_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(BrokenError, match=r"rejects\.csv"):
         attacked.complete(last | {"rejects.csv": b""})
     assert (attacked.look(first), attacked.look(last)) == (0, 1)
+
+
+SCRIPT = """
+import sys
+from power_cut import mark
+from torture import kills
+kills.OPERATIONS[sys.argv[1]].call(sys.argv[2])
+mark("returned")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(strace() is None, reason="strace is not installed")
+@pytest.mark.parametrize("name", ["convert", "append", "overwrite"])
+def test_a_power_cut_loses_nothing_that_was_committed(tmp_path: Path, name: str) -> None:
+    disk = kills.Disk(tmp_path)
+    attacked = kills.Attacked(kills.OPERATIONS[name], disk, tmp_path)
+    disk.restore(attacked.start)
+    Path(disk.out).mkdir(exist_ok=True)
+    recording = recorded(SCRIPT, Path(disk.out), name, disk.out, timeout=120)
+    returned, seen = recording.marks["returned"], {}
+    commit = max(at for at, call in enumerate(recording.calls, 1) if COMMIT in call.paths[-1:])
+    cuts = {*range(0, returned, 17), *range(commit - 8, commit + 5), returned}
+    for number, (call, folder) in enumerate(recording.states(tmp_path / "cut", sorted(cuts))):
+        state = kills.files_below(folder)
+        seen[call] = attacked.look(state)
+        if number % 5 == 0:
+            attacked.complete(state)
+    assert seen[returned] == attacked.new
+    commits = [found for _, found in sorted(seen.items())]
+    assert len(set(commits)) == 2
+
+
+COMMIT = "dataset_info.json"

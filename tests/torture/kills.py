@@ -116,8 +116,7 @@ class Disk:
         sys.addaudithook(self._hear)
 
     def files(self) -> Files:
-        paths = [path for path in Path(self.out).rglob("*") if path.is_file()]
-        return {str(path.relative_to(self.out)): path.read_bytes() for path in paths}
+        return files_below(Path(self.out))
 
     def restore(self, files: Files) -> None:
         shutil.rmtree(self.out, ignore_errors=True)
@@ -197,6 +196,11 @@ class Bucket(Store):
         super().delete(bucket, name, preconditions)
 
 
+def files_below(folder: Path) -> Files:
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
 def keep(states: list[Files], files: Files) -> None:
     """Add a state, unless only what passes is another."""
     if not states or lasting(states[-1]) != lasting(files):
@@ -234,7 +238,7 @@ class Attacked:
     def __init__(self, operation: Operation, place: Disk | Bucket, folder: Path) -> None:
         self._operation, self._place, self._copy = operation, place, folder / "copy"
         operation.start(place.out)
-        start = place.files()
+        self.start = start = place.files()
         #: What each commit holds.
         self._held = self._agreed() if start else {}
         with place.recorded() as self.states:
@@ -242,7 +246,7 @@ class Attacked:
         self._whole = lasting(place.files())
         keep(self.states, place.files())
         self._held |= self._agreed()
-        self._old, self._new = min(self._held) if start else None, max(self._held)
+        self._old, self.new = min(self._held) if start else None, max(self._held)
 
     def _copied(self) -> Path:
         """The dataset on a disk, for TFDS and other readers of files."""
@@ -290,7 +294,7 @@ class Attacked:
             tfrecorder.undo(self._place.out)
         except DatasetError as error:
             pending = "_tfrecorder/plan.json" in state
-            demand(seen == self._new or not pending, str(error))
+            demand(seen == self.new or not pending, str(error))
         if seen is None and self._old is None:
             left = {*lasting(self._place.files())}
             demand(left <= {"_tfrecorder/plan.parquet"}, f"left over: {left}")

@@ -136,7 +136,10 @@ def shard_fault(files: Files, shard: Shard, done: DoneRecord) -> str | None:
         return f"{shard.file} has {file.size:,} bytes, but {done.bytes:,} were written"
     if not file.is_of(done.bytes, done.crc32c):
         return f"{shard.file} has the CRC32C {file.crc32c:08x}, not {done.crc32c:08x}"
-    return next((f"{n} is missing" for n in shard.beside.values() if n not in files), None)
+    beside = ((name, files.get(name)) for name in shard.beside.values())
+    # After a power failure a file may lack its bytes.
+    lost = (name for name, file in beside if file is None or (done.records and not file.size))
+    return next((f"{name} is missing" for name in lost), None)
 
 
 def read_done(

@@ -134,21 +134,21 @@ def sync(folder: str, names: Iterable[str]) -> None:
     holders = {""}
     for name in names:
         with inside(folder, name) as (above, last):
-            _sync(os.open(last, _FILE, dir_fd=above))
+            sync_opened(os.open(last, _FILE, dir_fd=above))
         while name := os.path.dirname(name):
             holders.add(f"{name}/")
     for holder in holders:
         with inside(folder, f"{holder}any") as (opened, _):
-            _sync(os.dup(opened))
+            sync_opened(os.dup(opened))
     path, device = os.path.realpath(folder), os.stat(folder).st_dev
     with contextlib.suppress(PermissionError):  # who cannot look into it did not make it
         while (path := os.path.dirname(path)) and os.stat(path).st_dev == device:
-            _sync(os.open(path, _FOLDER))
+            sync_opened(os.open(path, _FOLDER))
             if path == "/":
                 break
 
 
-def _sync(descriptor: int) -> None:
+def sync_opened(descriptor: int) -> None:
     """Sync a file or folder, and close it."""
     try:
         os.fsync(descriptor)

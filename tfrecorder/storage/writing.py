@@ -9,9 +9,11 @@ from typing import BinaryIO
 
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage.files import each, read_bytes, size
+from tfrecorder.storage.folders import sync_opened
 from tfrecorder.storage.retry import impatient, retried
 from tfrecorder.storage.store import Claim, OtherStandsError, UnreadableError, UnwritableError
 from tfrecorder.storage.stores import store_of
+from tfrecorder.storage.uris import is_local
 
 
 @contextlib.contextmanager
@@ -58,9 +60,21 @@ def publish_by(
     retried(attempt, os.path.join(output_dir, name))
 
 
-def publish_bytes(output_dir: str, name: str, data: bytes, claim: Claim | None = None) -> None:
-    """`publish` these bytes."""
-    publish_by(output_dir, name, lambda file: write_all(file, data), claim)
+def publish_bytes(
+    output_dir: str, name: str, data: bytes, claim: Claim | None = None, lasting: bool = False
+) -> None:
+    """`publish` these bytes.
+
+    Args:
+        lasting: on a disk they are kept before the name is: no power cut leaves it without them.
+    """
+
+    def write(file: BinaryIO) -> None:
+        write_all(file, data)
+        if lasting and is_local(output_dir):
+            sync_opened(os.dup(file.fileno()))
+
+    publish_by(output_dir, name, write, claim)
 
 
 def replaces_conditionally(path: str) -> bool:
@@ -71,7 +85,9 @@ def replaces_conditionally(path: str) -> bool:
     return store_of(path).replaces_conditionally()
 
 
-def publish_over(output_dir: str, name: str, data: bytes, version: str) -> str:
+def publish_over(
+    output_dir: str, name: str, data: bytes, version: str, lasting: bool = True
+) -> str:
     """`publish_bytes` over one version (empty: no file yet); returns the new version.
 
     A store without versions replaces whatever is there, and returns an empty text.
@@ -84,7 +100,7 @@ def publish_over(output_dir: str, name: str, data: bytes, version: str) -> str:
     with _writing():
         made = retried(lambda: store_of(output_dir).put_over(output_dir, name, data, version), path)
     if made is None:
-        publish_bytes(output_dir, name, data)
+        publish_bytes(output_dir, name, data, lasting=lasting)
     return made or ""
 
 
@@ -105,7 +121,7 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     except OtherStandsError:
         return False
     if made is None:
-        publish_bytes(output_dir, name, data)
+        publish_bytes(output_dir, name, data, lasting=True)
     return True
 
 

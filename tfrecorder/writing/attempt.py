@@ -142,7 +142,10 @@ class Attempt:
         self._held = True
 
     def _put(self, data: bytes) -> str:
-        return storage.publish_over(self.output_dir, self.shard.done, data, self._version)
+        # A done-record without its bytes counts as none.
+        return storage.publish_over(
+            self.output_dir, self.shard.done, data, self._version, lasting=False
+        )
 
     def _read_done(self) -> DoneRecord | None:
         return read_done(self.output_dir, self.shard, self._plan_digest)

@@ -201,7 +201,9 @@ def _descriptions(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, byt
 def _publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
     # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
     storage.each(
-        lambda file: storage.publish_bytes(output_dir, file, files[file]), files, output_dir
+        lambda file: storage.publish_bytes(output_dir, file, files[file], lasting=True),
+        files,
+        output_dir,
     )
 
 
