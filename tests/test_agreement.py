@@ -49,6 +49,35 @@ def labelled(first: int, rows: int, label: str) -> Any:
     return rows_of.assign(split=["TRAIN", "TRAIN", "TEST"][:rows] * -(-rows // 3))[:rows]
 
 
+def test_a_split_without_a_record_yet_is_none_for_tfds() -> None:
+    rows = table(0, 12)
+    rows.loc[8:, "split"] = "TEST"
+    rows.loc[8:, "image_uri"] = [f"none{number}.jpg" for number in range(4)]
+    tfrecorder.convert(rows, "out", max_reject_fraction=0.5, num_shards=2, **QUIET)
+    assert {split: len(found) for split, found in of_tfds("out").items()} == {"train": 8}
+    tfrecorder.append(table(20, 5).assign(split="TEST"), "out", **QUIET)
+    assert {split: len(found) for split, found in agree("out").items()} == {"train": 8, "test": 5}
+
+
+def test_a_commit_that_another_tool_wrote_over_ours_is_refused() -> None:
+    tfrecorder.convert(table(0, 4), "out", **QUIET)
+    info = Path("out/dataset_info.json")
+    info.write_text(info.read_text().replace("releaseNotes", "releaseNotices"))
+    with pytest.raises(tfrecorder.DatasetError, match=r"names no commit.*repair"):
+        tfrecorder.info("out")
+    assert tfrecorder.repair("out", progress=False).files == ("dataset_info.json",)
+    assert tfrecorder.info("out").records == 4
+
+
+def test_a_pending_overwrite_is_completed_only_by_one_that_says_so() -> None:
+    tfrecorder.convert(table(0, 4), "out", **QUIET)
+    tfrecorder.stage(table(4, 4), "out", overwrite=True)
+    with pytest.raises(OutputError, match="`overwrite=True` is not given"):
+        tfrecorder.convert(table(4, 4), "out", **QUIET)
+    tfrecorder.convert(table(4, 4), "out", overwrite=True, **QUIET)
+    assert tfrecorder.generations("out") == [1]
+
+
 def test_all_readers_agree_after_each_operation() -> None:
     late = Path("late.jpg").absolute()
     rows = table(0, 20)

@@ -213,6 +213,8 @@ def plan_to_continue(
     pending = None if standing.is_committed else standing.pending
     if pending is not None:
         differences = describe_difference(pending, wanted)
+        if pending.rewrites and pending.kind is PlanKind.CONVERSION and not options.overwrite:
+            differences.append("it replaces the dataset, but `overwrite=True` is not given")
         if not differences:
             return pending
         if options.overwrite and wanted.kind is PlanKind.CONVERSION:

@@ -53,6 +53,12 @@ def open_dataset(
         if newest is not None:
             _refuse_named_keys(where, named)
             return _open_own(where, newest, commit_at(where, newest, at, files), sizes, files)
+        if layout.COMMIT in sizes and layout.PRIVATE in files.folders(where):
+            raise DatasetError(
+                f"{where} was written by another version of tfrecorder, or its {layout.COMMIT} was "
+                f"replaced: it names no commit. `{command('repair', where)}` writes it again, or "
+                "says that it cannot: then convert again."
+            )
         stored = _open_foreign(where, sizes, files, named)
     if at:
         raise DatasetError(
@@ -109,7 +115,7 @@ def _open_own(
     manifest, splits, is_whole = commit.manifest, {}, True
     infos = {split["name"]: split for split in newest.info["splits"]}
     for split, (revision, count) in newest.manifest["splits"].items():
-        info = infos[split.lower()]
+        info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
         names = (Shard(split, index, revision).file for index in range(count))
         shards = tuple(
             ShardFile(os.path.join(directory, name), int(records), sizes.get(name, -1))

@@ -167,7 +167,8 @@ def dataset_info_json(
     splits: dict[str, Any] = {} if plan.follows is None else dict(of_split)
     for split in plan.own:
         records = [record for shard, record in done.items() if shard.split == split]
-        before = splits.get(split.lower(), {"numBytes": "0", "shardLengths": []})
+        nothing = {"numBytes": "0", "shardLengths": ["0"] * plan.own[split][1]}
+        before = splits.get(split.lower(), nothing)
         size = int(before["numBytes"]) + sum(record.bytes for record in records)
         splits[split.lower()] = {
             "name": split.lower(),
@@ -182,7 +183,12 @@ def dataset_info_json(
         "description": "Written by tfrecorder.",
         "fileFormat": "tfrecord",
         "releaseNotes": {version: commit_note(plan.commit, plan.digest)},
-        "splits": [splits[name] for name in map(str.lower, SPLITS) if name in splits],
+        # TFDS refuses a split without a record, which may have rejects.
+        "splits": [
+            splits[name]
+            for name in map(str.lower, SPLITS)
+            if name in splits and any(map(int, splits[name]["shardLengths"]))
+        ],
     }
     if target := _target(plan):
         keys = [{"featureKey": ENCODED}, {"featureKey": target}]
