@@ -116,12 +116,12 @@ def public_files(output_dir: str | Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(output_dir).iterdir() if path.is_file()}
 
 
-def content_files(output_dir: str | Path) -> dict[str, bytes]:
+def content_files(dataset: str | Path | Mapping[str, bytes]) -> dict[str, bytes]:
     """Public files of a dataset, without what says which commit they are of.
 
     What later operations write, or another plan of the same records, has these bytes too.
     """
-    files = public_files(output_dir)
+    files = dict(dataset) if isinstance(dataset, Mapping) else public_files(dataset)
     info = json.loads(files["dataset_info.json"])
     del info["version"], info["releaseNotes"]
     files["dataset_info.json"] = re.sub(r"-r[0-9]+-", "-", json.dumps(info)).encode()

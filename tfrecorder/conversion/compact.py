@@ -22,7 +22,7 @@ from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.record_copies import all_rows, uris_of
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
-from tfrecorder.errors import OptionError, refuse_missing
+from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import OF_PLACE, ConvertOptions
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
@@ -121,7 +121,6 @@ def _rows(
 ) -> PlannedRows | ConversionResult:
     """The rows of a dataset, planned to be written again."""
     check_runner(options)
-    refuse_missing("apache_beam")
     if where == target:
         complete(where)
     else:

@@ -91,7 +91,7 @@ def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob
     began = time.perf_counter()
     try:
         with storage.acting_as(job.options.account), contextlib.ExitStack() as claimed:
-            outcome = _stage(job, claimed)
+            outcome = _stage(job, claimed, on_beam=True)
             if isinstance(outcome, ConversionResult):
                 result = outcome
             else:
@@ -109,7 +109,7 @@ def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob
 
 
 def _stage(
-    job: Job, claimed: contextlib.ExitStack
+    job: Job, claimed: contextlib.ExitStack, on_beam: bool = False
 ) -> ConversionResult | tuple[Staged | Commit, Summary]:
     """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards."""
     shown = is_shown(job.options.progress)
@@ -119,7 +119,8 @@ def _stage(
         rows = job.rows(say)
     if isinstance(rows, ConversionResult):
         return rows
-    refuse_missing("apache_beam")
+    if on_beam:
+        refuse_missing("apache_beam")
     warn_of_source(rows, job.source)
     if not job.adds:
         claimed.enter_context(claim(job.where))
