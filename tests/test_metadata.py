@@ -118,11 +118,13 @@ def test_a_shard_without_any_record_is_no_hindrance(empty):
     assert len(read(builder, "train[:50%]")) == 3
 
 
-def test_a_split_whose_every_image_was_rejected_is_there_and_empty():
+def test_a_split_whose_every_image_was_rejected_is_ours_and_empty():
+    """TFDS refuses to read a split without a record."""
     frame = photo_frame(8)
     frame.loc[6:, ["split", "image_uri"]] = ["TEST", "missing.jpg"]
     builder = convert(frame, max_reject_fraction=0.5)
-    assert builder.info.splits["test"].num_examples == 0
+    assert [*builder.info.splits] == ["train"]
+    assert tfrecorder.info(builder.data_dir).splits["TEST"].records == 0
     assert len(read(builder, "train")) == 6
 
 
