@@ -103,8 +103,10 @@ def test_a_worker_killed_in_the_middle_of_a_shard_costs_nothing(cluster, tmp_pat
     assert sorted(worker.poll() is None for worker in workers) == [False, True]
     assert isinstance(result, tfrecorder.ConversionResult), result
     assert result.records == len(frame)
-    done = json.loads(Path(f"out/_tfrecorder/done/{hit}.json").read_bytes())
-    assert done["records"] == len(frame) / SHARDS
+    done = json.loads(Path("out/_tfrecorder/commits/00000.json").read_bytes())["done"]
+    records = {one["shard"]: one["records"] for one in done}
+    assert hit in records
+    assert set(records.values()) == {len(frame) / SHARDS}
     tfrecorder.convert(frame, "local", **same)
     assert public_files("out") == public_files("local")
 

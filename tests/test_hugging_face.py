@@ -247,7 +247,7 @@ def test_the_images_of_a_dataset_are_never_in_memory_together(tmp_path: Path) ->
     done = run("-c", FLAT, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.splitlines()[-1]) < 150
-    assert len(list((tmp_path / "out/_tfrecorder/spool/00000").iterdir())) == 1500
+    assert len(list((tmp_path / "out/_tfrecorder/spool").iterdir())) == 1500
 
 
 def test_a_dataset_goes_back_to_hugging_face_without_loss() -> None:

@@ -95,7 +95,7 @@ def test_an_image_without_a_size_is_a_reject_like_any_other(
 def test_sizes_are_asked_for_only_where_shards_follow_from_them(
     gcs: Gcs, frame: pd.DataFrame, calm: int
 ) -> None:
-    gcs.inject("status", status=403, operation="upload", object="*00003-of-*.tfrecord")
+    gcs.inject("status", status=403, operation="upload", object="*train-00003.tfrecord")
     error_of(OutputError, frame, OUT, **SMALL)
     assert gcs.count("metadata", IMAGES) == ROWS
     gcs.mend()
