@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,31 +20,36 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse, seal
+from tfrecorder.format.documents import seal
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, RECORD_OF, REJECT_OF, source_of
 from tfrecorder.format.tfrecord import frame, read_records
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.next_commit import placed, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import opened_rows, read_columns
-from tfrecorder.reading.tfds_features import tfds_keys
 from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, fields_of, primary_image
-from tfrecorder.schema.keys import SOURCE_ID, Feature
+from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.verification.expectation import LISTS, Expectation, common_files
+from tfrecorder.verification.public_fields import (
+    arrow_type,
+    empty_value,
+    fields_and_options,
+    planned_features,
+    value_of,
+    with_names,
+)
 from tfrecorder.writing.copying import loaded
 from tfrecorder.writing.manifest import manifest_of, sums_of
 from tfrecorder.writing.outcomes import COMMIT
 from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
-from tfrecorder.writing.tfds import DATASET_NAME
 
 _LOST_OF_TABLE = "{}: of rejects the values; positions in streams; sums of the images' files"
 _LOST_OF_COMMIT = "commit {}: its source, its own options, how often images were read again"
@@ -54,9 +59,6 @@ _LOST_ALL = (
     "class names with white space at an end that no record has: they are as in the labels file",
 )
 _LOST_STREAMS = "how far streams were read: none can be continued in this directory"
-
-_COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/class": "mask_uri"}
-_BOXES = Field("boxes", kinds.Boxes(), "image/object")
 
 #: A row of a table, by column.
 Row = dict[str, Any]
@@ -102,7 +104,7 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
     made = Remade(expected, {*damaged})
     if not damaged and not expected.lost:
         return made
-    made.fields, made.options = _fields_and_options(expected)
+    made.fields, made.options = fields_and_options(expected)
     _read_tables(made)
     left = [shard for shard in expected.every_shard if shard not in expected.done]
     for number in expected.numbers:
@@ -191,7 +193,7 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     """
     fields, stands = made.fields, shard not in made.damaged
     images = [field for field in fields if isinstance(field.kind, kinds.Image)]
-    wanted, first = list(_planned_features(fields)), primary_image(fields)
+    wanted, first = list(planned_features(fields)), primary_image(fields)
     known: list[Row] = []
     if stands and (
         table := read_columns(made.expected.directory, shard.table, lambda schema: schema.names)
@@ -210,7 +212,7 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
             if row.get(SOURCE_ID) != number:
                 raise other
             if not stands:
-                row |= {key.key: _value_of(key, list(record[key.key])) for key in wanted}
+                row |= {key.key: value_of(key, list(record[key.key])) for key in wanted}
                 row[RECORD_OF.warning] = made.warnings.get(number, "")
             warning = row[RECORD_OF.warning]
             outcome = loaded(PlannedRow(number, "", row), frame([data]), record, images, warning)
@@ -222,7 +224,7 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     if not stands:
         count = rejects or int(not rows)  # no shard was planned without a row
         for text, uri, stage, reason in made.rejects[:count]:
-            row = {key.key: _empty_value(key) for key in wanted} | {SOURCE_ID: int(text)}
+            row = {key.key: empty_value(key) for key in wanted} | {SOURCE_ID: int(text)}
             row |= dict(zip(REJECT_OF, (stage, reason), strict=True))
             rejected.append(row | ({first.uri_key: uri} if first else {}))
         del made.rejects[:count]
@@ -240,7 +242,7 @@ def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], t
     if shard not in made.damaged:
         return google_crc32c.value(made.expected.read(shard.table))
     types = {SOURCE_ID: pa.int64()} | {
-        key.key: _arrow_type(key) for key in _planned_features(made.fields)
+        key.key: arrow_type(key) for key in planned_features(made.fields)
     }
     types |= dict.fromkeys(POSITION_OF if plan.streams else (), pa.large_string())
     # A position that is not known is "": of each source, one row at least says so.
@@ -274,10 +276,10 @@ def _plan_and_done(
     rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
     sound = [(split, row) for split, row in rows if not row.get(REJECT_OF.reason)]
     if expected.note[0] not in expected.commits:
-        fields = tuple(_with_names(expected, field, [row for _, row in sound]) for field in fields)
+        fields = tuple(with_names(expected, field, [row for _, row in sound]) for field in fields)
     values = {
-        key.key: pa.array([row[key.key] for _, row in sound], _arrow_type(key))
-        for key in _planned_features(fields)
+        key.key: pa.array([row[key.key] for _, row in sound], arrow_type(key))
+        for key in planned_features(fields)
     }
     splits = pd.Series([split for split, _ in sound], dtype=SPLIT_TYPE)
     digest = expected.note[1] if number == expected.note[0] else ""
@@ -347,130 +349,3 @@ def _streams(
                 position = json.loads(position)
             streams[source] = {"to": position}
     return streams or None
-
-
-def _fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, Any]]:
-    """The columns of the dataset, and the options of a commit that lost its own."""
-    newest = max(expected.commits, default=-1)
-    known = expected.commits[newest].manifest if newest >= 0 else {}
-    if newest == expected.note[0]:
-        return Plan.of(known).fields, known["options"]
-    document = parse(expected.read_whole(layout.FEATURES))
-    fields = _fields(document, layout.LABEL_MAP_CSV in storage.names(expected.directory))
-    if not known:
-        return fields, _options(document, expected.info or {})
-    counts = {field.label_key: field.num_classes for field in fields}
-    known_fields = (
-        replace(field, num_classes=counts.get(field.label_key)) if field.label_key else field
-        for field in Plan.of(known).fields
-    )
-    return tuple(known_fields), known["options"]
-
-
-def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
-    """The columns that make these features, without the names of their classes."""
-    forms = document["featuresDict"]["features"]
-    features = {key.feature.key: key for key in tfds_keys(document)}
-    boxes, taken, columns = f"{_BOXES.key}/bbox", {SOURCE_ID}, {}
-    for key, tfds_key in features.items():
-        if key in taken:
-            continue
-        stem, _, last = key.rpartition("/")
-        column = stem
-        kind: kinds.Kind
-        if last == "encoded" and f"{stem}/format" in features:
-            column = f"{stem}_uri"
-            kind = (
-                kinds.Mask() if "encodingFormat" in forms[key].get("image", {}) else kinds.Image()
-            )
-        elif last == "label" and f"{stem}/text" in features:
-            kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
-        elif key in (boxes, *_BOXES.edges):
-            stem, column = _BOXES.key, _BOXES.column
-            label = "box_label" if f"{stem}/class/label" in features else None
-            tfds = boxes in features
-            kind = kinds.Boxes(label=label, background_class=background, tfds_features=tfds)
-        else:
-            column, stem, kind = key, key, _kind(tfds_key.feature, forms[key])
-        column = _COLUMNS.get(stem, column)
-        columns[column] = kind
-        taken |= {feature.key for feature in Field(column, kind, stem).features}
-    return tuple(
-        replace(field, num_classes=features[field.label_key].classes or 0)
-        if field.label_key
-        else field
-        for field in fields_of(kinds.Schema(columns))
-    )
-
-
-def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
-    """The kind of a column with one key."""
-    inner = form.get("sequence", {}).get("feature", form)
-    if feature.kind == "text":
-        kind = kinds.Text if inner["pythonClassName"].endswith(".Text") else kinds.Bytes
-        return kind(shape=feature.shape)
-    dtype = feature.kind if feature.kind in ("int64", "bool") else "float32"
-    return kinds.Number(dtype=dtype, shape=feature.shape)
-
-
-def _planned_features(fields: Sequence[Field]) -> Iterator[Feature]:
-    """The keys of a record that come from the table."""
-    for column in fields:
-        is_image = isinstance(column.kind, (kinds.Image, kinds.Mask))
-        for feature in column.features:
-            if feature.key == column.uri_key if is_image else feature.key != column.tfds_boxes_key:
-                yield feature
-
-
-def _arrow_type(feature: Feature) -> Any:
-    import pyarrow as pa
-
-    of_kind = {"float": pa.float32(), "text": pa.large_string(), "bytes": pa.large_binary()}
-    plain = of_kind.get(feature.kind, pa.int64())
-    return plain if feature.shape == () else pa.large_list(plain)
-
-
-def _value_of(feature: Feature, values: list[Any]) -> Any:
-    """What a table holds of the values of a record."""
-    if feature.kind == "text":
-        values = [bytes(value).decode() for value in values]
-    return values if feature.shape else values[0]
-
-
-def _empty_value(feature: Feature) -> Any:
-    """What a table holds for a row whose value is lost."""
-    return [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
-
-
-def _with_names(expected: Expectation, field: Field, rows: Iterable[Mapping[str, Any]]) -> Field:
-    """A column with the names of its classes: those that it has or records have, else TFDS's.
-
-    Args:
-        rows: of records, by key.
-    """
-    if field.label_key is None or field.text_key is None or not field.num_classes:
-        return field
-    file = layout.labels_file(field.label_key)
-    if file not in storage.names(expected.directory):
-        return replace(field, integer=True)
-    lines = expected.read(file).decode().split("\n")[:-1]
-    lines[: len(field.names or ())] = field.names or ()
-    for row in rows:
-        labels, texts = row[field.label_key], row[field.text_key]
-        pairs = zip(labels, texts, strict=True) if field.features[-1].shape else [(labels, texts)]
-        for label, text in pairs:
-            if text and 0 <= label < len(lines):
-                lines[label] = text
-    return replace(field, names=tuple(lines), num_classes=len(lines))
-
-
-def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
-    forms = document["featuresDict"]["features"].values()
-    options = ConvertOptions().content_options()
-    if info["name"] != DATASET_NAME:
-        options |= {"name": info["name"], "version": info["version"]}
-    if any(form.get("tensor", {}).get("encoding") == "bytes" for form in forms):
-        options["image_format"] = "raw"
-    if any("boundingBox" in str(form) or "useColormap" in str(form) for form in forms):
-        options["tfds_features"] = True
-    return options

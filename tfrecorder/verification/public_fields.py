@@ -1,0 +1,149 @@
+"""The columns and options of a dataset whose manifests are lost, by its public files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.format import layout
+from tfrecorder.format.documents import parse
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.tfds_features import tfds_keys
+from tfrecorder.schema import kinds
+from tfrecorder.schema.fields import Field, fields_of
+from tfrecorder.schema.keys import SOURCE_ID, Feature
+from tfrecorder.verification.expectation import Expectation
+from tfrecorder.writing.tfds import DATASET_NAME
+
+_COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/class": "mask_uri"}
+_BOXES = Field("boxes", kinds.Boxes(), "image/object")
+
+
+def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, Any]]:
+    """The columns of the dataset, and the options of a commit that lost its own."""
+    newest = max(expected.commits, default=-1)
+    known = expected.commits[newest].manifest if newest >= 0 else {}
+    if newest == expected.note[0]:
+        return Plan.of(known).fields, known["options"]
+    document = parse(expected.read_whole(layout.FEATURES))
+    fields = _fields(document, layout.LABEL_MAP_CSV in storage.names(expected.directory))
+    if not known:
+        return fields, _options(document, expected.info or {})
+    counts = {field.label_key: field.num_classes for field in fields}
+    known_fields = (
+        replace(field, num_classes=counts.get(field.label_key)) if field.label_key else field
+        for field in Plan.of(known).fields
+    )
+    return tuple(known_fields), known["options"]
+
+
+def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
+    """The columns that make these features, without the names of their classes."""
+    forms = document["featuresDict"]["features"]
+    features = {key.feature.key: key for key in tfds_keys(document)}
+    boxes, taken, columns = f"{_BOXES.key}/bbox", {SOURCE_ID}, {}
+    for key, tfds_key in features.items():
+        if key in taken:
+            continue
+        stem, _, last = key.rpartition("/")
+        column = stem
+        kind: kinds.Kind
+        if last == "encoded" and f"{stem}/format" in features:
+            column = f"{stem}_uri"
+            kind = (
+                kinds.Mask() if "encodingFormat" in forms[key].get("image", {}) else kinds.Image()
+            )
+        elif last == "label" and f"{stem}/text" in features:
+            kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
+        elif key in (boxes, *_BOXES.edges):
+            stem, column = _BOXES.key, _BOXES.column
+            label = "box_label" if f"{stem}/class/label" in features else None
+            tfds = boxes in features
+            kind = kinds.Boxes(label=label, background_class=background, tfds_features=tfds)
+        else:
+            column, stem, kind = key, key, _kind(tfds_key.feature, forms[key])
+        column = _COLUMNS.get(stem, column)
+        columns[column] = kind
+        taken |= {feature.key for feature in Field(column, kind, stem).features}
+    return tuple(
+        replace(field, num_classes=features[field.label_key].classes or 0)
+        if field.label_key
+        else field
+        for field in fields_of(kinds.Schema(columns))
+    )
+
+
+def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
+    """The kind of a column with one key."""
+    inner = form.get("sequence", {}).get("feature", form)
+    if feature.kind == "text":
+        kind = kinds.Text if inner["pythonClassName"].endswith(".Text") else kinds.Bytes
+        return kind(shape=feature.shape)
+    dtype = feature.kind if feature.kind in ("int64", "bool") else "float32"
+    return kinds.Number(dtype=dtype, shape=feature.shape)
+
+
+def planned_features(fields: Sequence[Field]) -> Iterator[Feature]:
+    """The keys of a record that come from the table."""
+    for column in fields:
+        is_image = isinstance(column.kind, (kinds.Image, kinds.Mask))
+        for feature in column.features:
+            if feature.key == column.uri_key if is_image else feature.key != column.tfds_boxes_key:
+                yield feature
+
+
+def arrow_type(feature: Feature) -> Any:
+    import pyarrow as pa
+
+    of_kind = {"float": pa.float32(), "text": pa.large_string(), "bytes": pa.large_binary()}
+    plain = of_kind.get(feature.kind, pa.int64())
+    return plain if feature.shape == () else pa.large_list(plain)
+
+
+def value_of(feature: Feature, values: list[Any]) -> Any:
+    """What a table holds of the values of a record."""
+    if feature.kind == "text":
+        values = [bytes(value).decode() for value in values]
+    return values if feature.shape else values[0]
+
+
+def empty_value(feature: Feature) -> Any:
+    """What a table holds for a row whose value is lost."""
+    return [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
+
+
+def with_names(expected: Expectation, field: Field, rows: Iterable[Mapping[str, Any]]) -> Field:
+    """A column with the names of its classes: those that it has or records have, else TFDS's.
+
+    Args:
+        rows: of records, by key.
+    """
+    if field.label_key is None or field.text_key is None or not field.num_classes:
+        return field
+    file = layout.labels_file(field.label_key)
+    if file not in storage.names(expected.directory):
+        return replace(field, integer=True)
+    lines = expected.read(file).decode().split("\n")[:-1]
+    lines[: len(field.names or ())] = field.names or ()
+    for row in rows:
+        labels, texts = row[field.label_key], row[field.text_key]
+        pairs = zip(labels, texts, strict=True) if field.features[-1].shape else [(labels, texts)]
+        for label, text in pairs:
+            if text and 0 <= label < len(lines):
+                lines[label] = text
+    return replace(field, names=tuple(lines), num_classes=len(lines))
+
+
+def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
+    forms = document["featuresDict"]["features"].values()
+    options = ConvertOptions().content_options()
+    if info["name"] != DATASET_NAME:
+        options |= {"name": info["name"], "version": info["version"]}
+    if any(form.get("tensor", {}).get("encoding") == "bytes" for form in forms):
+        options["image_format"] = "raw"
+    if any("boundingBox" in str(form) or "useColormap" in str(form) for form in forms):
+        options["tfds_features"] = True
+    return options
