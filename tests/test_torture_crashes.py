@@ -24,17 +24,22 @@ def test_what_is_killed_is_completed_to_the_same_bytes(
     # In the midst of it; `make torture` aims at all the other moments too.
     moment = "writing" if attacked.options else "repairing"
     aimed = dataclasses.replace(attacked, moments=(moment,))
-    survived = attack(aimed, material, 2, tmp_path / "out", random.Random(attacked.name))
+    out, rng = tmp_path / "out", random.Random(attacked.name)
+    survived = attack(aimed, aimed.undisturbed(material, out), material, 2, out, rng)
+    assert survived.kills > 0
     assert survived.completed == 1
     assert survived.lost == 0
 
 
 @pytest.mark.slow
 def test_a_file_that_is_not_whole_is_noticed(material: Material) -> None:
-    after = digests(material.whole)
-    assert check_killed(material.whole, {}, after) == ""
+    after, written = digests(material.whole), digests(material.written)
+    assert check_killed(material.whole, {}, after, written) == ""
+    assert check_killed(material.written, {}, after, written) == ""
+    assert check_killed(material.written, {}, after, {}).endswith("is not whole")
     finished = {**digests(material.partly), "more": "x"}
-    assert "['more'] are not as they must be" in check_killed(material.partly, {}, finished)
-    assert check_killed(material.damaged, {}, after).endswith("is not whole")
+    assert "['more'] are not as they must be" in check_killed(material.partly, {}, finished, {})
+    assert check_killed(material.damaged, {}, after, written).endswith("is not whole")
     stood = {**digests(material.other), "more": "x"}
-    assert "['more']" in check_killed(material.other, stood, after, overwrites=True)
+    assert "['more']" in check_killed(material.other, stood, after, {}, changes=True)
+    assert "no dataset" in check_killed(material.written, stood, after, written, changes=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from torture import disks
-from torture.counts import Count
+from torture.counts import BrokenError, Count
 from torture.disks import CannotMountError
 from torture.material import Material, make_material
 
@@ -25,6 +26,17 @@ def survived(attack: Callable[[], Count]) -> int:
         pytest.skip(str(error))
     assert count.lost == 0
     return count.times
+
+
+@pytest.mark.slow
+def test_other_lists_and_other_records_are_noticed(material, tmp_path: Path) -> None:
+    shutil.copytree(material.partly, tmp_path / "out")
+    with pytest.raises(BrokenError, match="other files"):
+        disks.check_grown(tmp_path / "out", material.whole, material.rows)
+    for name in ("rejects.csv", "suspects.csv"):
+        shutil.copy(material.whole / name, tmp_path / "out")
+    with pytest.raises(BrokenError, match="other records"):
+        disks.check_grown(tmp_path / "out", material.whole, material.rows)
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@
 
 A round prepares a directory, starts the command, kills it at a moment that the seed chooses, does
 so again some times, and then lets it end.  After each kill no file may stand under a final name
-that is not whole; in the end every file but those of `_tfrecorder/` has the bytes of an undisturbed
-run.
+that is not whole, and the old dataset stands until the new one does; in the end every file has the
+bytes of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from support import done_shards, public_files
+from support import done_shards
 
 import tfrecorder
 from torture.counts import BrokenError, Count, demand, lost_rows
-from torture.material import NEXT, OPTIONS, Material, convert, digests
+from torture.material import CLAIM, OPTIONS, WAITING, Material, convert, digests, write
 from torture.processes import holds_lock, start_command, wait_while_running
 
 # ----------------------------------------------------------------------------- what is attacked
@@ -60,23 +60,67 @@ class Attacked:
             flags += [] if value is True else [str(value)]
         return ["convert", str(material.table), str(out), *flags]
 
-    def has_ended(self, out: Path) -> bool:
-        """True if the dataset is finished, so that the same call only reads its result."""
-        return not self.start and (out / "dataset_info.json").exists()
+    def prepare(self, material: Material, out: Path) -> None:
+        if self.start:
+            shutil.copytree(material.folder / self.start, out)
 
-    def finish(self, material: Material, out: Path) -> None:
-        """The same call once more, undisturbed."""
+    def undisturbed(self, material: Material, folder: Path) -> Undisturbed:
+        before: dict[str, str] = {}
+        if self.start:
+            before = digests(material.folder / self.start)
+        if self.options is None:
+            return Undisturbed(before, digests(material.whole), {})
+        found = []
+        for make in (convert, write):
+            self.prepare(material, folder)
+            make(material.table, folder, self.options)
+            found.append(digests(folder))
+            shutil.rmtree(folder)
+        return Undisturbed(before, *found)
+
+    def finish(self, material: Material, out: Path, has_ended: bool) -> None:
+        """The same call once more, undisturbed.
+
+        Args:
+            has_ended: the kill came after the commit, so that there is nothing to convert.
+        """
         if self.options is None:
             tfrecorder.repair(out, progress=False)
-        elif self.has_ended(out):  # the kill came after the commit
-            result = tfrecorder.convert(material.table, out, progress=False, **self.options)
+        elif has_ended:  # each of these two would begin once more
+            again = {**self.options, "overwrite": False, "retry_rejects": False}
+            result = tfrecorder.convert(material.table, out, progress=False, **again)
             demand(result.was_finished, f"written again: {result}")
         else:
             convert(material.table, out, self.options)
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """The digests of a directory when nobody disturbs the call.
+
+    Attributes:
+        before: it.
+        after: it.
+        written: all shards, and nothing is committed.
+    """
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    written: Mapping[str, str]
+
+    @property
+    def shards(self) -> int:
+        return sum(name.startswith("_tfrecorder/done/") for name in self.written)
+
+    def has_ended(self, out: Path) -> bool:
+        """True after the commit of what is to be committed."""
+        name = "dataset_info.json"
+        is_new = self.before.get(name) != self.after[name]
+        return is_new and digests(out).get(name) == self.after[name]
+
+
 WRITING = ("planning", "writing", "writing", "committing", "committing", "any time")
-CHANGING = ("commit gone", *WRITING)
+CHANGING = ("at the commit", *WRITING)
 ATTACKED = (
     Attacked("convert", "", OPTIONS, WRITING, 6),
     Attacked("convert, overwrite", "other", {**OPTIONS, "overwrite": True}, CHANGING, 3),
@@ -94,8 +138,16 @@ CTRL_C_SECONDS = 10
 
 
 def _is_writing(out: Path, done: int) -> bool:
-    where = out / NEXT if (out / NEXT).exists() else out
-    return not (where / "dataset_info.json").exists() and done_shards(where) >= done
+    return (out / CLAIM).exists() and done_shards(out) >= done
+
+
+def _is_repairing(out: Path, done: int) -> bool:
+    """True once the index is whole that was cut, which is the first file to be repaired."""
+    return (out / "_tfrecorder/index/train-00002.tfrecord.idx").read_bytes().endswith(b"\n")
+
+
+def _is_committing(out: Path, done: int) -> bool:
+    return (out / "_tfrecorder/commits/00001.json").exists()
 
 
 #: When a process that holds the directory is killed: whether the moment has come, by the number of
@@ -103,19 +155,28 @@ def _is_writing(out: Path, done: int) -> bool:
 MOMENTS: dict[str, tuple[Callable[[Path, int], bool], float]] = {
     "any time": (lambda out, done: True, 2.0),
     "planning": (lambda out, done: True, 0.4),
-    "commit gone": (lambda out, done: not (out / "dataset_info.json").exists(), 0.03),
+    "at the commit": (_is_committing, 0.03),
     "writing": (_is_writing, 0.1),
     "committing": (_is_writing, 0.15),
-    "repairing": (lambda out, done: any(out.glob("_tfrecorder/tmp/repair-*")), 0.6),
+    "repairing": (_is_repairing, 0.6),
 }
 
 
 def stop_once(
-    attacked: Attacked, material: Material, out: Path, moment: str, rng: random.Random
+    attacked: Attacked,
+    material: Material,
+    out: Path,
+    moment: str,
+    shards: int,
+    rng: random.Random,
 ) -> tuple[bool, list[psutil.Process]]:
-    """Start the call and stop it: False where it ended first, and the workers that live on."""
+    """Start the call and stop it: False where it ended first, and the workers that live on.
+
+    Args:
+        shards: that it writes.
+    """
     has_come, span = MOMENTS[moment]
-    wanted = material.shards if moment == "committing" else rng.randrange(material.shards)
+    wanted = shards if moment == "committing" else rng.randrange(max(shards, 1))
     words = material.folder / "stderr"
     process = start_command(attacked.command(material, out), words)
     wait_while_running(process, lambda: holds_lock(process, out) and has_come(out, wanted))
@@ -158,7 +219,11 @@ def _press_ctrl_c(process: subprocess.Popen[bytes], words: Path, out: Path) -> b
 
 
 def check_killed(
-    out: Path, before: Mapping[str, str], after: Mapping[str, str], overwrites: bool = False
+    out: Path,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    written: Mapping[str, str],
+    changes: bool = False,
 ) -> str:
     """What a kill has broken, "" if nothing.
 
@@ -166,20 +231,25 @@ def check_killed(
         out: the directory after the kill.
         before: the digests of what stood there at first.
         after: of what is to stand there in the end.
-        overwrites: what stood there stays until the end.
+        written: of what is there just before the commit.
+        changes: what stood there stays until the commit.
     """
     found = digests(out)
     for name, digest in found.items():
-        final = name.removeprefix(NEXT)
-        if digest not in (after.get(final), before.get(name)):
+        final = name.removeprefix(WAITING)
+        if digest not in (after.get(final), before.get(name), written.get(name)):
             return f"{name} is not whole"
     commit = found.get("dataset_info.json")
     if commit is None:
-        return ""
+        return "there is no dataset any more" if before else ""
     if commit == before.get("dataset_info.json"):
         gone = [name for name, digest in before.items() if found.get(name) != digest]
-        return f"the old dataset stands, but not {gone}" if overwrites and gone else ""
-    wrong = [name for name, digest in after.items() if found.get(name) != digest]
+        return f"the old dataset stands, but not {gone}" if changes and gone else ""
+    # While the claim stands, who comes next writes the lists of rows, and removes what is old.
+    late = ("rejects.csv", "suspects.csv") if before and CLAIM in found else ()
+    names = after.keys() | (() if CLAIM in found else found.keys())
+    wrong = [name for name in sorted(names) if found.get(name) != after.get(name)]
+    wrong = [name for name in wrong if name not in late or found.get(name) != before.get(name)]
     return f"it is committed, but {wrong} are not as they must be" if wrong else ""
 
 
@@ -193,33 +263,36 @@ class Survived:
 
 
 def attack(
-    attacked: Attacked, material: Material, most: int, out: Path, rng: random.Random
+    attacked: Attacked,
+    calm: Undisturbed,
+    material: Material,
+    most: int,
+    out: Path,
+    rng: random.Random,
 ) -> Survived:
     """One round: kill at most so many times, let it end, and compare.
+
+    Args:
+        calm: what nobody disturbed.
 
     Raises:
         BrokenError: a file was not whole after a kill, or the rerun gave other bytes.
     """
-    before: dict[str, str] = {}
-    if attacked.start:
-        shutil.copytree(material.folder / attacked.start, out)
-        before = digests(out)
-    after = digests(material.whole)
+    attacked.prepare(material, out)
     survived, alive = Survived(), []
     for moment in rng.choices(attacked.moments, k=min(most, rng.choice((1, 1, 2, 3)))):
-        if attacked.has_ended(out):
+        if calm.has_ended(out):
             break
-        killed, workers = stop_once(attacked, material, out, moment, rng)
+        killed, workers = stop_once(attacked, material, out, moment, calm.shards, rng)
         survived.kills += killed
         alive += workers
-        broken = check_killed(out, before, after, "overwrite" in (attacked.options or {}))
+        changes = bool(attacked.start and attacked.options)
+        broken = check_killed(out, calm.before, calm.after, calm.written, changes)
         demand(not broken, f"{out}, {attacked.name}, killed while {moment}: {broken}")
-    attacked.finish(material, out)
-    demand(
-        public_files(out) == public_files(material.whole), f"{out}, {attacked.name}: other bytes"
-    )
+    attacked.finish(material, out, calm.has_ended(out))
+    demand(digests(out) == calm.after, f"{out}, {attacked.name}: other bytes")
     psutil.wait_procs(alive, timeout=60)
-    demand(public_files(out) == public_files(material.whole), f"{out}: workers wrote other bytes")
+    demand(digests(out) == calm.after, f"{out}: workers wrote other bytes")
     survived.completed += 1
     survived.lost += lost_rows(out, material.rows)
     shutil.rmtree(out)
@@ -236,11 +309,14 @@ def kill(kills: int, material: Material, folder: Path, seed: int = 0) -> list[Co
     rng = random.Random(seed)
     weights = [attacked.weight for attacked in ATTACKED]
     survived = {attacked.name: Survived() for attacked in ATTACKED}
+    calm = {a.name: a.undisturbed(material, folder / "calm") for a in ATTACKED}
     number = 0
     while (left := kills - sum(one.kills for one in survived.values())) > 0:
         following = ATTACKED[number:] or rng.choices(ATTACKED, weights)
-        one = attack(following[0], material, left, folder / f"round-{number}", rng)
-        total = survived[following[0].name]
+        attacked = following[0]
+        where = folder / f"round-{number}"
+        one = attack(attacked, calm[attacked.name], material, left, where, rng)
+        total = survived[attacked.name]
         total.kills += one.kills
         total.completed += one.completed
         total.lost += one.lost

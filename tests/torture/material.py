@@ -12,18 +12,24 @@ from typing import Any
 
 import pandas as pd
 from damage import flip
-from support import PHOTOS, SAMPLES, done_shards
+from support import PHOTOS, SAMPLES
 
 import tfrecorder
 from torture.counts import demand, lost_rows
 
 OPTIONS: dict[str, Any] = {"num_shards": 6, "num_threads": 1}
 
-#: What changes from run to run in `_tfrecorder/`, and what only a failure leaves.
-PASSING = ("tmp/", "progress/", "lock", "failure.json")
+#: Of the options of a conversion, those that say what is written.
+STAGED = ("num_shards", "overwrite", "retry_rejects")
 
-#: Where an overwrite is written until it is complete.
-NEXT = "_tfrecorder/next/"
+#: What changes from run to run in `_tfrecorder/`, and what only a failure leaves.
+PASSING = ("tmp/", "progress/", "lock", "failure.json", "parts.json")
+
+#: Where shards wait that no reader is to see before the commit.
+WAITING = "_tfrecorder/waiting/"
+
+#: What marks an operation that is under way, until all is done that follows its commit.
+CLAIM = "_tfrecorder/plan.json"
 
 #: A folder of images that is taken away like a disk that is not mounted.
 LATE = "late"
@@ -41,6 +47,7 @@ class Material:
         other: of the same rows, with other options.
         partly: made while the images of one folder were away.
         damaged: `whole` with some files cut, changed or gone.
+        written: the dataset just before its commit.
     """
 
     folder: Path
@@ -50,10 +57,7 @@ class Material:
     other: Path
     partly: Path
     damaged: Path
-
-    @property
-    def shards(self) -> int:
-        return done_shards(self.whole)
+    written: Path
 
 
 def make_material(folder: Path, rows: int) -> Material:
@@ -70,7 +74,8 @@ def make_material(folder: Path, rows: int) -> Material:
     demand(lost_rows(paths["whole"], rows) == 0, "an undisturbed conversion loses rows")
     shutil.copytree(paths["whole"], paths["damaged"])
     _damage(paths["damaged"])
-    return Material(folder, table, rows, **paths)
+    write(table, folder / "written", OPTIONS)
+    return Material(folder, table, rows, **paths, written=folder / "written")
 
 
 def _make_images(images: Path, rows: int) -> Path:
@@ -101,13 +106,20 @@ def _damage(out: Path) -> None:
         shard.write_bytes(flip(shard.read_bytes(), 5000, 1))
     shards[1].unlink()
     index = out / f"_tfrecorder/index/{shards[2].name}.idx"
-    index.write_bytes(index.read_bytes()[:-20])
+    index.write_bytes(index.read_bytes()[:-20].rstrip())
     (out / "features.json").unlink()
 
 
 def convert(table: Path, out: Path, options: Mapping[str, Any]) -> None:
     """A conversion in this process, without a bar."""
     tfrecorder.convert(table, out, progress=False, **options)
+
+
+def write(table: Path, out: Path, options: Mapping[str, Any]) -> None:
+    """The same conversion, up to its commit."""
+    staged = {name: value for name, value in options.items() if name in STAGED}
+    tfrecorder.stage(table, out, **staged)
+    tfrecorder.work(out, progress=False)
 
 
 def digests(directory: Path) -> dict[str, str]:
@@ -117,7 +129,7 @@ def digests(directory: Path) -> dict[str, str]:
         for name in names:
             path = Path(where, name)
             relative = str(path.relative_to(directory))
-            name = relative.removeprefix(NEXT).removeprefix("_tfrecorder/")
+            name = relative.removeprefix("_tfrecorder/")
             if not name.startswith(PASSING):
                 found[relative] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
