@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import BinaryIO, Protocol, TypeVar
 
-from tfrecorder.errors import TfrecorderError
+from tfrecorder.errors import PackageError, TfrecorderError
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ def translated(request: Callable[[], T], translate: Callable[[Exception], Except
     """
     try:
         return request()
-    except (UnreadableError, UnwritableError, TransientError, OtherStandsError):
+    except (UnreadableError, UnwritableError, TransientError, OtherStandsError, PackageError):
         raise
     except Exception as error:
         ours = translate(error)
