@@ -195,10 +195,12 @@ def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_training_goes_on_with_the_other_backends_of_keras(backend: str) -> None:
+def test_training_goes_on_with_the_other_backends_of_keras(backend: str, tmp_path: Path) -> None:
     skip_without(backend)
     test = f"{__file__}::test_a_model_that_is_built_by_its_first_batch_goes_on_too"
-    given = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test)
+    # A folder of its own: pytest clears those of earlier runs, whatever others left there.
+    given = ("-m", "pytest", "-q", "--basetemp", tmp_path / "own", test)
+    given += ("-p", "no:cacheprovider", "-p", "no:xdist")
     environment = {**os.environ, "KERAS_BACKEND": backend}
     done = run(*given, seconds=600, env=environment, cwd=Path(__file__).parent)
     assert done.returncode == 0, done.stdout
