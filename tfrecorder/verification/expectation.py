@@ -135,7 +135,7 @@ def read_expectation(directory: str, at: int | None = None) -> Expectation:
             f"{directory}: {faults[-1].file}: {faults[-1].message}; and {layout.COMMIT} is damaged "
             "or gone, so nothing says what the dataset holds. Get access, or copy one again."
         )
-    every_shard = listed = newest.shards if newest else _shards_of(info or {})
+    every_shard = listed = newest.shards if newest else _shards_there(directory, info or {})
     if at is not None:
         newest = commit_at(directory, newest or read_commit(directory, note[0]), at)
         listed = newest.shards
@@ -196,6 +196,16 @@ def _shards_of(info: Mapping[str, Any]) -> list[Shard]:
         for index in range(len(split["shardLengths"]))
     )
     return [shard for shard in map(layout.parse_shard, named) if shard]
+
+
+def _shards_there(directory: str, info: Mapping[str, Any]) -> list[Shard]:
+    """The shards that are listed, and those of splits without a record, which TFDS is not told."""
+    listed = _shards_of(info)
+    empty = (
+        layout.parse_shard(name) for name, size in storage.sizes(directory).items() if not size
+    )
+    splits = {shard.split for shard in listed}
+    return [*listed, *(shard for shard in empty if shard and shard.split not in splits)]
 
 
 def _numbers(directory: str) -> list[int]:
