@@ -155,10 +155,10 @@ def _is_committing(out: Path, done: int) -> bool:
 MOMENTS: dict[str, tuple[Callable[[Path, int], bool], float]] = {
     "any time": (lambda out, done: True, 2.0),
     "planning": (lambda out, done: True, 0.4),
-    "at the commit": (_is_committing, 0.03),
+    "at the commit": (_is_committing, 0.2),
     "writing": (_is_writing, 0.1),
     "committing": (_is_writing, 0.15),
-    "repairing": (_is_repairing, 0.6),
+    "repairing": (_is_repairing, 0.3),
 }
 
 
