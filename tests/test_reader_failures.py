@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +81,26 @@ def test_directories_of_no_known_form(tmp_path: Path, out: Path) -> None:
     (out / "dataset_info.json").write_text("{")
     with pytest.raises(DatasetError, match=r"dataset_info.json is damaged"):
         tfrecorder.load(out)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("%s", "do not have the form that TFDS writes"),
+        ([], "do not have the form that TFDS writes"),
+        ([str(2**63)] * 4, r"cannot hold 9223372036854775808 records"),
+        (["-1"] * 4, r"cannot hold -1 records"),
+    ],
+)
+def test_numbers_of_records_that_cannot_be(out: Path, value: Any, words: str) -> None:
+    path = out / "dataset_info.json"
+    document = json.loads(path.read_bytes())
+    lengths = document["splits"][0]["shardLengths"]
+    document["splits"][0]["shardLengths"] = value[: len(lengths)]
+    path.write_text(json.dumps(document))
+    for read in (tfrecorder.load, info):
+        with pytest.raises(DatasetError, match=words):
+            read(out)
 
 
 def test_a_misspelt_split(kept: str) -> None:

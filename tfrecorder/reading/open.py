@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from tfrecorder import storage
@@ -16,10 +17,11 @@ from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
 from tfrecorder.reading.commits import Commit, check_at, commit_at, commits, newest_commit
-from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards
+from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, damaged
 from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
@@ -113,19 +115,24 @@ def _open_own(
         sizes: of the files in the directory, by name.
     """
     manifest, splits, is_whole = commit.manifest, {}, True
-    infos = {split["name"]: split for split in newest.info["splits"]}
-    for split, (revision, count) in newest.manifest["splits"].items():
-        info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
-        names = (Shard(split, index, revision).file for index in range(count))
-        shards = tuple(
-            ShardFile(os.path.join(directory, name), int(records), sizes.get(name, -1))
-            for name, records in zip(names, info["shardLengths"], strict=True)
-        )
-        is_whole = is_whole and sum(shard.bytes for shard in shards) == int(info["numBytes"])
-        if split in manifest["splits"]:
-            splits[split] = shards[: manifest["splits"][split][1]]
+    with foreign.in_tfds_form(directory):
+        infos = {split["name"]: split for split in newest.info["splits"]}
+        for split, (revision, count) in newest.manifest["splits"].items():
+            info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
+            names = (Shard(split, index, revision).file for index in range(count))
+            shards = tuple(
+                ShardFile(os.path.join(directory, name), int(records), sizes.get(name, -1))
+                for name, records in zip(names, info["shardLengths"], strict=True)
+            )
+            is_whole = is_whole and sum(shard.bytes for shard in shards) == int(info["numBytes"])
+            if split in manifest["splits"]:
+                splits[split] = shards[: manifest["splits"][split][1]]
     if not is_whole:
         _refuse_damaged(directory, newest, sizes, files)
+    for shard in chain(*splits.values()):
+        if not 0 <= (shard.records or 0) * HEADER_BYTES <= shard.bytes:
+            fault = f"{shard.path} cannot hold {shard.records} records"
+            raise damaged(directory, layout.COMMIT, fault)
     fields = from_json(manifest["fields"])
     return StoredDataset(
         directory=directory,
