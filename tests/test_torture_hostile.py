@@ -53,7 +53,7 @@ def test_an_escaped_image_in_a_uri_is_cheap(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_hostile_dataset_directory_harms_nobody(tmp_path: Path) -> None:
-    (count,) = hostile_directories.poison(tmp_path / "box", share=0.008)
+    (count,) = hostile_directories.poison(tmp_path / "box", share=0.004)
     assert count.times > 30
 
 
@@ -62,7 +62,7 @@ def test_a_compressed_file_of_a_megabyte_takes_no_gigabyte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = hostile_directories.attacks
-    packed = lambda clean: (one for one in every(clean) if one[1].startswith("packed "))  # noqa: E731
+    packed = lambda *of: (one for one in every(*of) if one[1].startswith("packed "))  # noqa: E731
     monkeypatch.setattr(hostile_directories, "attacks", packed)
     monkeypatch.setattr(hostile_directories, "MEMORY", 2**30)
     (count,) = hostile_directories.poison(tmp_path / "box")
@@ -78,7 +78,7 @@ def test_what_is_lost_is_not_passed_over(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_may_not_be_read_is_not_passed_over(tmp_path: Path) -> None:
     (count,) = lost.shut(tmp_path / "shut")
-    assert count.times > 50
+    assert count.times == 27 + 2 * 5, "each file once, each folder in two ways"
 
 
 @pytest.mark.slow

@@ -110,13 +110,13 @@ def _header(size: int) -> bytes:
     return length + struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32)
 
 
-def attacks(clean: Path) -> Iterator[tuple[str, str]]:
-    """(file or folder, attack) for all of a dataset; `apply` makes the attack."""
-    yield from hostile_links.attacks(clean)
-    for path in sorted(path for path in clean.rglob("*") if path.is_file()):
-        name = str(path.relative_to(clean))
-        if path.name == "lock":
-            continue
+def attacks(clean: Path, known: frozenset[str] = frozenset()) -> Iterator[tuple[str, str]]:
+    """(file or folder, attack) for all of a dataset but what is known; `apply` makes the attack."""
+    for attack in hostile_links.attacks(clean):
+        if not known or (attack[0] not in known and (clean / attack[0]).is_file()):
+            yield attack
+    for name in sorted(_files(clean) - known):
+        path = clean / name
         yield from ((name, f"payload {kind}") for kind in payloads())
         yield from ((name, f"special {kind}") for kind in _special(path))
         if name.endswith(".json"):
@@ -124,34 +124,48 @@ def attacks(clean: Path) -> Iterator[tuple[str, str]]:
             for place in _places(document):
                 yield from ((name, json.dumps(["value", place, i])) for i in range(len(NASTY)))
         if name.endswith(".parquet"):
-            yield from ((name, f"parquet {kind}") for kind in _parquets(clean))
+            yield from ((name, f"parquet {kind}") for kind in _parquets(path))
         if name.endswith(".tfrecord"):
             yield from ((name, f"packed {kind}") for kind in _packed())
 
 
+def _files(folder: Path) -> frozenset[str]:
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    return frozenset(str(path.relative_to(folder)) for path in paths)
+
+
 def _places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
-    """The way to every value of a JSON document."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, inner in items:
+    """The way to every value within a JSON document."""
+    items = value.items() if isinstance(value, dict) else ()
+    for key, inner in enumerate(value) if isinstance(value, list) else items:
         yield [*above, key]
-        if isinstance(inner, (dict, list)):
-            yield from _places(inner, (*above, key))
+        yield from _places(inner, (*above, key))
 
 
-def _parquets(clean: Path) -> dict[str, pa.Table]:
-    table = pq.read_table(clean / "_tfrecorder/plan.parquet")
+def _parquets(path: Path) -> dict[str, pa.Table]:
+    """What may stand in the place of the rows of a plan, or of a shard."""
+    table = pq.read_table(path)
     rows = len(table)
-    path = pa.array(["../../victim"] * rows)
-    return {
+    victim = pa.array(["../../victim"] * rows)
+    found = {
         "other columns": pa.table({"a": [1, 2]}),
         "no rows": table.slice(0, 0),
-        "numbers as text": table.set_column(0, "image/source_id", path),
-        "paths that lead out": table.set_column(1, "image/filename", path),
+        "numbers as text": table.set_column(0, "image/source_id", victim),
+        "paths that lead out": table.set_column(1, "image/filename", victim),
         "devices": table.set_column(1, "image/filename", pa.array(["/dev/zero"] * rows)),
         "nothing": table.set_column(1, "image/filename", pa.nulls(rows, pa.string())),
         "huge numbers": table.set_column(0, "image/source_id", pa.array([2**62] * rows)),
         "lists": table.set_column(3, "image/class/text", pa.array([["x"]] * rows)),
+        "another base": table.replace_schema_metadata(
+            (table.schema.metadata or {}) | {"tfrecorder.source/base": "/etc"}
+        ),
     }
+    for place, name in enumerate(table.schema.names):
+        if name.startswith("tfrecorder.record/") and table.schema.types[place] == pa.int64():
+            for number in (-1, 2**62, 10**9):
+                odd = table.set_column(place, name, pa.array([number] * rows))
+                found[f"{name} of {number}"] = odd
+    return found
 
 
 def apply(attack: tuple[str, str], clean: Path, out: Path) -> None:
@@ -162,7 +176,7 @@ def apply(attack: tuple[str, str], clean: Path, out: Path) -> None:
     if how.startswith("link "):
         hostile_links.apply(how, path, out)
         return
-    data = path.read_bytes()
+    data, tables = path.read_bytes(), _parquets(path) if how.startswith("parquet ") else {}
     path.unlink()
     if how.startswith("payload "):
         path.write_bytes(payloads()[how.removeprefix("payload ")])
@@ -173,7 +187,7 @@ def apply(attack: tuple[str, str], clean: Path, out: Path) -> None:
             shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
         path.write_bytes(_packed()[how.removeprefix("packed ")])
     elif how.startswith("parquet "):
-        pq.write_table(_parquets(clean)[how.removeprefix("parquet ")], path)
+        pq.write_table(tables[how.removeprefix("parquet ")], path)
     else:
         _, place, number = json.loads(how)
         document = json.loads(data)
@@ -237,19 +251,26 @@ def poison(folder: Path, share: float = 1.0, seed: int = 0) -> list[Count]:
     with sandbox(folder) as box, Child("torture.hostile_directories:open_all", SECONDS) as child:
         clean = folder / "images" / "clean"
         tfrecorder.convert(CSV, clean, num_shards={"TRAIN": 2}, progress=False)
+        begun = clean.with_name("begun")  # all its shards are done, and only its commit is missing
+        tfrecorder.stage(CSV, begun, num_shards={"TRAIN": 2})
+        tfrecorder.work(begun, progress=False)
         for name in ("victim", "victim-00000-of-00001.tfrecord", "work/victim"):
             (folder / name).write_text("mine")
-        shutil.copytree(clean, box.out)
-        sound = child.ask(str(box.out))  # the first use also makes files of Keras at home
-        demand(not sound, f"a sound directory: {sound}")
-        shutil.rmtree(box.out)
-        hostile_links.make_other(clean)
-        for attack in attacks(clean):
-            # Of links there are few: all of them are tried where a fifth of the rest is.
-            if rng.random() >= share * (5 if attack[1].startswith("link ") else 1):
-                continue
-            tried += 1
-            broken += _open(attack, clean, box, child)
+        for dataset in (clean, begun):
+            shutil.copytree(dataset, box.out)
+            sound = child.ask(str(box.out))  # the first use also makes files of Keras at home
+            demand(not sound, f"a sound directory: {sound}")
+            shutil.rmtree(box.out)
+        other, finished = hostile_links.make_other(clean), _files(clean)
+        for name in _files(begun) - finished:
+            shutil.copyfile(begun / name, other / name)
+        for dataset, known in ((clean, frozenset[str]()), (begun, finished)):
+            for attack in attacks(dataset, known):
+                # Of links there are few: all of them are tried where a fifth of the rest is.
+                if rng.random() >= share * (5 if attack[1].startswith("link ") else 1):
+                    continue
+                tried += 1
+                broken += _open(attack, dataset, box, child)
     demand(not broken, "\n".join(broken))
     shutil.rmtree(folder)
     return [Count("hostile dataset directories", tried, 8 * tried, 0, "eight commands on each")]
