@@ -406,7 +406,7 @@ def test_a_repair_that_is_interrupted_is_completed_by_the_next(out, monkeypatch)
         repair(out)
     monkeypatch.undo()
     assert (out / SHARD).read_bytes() == whole[SHARD]
-    assert not list(out.rglob("repair-*"))
+    assert not list(out.rglob("tmp/*"))
     repair(out)
     assert all_files(out) == whole
 
