@@ -195,7 +195,8 @@ def test_no_descriptor_stays_open() -> None:
     for _ in range(3):
         with pytest.raises(OutputError):
             tfrecorder.repair("out", progress=False)
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Fewer where what came before was still to be collected.
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_disk_that_has_no_locks_will_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,9 @@ _GROUP_ROWS = 2**18
 #: The key under which merged rows name the commit whose shards they hold, and its plan's digest.
 _UPTO = b"tfrecorder.rows/upto"
 
+#: The key of the types of their columns: unlike a page, the end of a Parquet file has no checksum.
+_SCHEMA = b"tfrecorder.rows/schema"
+
 
 def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Some columns of all rows of a dataset, rejects included, some rows at a time.
@@ -86,7 +89,8 @@ def merge_rows(directory: str, newest: Commit) -> None:
     types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.shards[0])}
     texts = [BASE, REJECT_OF.reason, *POSITION_OF, *(field.spool_key for field in _files(fields))]
     types |= dict.fromkeys(texts, pa.large_string())
-    schema = pa.schema(types.items(), metadata={_UPTO: _note(newest)})
+    schema = pa.schema(types.items())
+    schema = schema.with_metadata({_UPTO: _note(newest), _SCHEMA: str(schema)})
 
     def write(file: BinaryIO) -> None:
         with pq.ParquetWriter(file, schema, **parquet_options(fields)) as writer:
@@ -128,8 +132,10 @@ def _shards_in(file: pq.ParquetFile, directory: str, newest: Commit) -> frozense
     Raises:
         DatasetError: the commit up to which they were merged is gone.
     """
-    note = (file.schema_arrow.metadata or {}).get(_UPTO, b"-1").decode()
-    number = int(note.partition(" ")[0])
+    about, schema = file.schema_arrow.metadata or {}, file.schema_arrow.remove_metadata()
+    note, types = (about.get(key, b"").decode(errors="replace") for key in (_UPTO, _SCHEMA))
+    first = note.partition(" ")[0]
+    number = int(first) if first.isdecimal() and types == str(schema) else -1
     if not newest.manifest["since"] <= number <= newest.number:
         return frozenset()
     upto = newest if number == newest.number else read_commit(directory, number)
