@@ -103,7 +103,8 @@ def agree(directory: Path | str, also: Path | str | None = None) -> Contents:
     found = of_tfds(out)
     info = tfrecorder.info(ours)
     splits = {split.upper(): len(records) for split, records in found.items()}
-    assert {name: split.records for name, split in info.splits.items()} == splits
+    # TFDS is not told of a split without a record.
+    assert {n: split.records for n, split in info.splits.items() if split.records} == splits
     for split, records in found.items():
         for reader, where in ((of_glob, out), (of_indexes, out), (of_records, ours)):
             assert Counter(reader(where, split)) == Counter(records), f"{reader.__name__}: {split}"

@@ -66,7 +66,8 @@ def test_a_power_cut_loses_nothing_that_was_committed(tmp_path: Path, name: str)
     for number, (call, folder) in enumerate(recording.states(tmp_path / "cut", sorted(cuts))):
         state = kills.files_below(folder)
         seen[call] = attacked.look(state)
-        if number % 5 == 0:
+        # Without its claim it is over: the same overwrite would be a further one.
+        if number % 5 == 0 and (seen[call] != attacked.new or "_tfrecorder/plan.json" in state):
             attacked.complete(state)
     assert seen[returned] == attacked.new
     commits = [found for _, found in sorted(seen.items())]
