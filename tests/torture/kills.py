@@ -107,20 +107,10 @@ OPERATIONS = {
 # ---------------------------------------------------------------------------------- where it is
 
 
-class Disk:
-    """A dataset in a folder, each state of which is kept while it is recorded."""
+class Recorder:
+    """Keeps the files as they are before each change, while somebody asks for it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.out = str(folder / "out")
-        self._lock, self._states = threading.Lock(), None
-        sys.addaudithook(self._hear)
-
-    def files(self) -> Files:
-        return files_below(Path(self.out))
-
-    def restore(self, files: Files) -> None:
-        shutil.rmtree(self.out, ignore_errors=True)
-        write(Path(self.out), files)
+    _states: list[Files] | None = None
 
     @contextmanager
     def recorded(self) -> Iterator[list[Files]]:
@@ -129,6 +119,22 @@ class Disk:
             yield states
         finally:
             self._states = None
+
+
+class Disk(Recorder):
+    """A dataset in a folder, each state of which is kept while it is recorded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out = str(folder / "out")
+        self._lock = threading.Lock()
+        sys.addaudithook(self._hear)
+
+    def files(self) -> Files:
+        return files_below(Path(self.out))
+
+    def restore(self, files: Files) -> None:
+        shutil.rmtree(self.out, ignore_errors=True)
+        write(Path(self.out), files)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """An audit hook: the interpreter calls it before each change."""
@@ -143,7 +149,7 @@ class Disk:
                 self._lock.release()
 
 
-class Bucket(Store):
+class Bucket(Recorder, Store):
     """A dataset in a bucket of a loopback server.
 
     Attributes:
@@ -156,7 +162,6 @@ class Bucket(Store):
     def __init__(self) -> None:
         super().__init__()
         self.create_bucket("bkt")
-        self._states: list[Files] | None = None
         self.held = ""
         self.reached, self.released = threading.Event(), threading.Event()
 
@@ -172,14 +177,6 @@ class Bucket(Store):
         for name, data in files.items():
             must, name = Preconditions(), f"sets/out/{name}"
             self.put(Upload("bkt", name, "", {}, None, None, must), data)
-
-    @contextmanager
-    def recorded(self) -> Iterator[list[Files]]:
-        self._states = states = []
-        try:
-            yield states
-        finally:
-            self._states = None
 
     def put(self, upload: Upload, data: bytes) -> StoredObject:
         if self._states is not None:
